@@ -89,7 +89,8 @@ impl Node {
             }
             self.keep_finals(kept);
             // Whoever asks here for what others own now need not be asked who they are.
-            born.iter().for_each(|state| self.whereabouts.note_parts(state, self.now.time));
+            let me = self.me.peer;
+            born.iter().for_each(|state| self.whereabouts.note_parts(state, me, self.now.time));
             let mut has_room = true;
             for state in born {
                 has_room &= self.inherit(state, inheritance.clone());

@@ -143,7 +143,8 @@ impl Node {
                 let is_other = |(point, named): &(Point, TermBallot)| group.primary_of(*point) != Some(*named);
                 let outdated: Vec<_> = named.filter(is_other).collect();
                 group.on_message(sender, Message::Client(message));
-                self.correct(sender.node.peer, outdated);
+                let origin = Contact { node: sender.node, addresses: Vec::new(), name: None };
+                self.correct(&origin, outdated);
             }
             message => group.on_message(sender, message),
         }

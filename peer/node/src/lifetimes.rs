@@ -16,7 +16,7 @@ use group::history::History;
 use group::message::Parting;
 use group::rng::Rng;
 use group::time::{Now, Time};
-use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
+use overlay::{Contact, Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
 use policy::history::{Told, dies_within, residual};
 use policy::lifetimes::{CLASSES, DEATHS_MIN, Estimate, LifeTable, Lifetimes as Model, Seen, fit, sum};
 use serde::{Deserialize, Serialize};
@@ -308,18 +308,20 @@ impl Node {
         }
     }
 
-    /// Asks one of a group's connected members for its observations.
+    /// Asks one of a group's members for its observations: a connected one if there is one.
     pub(crate) fn ask_for_lifetimes(&mut self, group: &GroupRef) {
         let Some(ring) = self.ring else { return };
-        let others = group.nodes().map(|node| node.peer).filter(|peer| *peer != self.me.peer);
-        let connected: Vec<PeerKey> = others.filter(|peer| self.is_connected_to(*peer)).collect();
-        let chosen = self.lives.rng.below(connected.len().max(1) as u64) as usize;
-        let Some(peer) = connected.get(chosen).copied() else { return };
+        let others: Vec<&Contact> = group.members.iter().filter(|member| member.node.peer != self.me.peer).collect();
+        let is_connected = |member: &&&Contact| self.is_connected_to(member.node.peer);
+        let connected: Vec<&Contact> = others.iter().filter(is_connected).copied().collect();
+        let among = if connected.is_empty() { others } else { connected };
+        let chosen = self.lives.rng.below(among.len().max(1) as u64) as usize;
+        let Some(member) = among.get(chosen).copied() else { return };
         if self.lives.asked.len() >= ASKED_MAX {
             self.lives.asked.remove(0);
         }
-        self.lives.asked.push((peer, group.id));
-        self.post(peer, Class::Control, &Frame::AskLifetimes { ring });
+        self.lives.asked.push((member.node.peer, group.id));
+        self.tell(member, &Frame::AskLifetimes { ring });
     }
 
     /// A peer asks for this node's observations.

@@ -1,11 +1,14 @@
 //! Which ways answers to questions for owners take, and who is told when such an answer changes (§4 of the design).
 //!
 //! A question comes over connections that stand, and its answer goes back over them where the one that answers is not connected to the one
-//! that asked: to connect would take two more round trips. So each peer remembers for a while which peer passed a question to it. Whoever answered one
-//! answers it again when another primary serves the place: the operation behind the question waits for that.
+//! that asked: to connect would take two more round trips. So each peer remembers for a while which peers passed a question to it, and which
+//! peers it passed the question to. A peer that answered one answers it again when another primary serves the place: the operation behind the
+//! question waits for that.
 //!
 //! # Invariants
-//! - An answer passes each peer once, for each time the question came: peers that were asked in a circle send no answer round in it.
+//! - A peer sends an answer back once for each time that it got the question: peers that were asked in a circle send no answer round in it.
+//! - A peer sends an answer back only where it gave the answer itself, or has it from a peer that it passed the question to: no other peer can
+//!   answer, or keep the owner's answer from the origin.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -13,7 +16,7 @@ use core::time::Duration;
 
 use group::ballot::TermBallot;
 use group::time::Time;
-use overlay::{KeyRange, PeerKey, Point};
+use overlay::{Contact, KeyRange, PeerKey, Point};
 
 use crate::api::Class;
 use crate::node::Node;
@@ -22,61 +25,90 @@ use crate::wire::Frame;
 
 /// Questions are remembered for as long as a client waits.
 const REMEMBERED: Duration = Duration::from_secs(3);
-/// The same question on a longer way may have gone in a circle: for so long the shorter way counts.
-const SHORTER_FOR: Duration = Duration::from_secs(1);
-/// Questions remembered; of too many the oldest is forgotten.
-const QUESTIONS_MAX: usize = 1024;
+/// Questions remembered; of too many the oldest is forgotten. Two peers that lose all their primaries at once ask half as many.
+const QUESTIONS_MAX: usize = 4096;
+/// Peers remembered that one question was passed to: it is asked again some times, and goes other ways then.
+const PASSED_MAX: usize = 4;
+
+/// The place that was asked for, the peer that the question came from, and the peer that asked.
+type Name = (Point, PeerKey, PeerKey);
 
 /// A question that came to this node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Question {
-    /// The peer that passed it on, or asked.
-    from: PeerKey,
-    /// How many peers had passed it on, and when it came that way.
-    hops: u8,
-    since: Time,
-    /// When it came last, on whatever way.
+    origin: Contact,
+    /// When it came last.
     at: Time,
-    /// The latest ballot that went back.
+    /// The latest ballot that the origin knows, as far as this node does.
     told: Option<TermBallot>,
+    /// The peers that it was passed to.
+    passed: Vec<PeerKey>,
 }
 
-/// The questions of the last seconds, by the place that was asked for and the peer that asked.
+/// The questions of the last seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    all: BTreeMap<(Point, PeerKey), Question>,
-    order: VecDeque<(Time, (Point, PeerKey))>,
+    all: BTreeMap<Name, Question>,
+    order: VecDeque<(Time, Name)>,
 }
 
-/// The peers that an answer may go to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A way back.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Back {
     /// The peer that asked.
-    pub(crate) origin: PeerKey,
+    pub(crate) origin: Contact,
     /// The peer that the question came from.
     pub(crate) from: PeerKey,
 }
 
 impl Questions {
-    /// Notes that `origin` asked for `point`, and that this came from the peer `from` after so many hops.
-    pub(crate) fn note(&mut self, point: Point, Back { origin, from }: Back, hops: u8, now: Time) {
-        self.forget(now);
-        let key = (point, origin);
-        let asked = Question { from, hops, since: now, at: now, told: None };
-        let known = self.all.entry(key).or_insert(asked);
-        let is_shorter = known.hops < hops && now.since(known.since) < SHORTER_FOR;
-        *known = if is_shorter { Question { at: now, told: None, ..*known } } else { asked };
-        self.order.push_back((now, key));
+    /// Notes that `from` asked for `point` for `origin`, who is to be answered.
+    pub(crate) fn note(&mut self, point: Point, origin: &Contact, from: PeerKey, now: Time) {
+        self.entry(point, origin, from, now).told = None;
     }
 
-    /// Returns the peers that are to be told now that this ballot is known to serve `point`, and notes that they are.
-    pub(crate) fn take_untold(&mut self, point: Point, ballot: TermBallot, now: Time) -> Vec<Back> {
+    /// Notes that `origin` takes the primary of the ballot `named` for that of `point`, and is to be told of a later one.
+    pub(crate) fn note_named(&mut self, point: Point, origin: &Contact, named: TermBallot, now: Time) {
+        let question = self.entry(point, origin, origin.node.peer, now);
+        question.told = question.told.max(Some(named));
+    }
+
+    fn entry(&mut self, point: Point, origin: &Contact, from: PeerKey, now: Time) -> &mut Question {
         self.forget(now);
-        let from_all = (point, PeerKey([0; 32]))..=(point, PeerKey([u8::MAX; 32]));
-        let untold = self.all.range_mut(from_all).filter(|(_, question)| question.told < Some(ballot));
-        let tell = |((_, origin), question): (&(Point, PeerKey), &mut Question)| {
+        let name = (point, from, origin.node.peer);
+        self.order.push_back((now, name));
+        let new = || Question { origin: origin.clone(), at: now, told: None, passed: Vec::new() };
+        let question = self.all.entry(name).or_insert_with(new);
+        question.at = now;
+        question
+    }
+
+    /// Notes that the question of `origin` for `point` goes on to the peer `to`.
+    pub(crate) fn note_passed(&mut self, point: Point, origin: PeerKey, to: PeerKey) {
+        for (_, question) in self.at(point).filter(|((.., asked), _)| *asked == origin) {
+            question.passed.retain(|known| *known != to);
+            if question.passed.len() >= PASSED_MAX {
+                question.passed.remove(0);
+            }
+            question.passed.push(to);
+        }
+    }
+
+    /// Returns the ways to the peers that are to be told now that this ballot is known to serve `point`, and notes that they are told. `said`:
+    /// the peer that says so; `None` for this node itself.
+    pub(crate) fn take_untold(
+        &mut self,
+        point: Point,
+        ballot: TermBallot,
+        said: Option<PeerKey>,
+        now: Time,
+    ) -> Vec<Back> {
+        self.forget(now);
+        let may_say = |question: &Question| said.is_none_or(|said| question.passed.contains(&said));
+        let untold = self.at(point).filter(|(_, question)| question.told < Some(ballot) && may_say(question));
+        let tell = |((_, from, _), question): (&Name, &mut Question)| {
             question.told = Some(ballot);
-            Back { origin: *origin, from: question.from }
+            Back { origin: question.origin.clone(), from: *from }
         };
         untold.map(tell).collect()
     }
@@ -85,19 +117,24 @@ impl Questions {
     pub(crate) fn outdated(&mut self, serves: impl Fn(Point) -> Option<TermBallot>, now: Time) -> Vec<Point> {
         self.forget(now);
         let is_outdated = |(point, told): (Point, TermBallot)| serves(point).is_some_and(|ballot| ballot > told);
-        let answered = self.all.iter().filter_map(|((point, _), question)| Some((*point, question.told?)));
+        let answered = self.all.iter().filter_map(|((point, ..), question)| Some((*point, question.told?)));
         let mut points: Vec<Point> = answered.filter(|told| is_outdated(*told)).map(|(point, _)| point).collect();
         points.dedup();
         points
     }
 
+    fn at(&mut self, point: Point) -> impl Iterator<Item = (&Name, &mut Question)> {
+        let (least, greatest) = (PeerKey([0; 32]), PeerKey([u8::MAX; 32]));
+        self.all.range_mut((point, least, least)..=(point, greatest, greatest))
+    }
+
     fn forget(&mut self, now: Time) {
-        while let Some((at, key)) = self.order.front()
-            && (now.since(*at) >= REMEMBERED || self.order.len() > QUESTIONS_MAX)
+        while let Some((at, name)) = self.order.front()
+            && (now.since(*at) >= REMEMBERED || self.order.len() >= QUESTIONS_MAX)
         {
             // It may have come again since.
-            if self.all.get(key).is_some_and(|question| question.at == *at) {
-                self.all.remove(key);
+            if self.all.get(name).is_some_and(|question| question.at == *at) {
+                self.all.remove(name);
             }
             self.order.pop_front();
         }
@@ -105,40 +142,57 @@ impl Questions {
 }
 
 impl Node {
-    /// Tells all who asked for a place, and have not heard this yet, who owns it, as the peer `said` says.
-    pub(crate) fn send_back(&mut self, said: PeerKey, located: &Located) {
-        let questions = self.whereabouts.questions.take_untold(located.point, located.ballot, self.now.time);
-        for Back { origin, from } in questions {
-            let to = if self.is_connected_to(origin) { origin } else { from };
-            if to != said && to != self.me.peer {
+    /// Answers all that asked for a place and have not heard this yet.
+    pub(crate) fn answer(&mut self, located: &Located) {
+        self.send_back(None, located);
+    }
+
+    /// Tells all that asked for a place, and have not heard this yet, who owns it. `said`: the peer that answered this node; `None` where it
+    /// answers itself.
+    pub(crate) fn send_back(&mut self, said: Option<PeerKey>, located: &Located) {
+        let (point, ballot) = (located.point, located.ballot);
+        for back in self.whereabouts.questions.take_untold(point, ballot, said, self.now.time) {
+            match self.way_back(&back) {
+                Some(to) if Some(to) != said => self.post(to, Class::Control, &Frame::Located(located.clone().into())),
+                Some(_) => {}
+                None => self.tell(&back.origin, &Frame::Located(located.clone().into())),
+            }
+        }
+    }
+
+    /// The peer that an answer is given to; `None` where no connection of those that the question came over is left.
+    fn way_back(&self, back: &Back) -> Option<PeerKey> {
+        [back.origin.node.peer, back.from].into_iter().find(|peer| self.is_connected_to(*peer))
+    }
+
+    /// Another primary may serve places of a group here: tells all that asked for one of them lately, where a connection stands. One answer is
+    /// enough for all places of a sub-range.
+    pub(crate) fn answer_anew(&mut self) {
+        let serves = |point| self.hosts.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
+        let mut told: Vec<(PeerKey, KeyRange)> = Vec::new();
+        for point in self.whereabouts.questions.outdated(serves, self.now.time) {
+            let Some(located) = self.locate_here(point) else { continue };
+            for back in self.whereabouts.questions.take_untold(point, located.ballot, None, self.now.time) {
+                let name = (back.origin.node.peer, located.part);
+                let Some(to) = self.way_back(&back).filter(|_| !told.contains(&name)) else { continue };
+                told.push(name);
                 self.post(to, Class::Control, &Frame::Located(located.clone().into()));
             }
         }
     }
 
-    /// Another primary may serve places of a group here: tells all who asked for one of them lately.
-    pub(crate) fn answer_anew(&mut self) {
-        let serves = |point| self.hosts.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
-        for point in self.whereabouts.questions.outdated(serves, self.now.time) {
-            if let Some(located) = self.locate_here(point) {
-                self.send_back(self.me.peer, &located);
-            }
-        }
-    }
-
     /// Operations came from outside of a group here that name other primaries than it has: their origin is told of later ones, as if it had
-    /// asked, and of those that follow. One answer is enough for all operations on a sub-range.
-    pub(crate) fn correct(&mut self, origin: PeerKey, outdated: Vec<(Point, TermBallot)>) {
+    /// asked, and of those that follow. One answer is enough for all places of a sub-range.
+    pub(crate) fn correct(&mut self, origin: &Contact, outdated: Vec<(Point, TermBallot)>) {
         let mut told: Vec<KeyRange> = Vec::new();
         for (point, named) in outdated {
             if told.iter().any(|part| part.contains(point)) {
                 continue;
             }
-            self.whereabouts.questions.note(point, Back { origin, from: origin }, 0, self.now.time);
-            if let Some(located) = self.locate_here(point).filter(|located| located.ballot > named) {
-                told.push(located.part);
-                self.send_back(self.me.peer, &located);
-            }
+            let Some(located) = self.locate_here(point) else { continue };
+            told.push(located.part);
+            self.whereabouts.questions.note_named(point, origin, named, self.now.time);
+            self.answer(&located);
         }
     }
 }

@@ -3,12 +3,15 @@
 use alloc::vec;
 
 use group::Group;
-use overlay::{Epoch, Incarnation, Key, NodeId};
+use group::message::Message;
+use overlay::{Epoch, GroupRef, Incarnation, Key, NodeId};
 
 use super::*;
-use crate::api::Input;
+use crate::api::{Input, Output};
 use crate::config::NodeConfig;
 use crate::small_net::{Net, key};
+use crate::whereabouts::{Locate, Wanted};
+use crate::wire;
 
 fn ballot(epoch: u64) -> TermBallot {
     let node = NodeId { peer: key(1), incarnation: Incarnation(1) };
@@ -19,49 +22,77 @@ fn at(ms: u64) -> Time {
     Time(0) + Duration::from_millis(10_000 + ms)
 }
 
+fn contact(peer: usize) -> Contact {
+    let node = NodeId { peer: key(peer), incarnation: Incarnation(1) };
+    Contact { node, addresses: Vec::new(), name: None }
+}
+
 /// What came from `from` for `origin`.
 fn back(origin: usize, from: usize) -> Back {
-    Back { origin: key(origin), from: key(from) }
+    Back { origin: contact(origin), from: key(from) }
 }
 
 #[test]
 fn an_answer_goes_back_once_and_a_later_one_again() {
     let (mut questions, point) = (Questions::default(), Point(7));
-    questions.note(point, back(1, 2), 1, at(0));
-    questions.note(point, back(3, 3), 0, at(0));
-    questions.note(Point(8), back(1, 2), 1, at(0));
-    assert_eq!(questions.take_untold(point, ballot(4), at(1)), [back(1, 2), back(3, 3)]);
-    assert_eq!(questions.take_untold(point, ballot(4), at(2)), []);
-    assert_eq!(questions.take_untold(point, ballot(3), at(2)), [], "an older one");
+    questions.note(point, &contact(1), key(2), at(0));
+    questions.note(point, &contact(3), key(3), at(0));
+    questions.note(Point(8), &contact(1), key(2), at(0));
+    assert_eq!(questions.take_untold(point, ballot(4), None, at(1)), [back(1, 2), back(3, 3)]);
+    assert_eq!(questions.take_untold(point, ballot(4), None, at(2)), []);
+    assert_eq!(questions.take_untold(point, ballot(3), None, at(2)), [], "an older one");
     assert_eq!(questions.outdated(|_| Some(ballot(4)), at(3)), []);
     assert_eq!(questions.outdated(|_| Some(ballot(5)), at(3)), [point], "the other one was not answered");
-    assert_eq!(questions.take_untold(point, ballot(5), at(3)).len(), 2);
-    questions.note(point, back(1, 2), 1, at(500));
-    assert_eq!(questions.take_untold(point, ballot(5), at(501)), [back(1, 2)], "it was asked again");
-    assert_eq!(questions.take_untold(point, ballot(6), at(3_100)), [back(1, 2)], "the other one is forgotten");
-    assert_eq!(questions.take_untold(point, ballot(7), at(3_500)), []);
+    assert_eq!(questions.take_untold(point, ballot(5), None, at(3)).len(), 2);
+    questions.note(point, &contact(1), key(2), at(500));
+    assert_eq!(questions.take_untold(point, ballot(5), None, at(501)), [back(1, 2)], "it was asked again");
+    assert_eq!(questions.take_untold(point, ballot(6), None, at(3_100)), [back(1, 2)], "the other one is forgotten");
+    assert_eq!(questions.take_untold(point, ballot(7), None, at(3_500)), []);
 }
 
-/// A question that went in a circle comes back with more hops: the answer would go round as well.
+/// An answer of a peer that was not asked goes nowhere, and does not keep the owner's from those that asked.
 #[test]
-fn the_shortest_way_counts() {
+fn only_peers_that_were_asked_are_believed() {
     let (mut questions, point) = (Questions::default(), Point(7));
-    questions.note(point, back(1, 1), 0, at(0));
-    questions.note(point, back(1, 2), 2, at(200));
-    assert_eq!(questions.take_untold(point, ballot(4), at(201)), [back(1, 1)]);
-    questions.note(point, back(1, 3), 1, at(900));
-    assert_eq!(questions.take_untold(point, ballot(4), at(901)), [back(1, 1)], "it is answered once more");
-    questions.note(point, back(1, 2), 2, at(1_000));
-    assert_eq!(questions.take_untold(point, ballot(4), at(1_001)), [back(1, 2)], "nothing came that way for long");
+    questions.note(point, &contact(1), key(2), at(0));
+    questions.note_passed(point, key(1), key(4));
+    questions.note_passed(point, key(9), key(5));
+    assert_eq!(questions.take_untold(point, ballot(9), Some(key(5)), at(1)), []);
+    assert_eq!(questions.take_untold(point, ballot(4), Some(key(4)), at(1)), [back(1, 2)]);
+    for to in 10..13 {
+        questions.note_passed(point, key(1), key(to));
+    }
+    assert_eq!(questions.take_untold(point, ballot(5), Some(key(4)), at(2)), [back(1, 2)]);
+    questions.note_passed(point, key(1), key(13));
+    assert_eq!(questions.take_untold(point, ballot(6), Some(key(4)), at(2)), [], "it was passed to four others since");
+}
+
+/// An origin that names a later primary than a lagging member knows is told of the one after it.
+#[test]
+fn an_origin_that_knows_more_is_told_of_the_next() {
+    let (mut questions, point) = (Questions::default(), Point(7));
+    questions.note_named(point, &contact(1), ballot(6), at(0));
+    assert_eq!(questions.take_untold(point, ballot(5), None, at(0)), [], "this node lags");
+    assert_eq!(questions.outdated(|_| Some(ballot(7)), at(1)), [point]);
+    assert_eq!(questions.take_untold(point, ballot(7), None, at(1)), [back(1, 1)]);
+    questions.note_named(point, &contact(1), ballot(6), at(2));
+    assert_eq!(questions.take_untold(point, ballot(7), None, at(2)), [], "it was told");
 }
 
 #[test]
 fn questions_are_bounded() {
     let mut questions = Questions::default();
     for n in 0..100_000 {
-        questions.note(Point(n % 3_000), back(1, 2), 1, at(0));
+        questions.note(Point(n % 9_000), &contact(1), key(2), at(0));
+        questions.note_passed(Point(n % 9_000), key(1), key(n as usize % 250));
     }
-    assert!(questions.all.len() <= QUESTIONS_MAX + 1 && questions.order.len() <= QUESTIONS_MAX + 1);
+    assert!(questions.all.len() <= QUESTIONS_MAX && questions.order.len() <= QUESTIONS_MAX);
+    assert!(questions.all.values().all(|question| question.passed.len() <= PASSED_MAX));
+    assert_eq!(
+        questions.take_untold(Point(99_999 % 9_000), ballot(4), None, at(1)).len(),
+        1,
+        "the latest ones are kept"
+    );
 }
 
 /// Two groups: of the first two nodes, and of the others.
@@ -145,4 +176,111 @@ fn an_operation_goes_on_as_soon_as_there_is_another_primary() {
     assert_eq!(net.replies.iter().find(|(id, _)| *id == request).map(|(_, result)| result.is_ok()), Some(true));
     let took = net.now.time.since(since);
     assert!(took <= Duration::from_millis(100), "answered {took:?} after another primary was chosen");
+}
+
+/// The answers to a question, with the peers that they go to, and operations that are sent, until all outputs of this node are taken.
+fn drain(net: &mut Net, index: usize) -> (Vec<PeerKey>, usize) {
+    let (mut answers, mut operations) = (Vec::new(), 0);
+    while let Some(output) = net.nodes[index].poll_output() {
+        let Output::Send { to, frame, .. } = output else { continue };
+        match wire::decode(&frame, None).expect("one of ours").1 {
+            Frame::Located(_) => answers.push(to),
+            Frame::Group { message: Message::Client(message), .. } => operations += message.operations.len(),
+            _ => {}
+        }
+    }
+    (answers, operations)
+}
+
+/// An answer that makes this node the primary of all keys.
+fn forge(net: &Net, point: Point, epoch: u64, node: usize) -> Located {
+    let group = net.nodes[2].group().expect("it is in one");
+    let mut located = net.nodes[2].locate_here(point).expect("it owns that");
+    located.group = GroupRef { range: KeyRange::FULL, epoch: Epoch(epoch), ..group.state().reference() };
+    located.part = KeyRange::FULL;
+    located.ballot = TermBallot { epoch: Epoch(epoch), node: net.nodes[node].id(), ..located.ballot };
+    located
+}
+
+/// A peer that nobody asked takes no operation away from its primary, and has nobody connect to an address.
+#[test]
+fn an_answer_that_nobody_asked_for_changes_nothing() {
+    let mut net = two_groups(6);
+    let wanted = key_of(net.nodes[2].group().expect("it is in one"));
+    assert_eq!(net.put(0, vec![(wanted.clone(), "v".into())]), (1, vec![]));
+    let stranger = (2..6).find(|index| *index != primary(&net, 2, &wanted)).expect("one");
+    for wait in [0, 50] {
+        net.run_for(Duration::from_secs(wait));
+        let owner = net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot);
+        net.begin_set(0, wanted.clone(), "w".into());
+        assert_eq!(drain(&mut net, 0).1, 1);
+        for epoch in [1_000, 2_000] {
+            let forged = forge(&net, wanted.point(), epoch, 1);
+            // The node that told of the owner may tell of a later one for a while, and the primary at any time.
+            net.nodes[0].on_located(key(if wait == 0 { 1 } else { stranger }), forged);
+        }
+        assert_eq!(drain(&mut net, 0), (vec![], 0));
+        assert_eq!(net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot), owner);
+    }
+    let mut torn = net.nodes[2].locate_here(wanted.point()).expect("it owns that");
+    torn.ballot.epoch = Epoch(u64::MAX);
+    let (dropped, from) = (net.nodes[0].frames_dropped, key(primary(&net, 2, &wanted)));
+    net.nodes[0].on_located(from, torn);
+    assert_eq!(net.nodes[0].frames_dropped, dropped + 1, "a ballot is one of its group's epoch");
+}
+
+fn question(net: &Net, origin: Contact, wanted: &Key) -> Locate {
+    let ring = net.nodes[0].group().expect("it is in one").state().ring;
+    Locate { hops: 1, ..Locate::new(ring, wanted.point(), origin, Wanted::Owner) }
+}
+
+/// A question that comes back to the peer that asked is not answered by it.
+#[test]
+fn an_origin_sends_no_answer_on() {
+    let mut net = two_groups(6);
+    let wanted = key_of(net.nodes[2].group().expect("it is in one"));
+    let asked = question(&net, net.nodes[0].contact(), &wanted);
+    net.nodes[0].on_locate(key(1), asked);
+    drain(&mut net, 0);
+    let located = net.nodes[2].locate_here(wanted.point()).expect("it owns that");
+    net.nodes[0].on_located(key(2), located);
+    assert_eq!(drain(&mut net, 0).0, []);
+}
+
+/// The question comes again on a longer way, since the peer that passed it on first is gone: the answer takes that way. Where none is left, the
+/// owner connects to the origin.
+#[test]
+fn an_answer_does_not_go_to_a_peer_that_is_gone() {
+    let mut net = two_groups(6);
+    let wanted = key_of(net.nodes[2].group().expect("it is in one"));
+    let asked = question(&net, contact(77), &wanted);
+    let now = net.now;
+    net.nodes[2].on_locate(key(0), asked.clone());
+    assert_eq!(drain(&mut net, 2).0, [key(0)]);
+    net.nodes[2].handle(now, Input::PeerDown(key(0)));
+    net.nodes[2].on_locate(key(1), Locate { hops: 3, ..asked.clone() });
+    assert_eq!(drain(&mut net, 2).0, [key(1)]);
+    net.nodes[2].on_locate(key(0), asked);
+    assert_eq!(drain(&mut net, 2).0, [key(77)]);
+}
+
+/// A thousand questions of one peer for keys of one group are answered anew once for each sub-range.
+#[test]
+fn one_answer_is_enough_for_a_sub_range() {
+    let mut net = two_groups(6);
+    let group = net.nodes[2].group().expect("it is in one");
+    let names = (0..).map(|n| Key::new(alloc::format!("k{n}").as_bytes()).expect("short"));
+    let keys: Vec<Key> = names.filter(|key| group.state().range.contains(key.point())).take(1_000).collect();
+    for wanted in &keys {
+        let asked = question(&net, net.nodes[0].contact(), wanted);
+        net.nodes[2].on_locate(key(0), asked);
+    }
+    assert_eq!(drain(&mut net, 2).0.len(), 1_000);
+    let dead = (3..6).find(|index| net.nodes[*index].group().is_some_and(|group| !group.log().leads())).expect("one");
+    net.cut[dead] = true;
+    let epoch = |net: &Net| net.nodes[2].group().expect("it is in one").state().epoch;
+    let before = (net.answers, epoch(&net));
+    net.run_until(|net| epoch(net) > before.1 || net.now.time > Time(0) + Duration::from_secs(60));
+    let answers = net.answers - before.0;
+    assert!(answers > 0 && answers < 100, "{answers} answers");
 }

@@ -494,7 +494,7 @@ impl Sessions {
         match (ctx.hosts.at_mut(point), ballot, elsewhere) {
             (Some(group), Some(ballot), _) if ballot.node != ctx.me => group.ask(ballot.node, operation),
             (Some(group), ..) => group.operate(ctx.me, operation),
-            (None, _, Some(owner)) => ctx.whereabouts.ask(&owner, operation, ctx.now.time),
+            (None, _, Some(owner)) => ctx.whereabouts.ask(&owner, operation),
             (None, _, None) => {}
         }
     }

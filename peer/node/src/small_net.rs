@@ -50,6 +50,8 @@ pub(crate) struct Net {
     pub(crate) joins: usize,
     /// How many questions for owners were sent.
     pub(crate) located: usize,
+    /// How many answers to those.
+    pub(crate) answers: usize,
 }
 
 pub(crate) fn key(index: usize) -> PeerKey {
@@ -82,6 +84,7 @@ impl Net {
             switched: Vec::new(),
             joins: 0,
             located: 0,
+            answers: 0,
         };
         for index in 0..count {
             net.add(&settle);
@@ -213,6 +216,7 @@ impl Net {
                             match wire::decode(&frame, None) {
                                 Ok((_, Frame::Join { .. })) => self.joins += 1,
                                 Ok((_, Frame::Locate(_))) => self.located += 1,
+                                Ok((_, Frame::Located(_))) => self.answers += 1,
                                 _ => {}
                             }
                             frames.push_back((index, to, frame));

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
 use crate::node::Node;
-use crate::questions::{Back, Questions};
+use crate::questions::Questions;
 use crate::sessions::Sessions;
 use crate::upkeep::Upkeep;
 use crate::wire::Frame;
@@ -35,8 +35,8 @@ use crate::wire::Frame;
 const HOPS_MAX: u8 = 32;
 /// Before the same is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(150);
-/// Answers to a question count for so long: as long as a client waits for what is behind it.
-const EXPECTED: Duration = Duration::from_secs(3);
+/// A peer that told of an owner may tell of a later one for so long: as long as a client waits.
+const MAY_TELL: Duration = Duration::from_secs(3);
 /// Questions under way at one time.
 const ASKED_MAX: usize = 1024;
 /// A question that was not answered for so long goes another way.
@@ -177,12 +177,13 @@ pub struct Located {
 
 impl Located {
     /// No more are not heard than there are members; no configuration is later than the group's, or of more members than a group may
-    /// have; what counts on from the horizon has room.
+    /// have; the ballot is one of the group's epoch; what counts on from the horizon has room.
     fn is_sound(&self) -> bool {
         self.unheard.len() <= self.group.members.len() + self.heard.of as usize
             && self.heard.members.max(self.heard.needed) <= self.heard.of
             && self.heard.of <= MEMBERS_MAX
             && self.heard.epoch <= self.group.epoch
+            && self.ballot.epoch == self.group.epoch
             && group::nonsense::is_horizon(self.horizon)
     }
 }
@@ -196,13 +197,10 @@ pub(crate) struct Owner {
     /// The group's horizon, which may have been raised since it was learned.
     pub(crate) horizon: u64,
     learned: Time,
-}
-
-/// A place that was asked for.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    at: Time,
-    is_answered: bool,
+    /// The peer that told of it, or passed that on.
+    told_by: PeerKey,
+    /// It has turned out to be wrong: nothing is sent to it any more.
+    is_over: bool,
 }
 
 /// All that is remembered of other groups.
@@ -212,8 +210,7 @@ pub(crate) struct Whereabouts {
     pub(crate) upkeep: Upkeep,
     /// By the start of each part; no two of them overlap.
     known: BTreeMap<Point, Owner>,
-    /// Places that were asked for, also after the answer came: another may follow, where another primary serves the place.
-    asked: BTreeMap<Point, Asked>,
+    asked: BTreeMap<Point, Time>,
     /// What other peers asked.
     pub(crate) questions: Questions,
     /// By way of which groups this node asked for a place, and when first, while nobody answered.
@@ -249,7 +246,18 @@ impl Whereabouts {
     /// Who is primary of this place, as far as is known.
     pub(crate) fn find(&self, point: Point) -> Option<Owner> {
         let before = self.known.range(..=point).next_back().or_else(|| self.known.last_key_value());
-        before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point))
+        before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point) && !owner.is_over)
+    }
+
+    /// Returns whether a peer tells of a primary that follows one known here, unasked, and may do so: as the former primary, or as the peer
+    /// that told of that one a moment ago.
+    fn is_successor(&self, located: &Located, from: PeerKey, now: Time) -> bool {
+        let before = self.known.range(..=located.point).next_back().or_else(|| self.known.last_key_value());
+        let before = before.map(|(_, owner)| owner).filter(|owner| owner.part.contains(located.point));
+        before.is_some_and(|owner| {
+            let may_tell = owner.told_by == from && now.since(owner.learned) < MAY_TELL;
+            located.ballot > owner.ballot && (owner.ballot.node.peer == from || may_tell)
+        })
     }
 
     /// Returns the primary of this place for an operation that is sent now, with a horizon that its group accepts, if groups raise horizons
@@ -267,16 +275,13 @@ impl Whereabouts {
 
     /// Asks for the owner of this place, unless that was asked a moment ago. An answer may take longer than the time between two questions.
     pub(crate) fn want(&mut self, point: Point, now: Time) {
-        self.asked.retain(|_, asked| now.since(asked.at) < EXPECTED);
-        if self.asked.len() >= ASKED_MAX {
-            self.asked.retain(|_, asked| !asked.is_answered);
-        }
+        self.asked.retain(|_, asked| now.since(*asked) < 2 * ANSWERED_WITHIN);
         let is_due = match self.asked.get(&point) {
-            Some(asked) => asked.is_answered || now.since(asked.at) >= ASK_AGAIN,
+            Some(asked) => now.since(*asked) >= ASK_AGAIN,
             None => self.asked.len() < ASKED_MAX,
         };
         if is_due {
-            self.asked.insert(point, Asked { at: now, is_answered: false });
+            self.asked.insert(point, now);
             self.wanted.insert(point);
         }
     }
@@ -284,33 +289,31 @@ impl Whereabouts {
     /// Notes that the owner of a point was asked for, outside of [`Whereabouts::want`]: its answer counts.
     pub(crate) fn note_asked(&mut self, point: Point, now: Time) {
         if self.asked.len() < ASKED_MAX {
-            self.asked.insert(point, Asked { at: now, is_answered: false });
+            self.asked.insert(point, now);
         }
     }
 
-    /// Returns whether this place was asked for lately because there is something to be said to its primary.
+    /// Returns whether this place is asked for because there is something to be said to its primary.
     fn has_asked(&self, point: Point) -> bool {
         self.asked.contains_key(&point)
     }
 
     /// This has turned out to be wrong, or is silent.
     pub(crate) fn forget(&mut self, point: Point, ballot: TermBallot) {
-        if let Some(owner) = self.find(point).filter(|owner| owner.ballot == ballot) {
-            self.known.remove(&owner.part.start());
+        if let Some(owner) = self.find(point).filter(|owner| owner.ballot == ballot)
+            && let Some(known) = self.known.get_mut(&owner.part.start())
+        {
+            known.is_over = true;
         }
     }
 
     /// Does it name this ballot?
     pub(crate) fn names(&self, ballot: TermBallot) -> bool {
-        self.known.values().any(|owner| owner.ballot == ballot)
+        self.known.values().any(|owner| owner.ballot == ballot && !owner.is_over)
     }
 
-    /// An operation for the primary of another group. Where that is primary no more it says who is, as if it had been asked for that.
-    pub(crate) fn ask(&mut self, owner: &Owner, operation: Operation, now: Time) {
-        let point = operation.key.point();
-        if self.asked.len() < ASKED_MAX {
-            self.asked.entry(point).or_insert(Asked { at: now, is_answered: true }).at = now;
-        }
+    /// An operation for the primary of another group.
+    pub(crate) fn ask(&mut self, owner: &Owner, operation: Operation) {
         self.operations.entry((owner.group, owner.ballot.node)).or_default().push(operation);
     }
 
@@ -341,10 +344,10 @@ impl Whereabouts {
         self.waiting.push((now, from, locate));
     }
 
-    /// False where something newer is known, or nobody asked.
-    fn learn(&mut self, located: &Located, now: Time) -> bool {
+    /// False where something newer is known, or nobody asked, and the peer `from` may not tell of it unasked.
+    fn learn(&mut self, located: &Located, from: PeerKey, now: Time) -> bool {
         let Located { point, ref group, part, ballot, horizon, .. } = *located;
-        let asked = self.asked.get_mut(&point).map(|asked| asked.is_answered = true).is_some();
+        let asked = self.is_successor(located, from, now) | self.asked.remove(&point).is_some();
         if !(asked || self.upkeep.looks_at(point)) || !part.contains(point) {
             return false;
         }
@@ -352,21 +355,22 @@ impl Whereabouts {
         if !asked {
             return false; // A look: nobody has business with its primary, which is not reached for that.
         }
-        self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now })
+        self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now, told_by: from, is_over: false })
     }
 
     /// This node knows what a group is that it has no part in, or soon will have none: it need not ask who owns what.
-    pub(crate) fn note_parts(&mut self, state: &GroupState, now: Time) {
+    pub(crate) fn note_parts(&mut self, state: &GroupState, me: PeerKey, now: Time) {
         self.hints.learn(&state.reference());
+        let (group, horizon) = (state.id, state.horizon);
         for (part, ballot) in state.parts() {
-            self.note(part, Owner { group: state.id, part, ballot, horizon: state.horizon, learned: now });
+            self.note(part, Owner { group, part, ballot, horizon, learned: now, told_by: me, is_over: false });
         }
     }
 
     /// False where something newer is known.
     fn note(&mut self, part: KeyRange, owner: Owner) -> bool {
         let ballot = owner.ballot;
-        if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot) {
+        if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot && !owner.is_over) {
             return false;
         }
         // A member that lags may tell an older horizon than is known.
@@ -429,12 +433,12 @@ impl Node {
         if let Some(taken_for) = taken_for.filter(|_| located.is_none() || origin.node.peer != from) {
             self.tell_astray(from, ring, taken_for);
         }
-        if wanted == Wanted::Owner {
-            self.whereabouts.questions.note(point, Back { origin: origin.node.peer, from }, hops, self.now.time);
+        if wanted == Wanted::Owner && origin.node.peer != self.me.peer {
+            self.whereabouts.questions.note(point, origin, from, self.now.time);
         }
         let Some(located) = located else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
         match wanted {
-            Wanted::Owner => self.send_back(self.me.peer, &located),
+            Wanted::Owner => self.answer(&located),
             Wanted::Sample => {
                 if let Some(sampled) = self.sampled(point) {
                     self.tell(origin, &Frame::Sampled(sampled.into()));
@@ -547,6 +551,7 @@ impl Node {
     /// To a member of this group.
     fn pass_to(&mut self, contact: &Contact, group: &GroupRef, locate: Locate) {
         let taken_for = Some((group.id, group.epoch));
+        self.whereabouts.questions.note_passed(locate.point, locate.origin.node.peer, contact.node.peer);
         self.tell(contact, &Frame::Locate(Locate { taken_for, ..locate }.into()));
     }
 
@@ -579,17 +584,18 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        self.send_back(from, &located);
+        self.send_back(Some(from), &located);
+        let is_successor = self.whereabouts.is_successor(&located, from, self.now.time);
         if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned()
-            && self.whereabouts.has_asked(located.point)
+            && (is_successor || self.whereabouts.has_asked(located.point))
         {
             self.reach(&primary);
         }
         self.whereabouts.ways.remove(&located.point);
-        match self.whereabouts.learn(&located, self.now.time) {
+        match self.whereabouts.learn(&located, from, self.now.time) {
             false => {}
             // That is still to begin here, and wakes whoever waits when it does: nobody need ask again so soon.
-            true if ballot.node == self.me => self.whereabouts.note_asked(located.point, self.now.time),
+            true if ballot.node == self.me => drop(self.whereabouts.asked.insert(located.point, self.now.time)),
             true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part, ballot)),
         }
         self.on_looked(located.point, &located.group);

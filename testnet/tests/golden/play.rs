@@ -344,7 +344,8 @@ impl Play {
             .filter(|index| !self.stage.is_up(*index) && !self.gone.contains(index))
             .collect();
         if !down.is_empty() {
-            let names: Vec<&str> = down.iter().map(|index| self.story.name_of_peer(*index)).collect();
+            let mut names: Vec<&str> = down.iter().map(|index| self.story.name_of_peer(*index)).collect();
+            names.sort_unstable();
             let names = names.join(" ");
             self.story.note(&format!("{names} {}", if down.len() == 1 { "returns" } else { "return" }));
             down.iter().for_each(|index| self.stage.start(*index, Tail::Unsealed));
