@@ -89,8 +89,8 @@ impl Node {
             }
             self.keep_finals(kept);
             // Whoever asks here for what others own now need not be asked who they are.
-            let me = self.me.peer;
-            born.iter().for_each(|state| self.whereabouts.note_parts(state, me, self.now.time));
+            let (me, now) = (self.me.peer, self.now.time);
+            born.iter().for_each(|state| self.whereabouts.note_parts(state, me, now));
             let mut has_room = true;
             for state in born {
                 has_room &= self.inherit(state, inheritance.clone());
@@ -215,7 +215,7 @@ impl Node {
     }
 
     /// What this node has of ranges that were declared lost while it was away is no part of the store any more: it is kept
-    /// apart, and this life is over (PITFALLS 40). True where that is so.
+    /// apart, and this life is over (hazard 40). True where that is so.
     fn heeds_losses(&mut self, state: &GroupState) -> bool {
         if state.audience().contains(&self.me) || self.over {
             return false;

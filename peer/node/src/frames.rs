@@ -6,11 +6,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::ballot::TermBallot;
 use group::message::{Message, Sender};
 use group::state::GroupState;
 use group::transaction::dealer::Letter;
-use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey, Point};
+use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey};
 
 use crate::api::{Class, Event};
 use crate::node::Node;
@@ -138,14 +137,6 @@ impl Node {
             Message::Letter(letter) if !group.state().audience().contains(&sender.node) => self.on_letter(*letter),
             // Under the same name it is another group: it has another range.
             Message::State(state) if state.born != group.state().born => self.on_foreign_state(sender.node, *state),
-            Message::Client(message) if !group.state().is_member(sender.node) => {
-                let named = message.operations.iter().filter_map(|one| Some((one.key.point(), one.ballot?)));
-                let is_other = |(point, named): &(Point, TermBallot)| group.primary_of(*point) != Some(*named);
-                let outdated: Vec<_> = named.filter(is_other).collect();
-                group.on_message(sender, Message::Client(message));
-                let origin = Contact { node: sender.node, addresses: Vec::new(), name: None };
-                self.correct(&origin, outdated);
-            }
             message => group.on_message(sender, message),
         }
     }

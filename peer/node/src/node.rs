@@ -338,7 +338,7 @@ impl Node {
     }
 
     /// Batches are durable. After the first one a crash finds this node in its group again: before, a founder that died
-    /// would found another network, and must not have told anybody of this one (PITFALLS 41).
+    /// would found another network, and must not have told anybody of this one (hazard 41).
     fn on_persisted(&mut self, token: u64) {
         if token > 0 && !self.entered {
             self.entered = true;
@@ -828,6 +828,7 @@ impl Node {
         self.search_successors();
         self.seek();
         self.go_on_surveying();
+        self.whereabouts.questions.forget(self.now.time);
         self.look_around();
         self.go_on_copying();
         self.go_on_preparing();

@@ -1,22 +1,23 @@
-//! Which ways answers to questions for owners take, and who is told when such an answer changes (§4 of the design).
+//! Which ways answers to questions for owners take, and which peers hear when such an answer changes (ARCHITECTURE.md, `peer/node/`).
 //!
-//! A question comes over connections that stand, and its answer goes back over them where the one that answers is not connected to the one
-//! that asked: to connect would take two more round trips. So each peer remembers for a while which peers passed a question to it, and which
-//! peers it passed the question to. A peer that answered one answers it again when another primary serves the place: the operation behind the
-//! question waits for that.
+//! A question comes over connections that stand, and its answer goes back over them where the answering peer is not connected to the peer that
+//! asked: to connect would take two more round trips. So each peer remembers for a while which peers passed a question to it, and to which
+//! peers it passed the question. A peer that answered a question answers again when another primary serves the place. The origin does not
+//! believe that answer: it asks again, since an operation of its own may wait for a primary that is dead.
 //!
 //! # Invariants
-//! - A peer sends an answer back once for each time that it got the question: peers that were asked in a circle send no answer round in it.
-//! - A peer sends an answer back only where it gave the answer itself, or has it from a peer that it passed the question to: no other peer can
-//!   answer, or keep the owner's answer from the origin.
+//! - A peer sends an answer back once for each time that the question came: peers that were asked in a circle send no answer round in it.
+//! - A peer sends an answer back only where it gave the answer itself, or where the answer comes from a peer that it passed the question to. No
+//!   other peer can answer, or keep the owner's answer from the origin.
+//! - No peer makes this one forget the questions of other peers.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::ballot::TermBallot;
 use group::time::Time;
-use overlay::{Contact, KeyRange, PeerKey, Point};
+use overlay::{Contact, PeerKey, Point};
 
 use crate::api::Class;
 use crate::node::Node;
@@ -25,10 +26,14 @@ use crate::wire::Frame;
 
 /// Questions are remembered for as long as a client waits.
 const REMEMBERED: Duration = Duration::from_secs(3);
-/// Questions remembered; of too many the oldest is forgotten. Two peers that lose all their primaries at once ask half as many.
-const QUESTIONS_MAX: usize = 4096;
-/// Peers remembered that one question was passed to: it is asked again some times, and goes other ways then.
+/// Questions of one peer that are remembered; of more the oldest is forgotten. A peer has that many under way at most.
+const EACH_MAX: usize = 1024;
+/// Questions that are remembered in all; more are not.
+const ALL_MAX: usize = 16 * EACH_MAX;
+/// Peers remembered that one question was passed to: a question that is asked again goes other ways.
 const PASSED_MAX: usize = 4;
+/// Addresses of an origin that are remembered, in bytes; an origin with longer ones is not connected to.
+const ADDRESSES_MAX: usize = 256;
 
 /// The place that was asked for, the peer that the question came from, and the peer that asked.
 type Name = (Point, PeerKey, PeerKey);
@@ -39,7 +44,7 @@ struct Question {
     origin: Contact,
     /// When it came last.
     at: Time,
-    /// The latest ballot that the origin knows, as far as this node does.
+    /// The latest ballot that was sent back.
     told: Option<TermBallot>,
     /// The peers that it was passed to.
     passed: Vec<PeerKey>,
@@ -49,7 +54,8 @@ struct Question {
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     all: BTreeMap<Name, Question>,
-    order: VecDeque<(Time, Name)>,
+    /// By the peer that they came from, in the order in which they came, with the time.
+    order: BTreeMap<PeerKey, VecDeque<(Time, Name)>>,
 }
 
 /// A way back.
@@ -62,25 +68,26 @@ pub(crate) struct Back {
 }
 
 impl Questions {
-    /// Notes that `from` asked for `point` for `origin`, who is to be answered.
+    /// Notes that `from` asked for `point` for `origin`, which is to be answered.
     pub(crate) fn note(&mut self, point: Point, origin: &Contact, from: PeerKey, now: Time) {
-        self.entry(point, origin, from, now).told = None;
-    }
-
-    /// Notes that `origin` takes the primary of the ballot `named` for that of `point`, and is to be told of a later one.
-    pub(crate) fn note_named(&mut self, point: Point, origin: &Contact, named: TermBallot, now: Time) {
-        let question = self.entry(point, origin, origin.node.peer, now);
-        question.told = question.told.max(Some(named));
-    }
-
-    fn entry(&mut self, point: Point, origin: &Contact, from: PeerKey, now: Time) -> &mut Question {
-        self.forget(now);
         let name = (point, from, origin.node.peer);
-        self.order.push_back((now, name));
-        let new = || Question { origin: origin.clone(), at: now, told: None, passed: Vec::new() };
-        let question = self.all.entry(name).or_insert_with(new);
-        question.at = now;
-        question
+        if let Some(known) = self.all.get_mut(&name) {
+            (known.at, known.told) = (now, None);
+            return;
+        }
+        if self.order.get(&from).is_some_and(|order| order.len() >= EACH_MAX)
+            && let Some((_, oldest)) = self.order.get_mut(&from).and_then(VecDeque::pop_front)
+        {
+            self.all.remove(&oldest);
+        }
+        if self.all.len() >= ALL_MAX {
+            return;
+        }
+        let bytes: usize = origin.addresses.iter().map(|address| address.len()).sum();
+        let addresses = if bytes <= ADDRESSES_MAX { origin.addresses.clone() } else { Vec::new() };
+        let origin = Contact { node: origin.node, addresses, name: None };
+        self.all.insert(name, Question { origin, at: now, told: None, passed: Vec::new() });
+        self.order.entry(from).or_default().push_back((now, name));
     }
 
     /// Notes that the question of `origin` for `point` goes on to the peer `to`.
@@ -96,14 +103,7 @@ impl Questions {
 
     /// Returns the ways to the peers that are to be told now that this ballot is known to serve `point`, and notes that they are told. `said`:
     /// the peer that says so; `None` for this node itself.
-    pub(crate) fn take_untold(
-        &mut self,
-        point: Point,
-        ballot: TermBallot,
-        said: Option<PeerKey>,
-        now: Time,
-    ) -> Vec<Back> {
-        self.forget(now);
+    pub(crate) fn take_untold(&mut self, point: Point, ballot: TermBallot, said: Option<PeerKey>) -> Vec<Back> {
         let may_say = |question: &Question| said.is_none_or(|said| question.passed.contains(&said));
         let untold = self.at(point).filter(|(_, question)| question.told < Some(ballot) && may_say(question));
         let tell = |((_, from, _), question): (&Name, &mut Question)| {
@@ -114,8 +114,7 @@ impl Questions {
     }
 
     /// Returns the places that were asked for and answered, of which `serves` returns a later ballot than was told.
-    pub(crate) fn outdated(&mut self, serves: impl Fn(Point) -> Option<TermBallot>, now: Time) -> Vec<Point> {
-        self.forget(now);
+    pub(crate) fn outdated(&self, serves: impl Fn(Point) -> Option<TermBallot>) -> Vec<Point> {
         let is_outdated = |(point, told): (Point, TermBallot)| serves(point).is_some_and(|ballot| ballot > told);
         let answered = self.all.iter().filter_map(|((point, ..), question)| Some((*point, question.told?)));
         let mut points: Vec<Point> = answered.filter(|told| is_outdated(*told)).map(|(point, _)| point).collect();
@@ -128,71 +127,61 @@ impl Questions {
         self.all.range_mut((point, least, least)..=(point, greatest, greatest))
     }
 
-    fn forget(&mut self, now: Time) {
-        while let Some((at, name)) = self.order.front()
-            && (now.since(*at) >= REMEMBERED || self.order.len() >= QUESTIONS_MAX)
-        {
-            // It may have come again since.
-            if self.all.get(name).is_some_and(|question| question.at == *at) {
-                self.all.remove(name);
+    /// Forgets the questions that nobody waits for any more.
+    pub(crate) fn forget(&mut self, now: Time) {
+        let is_old = |order: &VecDeque<(Time, Name)>| order.front().is_some_and(|(at, _)| now.since(*at) >= REMEMBERED);
+        let old: Vec<PeerKey> = self.order.iter().filter(|(_, order)| is_old(order)).map(|(from, _)| *from).collect();
+        for from in old {
+            let Some(order) = self.order.get_mut(&from) else { continue };
+            while is_old(order)
+                && let Some((noted, name)) = order.pop_front()
+            {
+                match self.all.get(&name) {
+                    // It came again since.
+                    Some(question) if question.at > noted => order.push_back((question.at, name)),
+                    _ => drop(self.all.remove(&name)),
+                }
             }
-            self.order.pop_front();
+            if order.is_empty() {
+                self.order.remove(&from);
+            }
         }
     }
 }
 
 impl Node {
-    /// Answers all that asked for a place and have not heard this yet.
-    pub(crate) fn answer(&mut self, located: &Located) {
-        self.send_back(None, located);
-    }
-
-    /// Tells all that asked for a place, and have not heard this yet, who owns it. `said`: the peer that answered this node; `None` where it
-    /// answers itself.
+    /// Tells all peers that asked for a place, and have not heard this yet, its owner. `said`: the peer that answered this node; `None` where
+    /// this node answers itself.
     pub(crate) fn send_back(&mut self, said: Option<PeerKey>, located: &Located) {
-        let (point, ballot) = (located.point, located.ballot);
-        for back in self.whereabouts.questions.take_untold(point, ballot, said, self.now.time) {
+        for back in self.whereabouts.questions.take_untold(located.point, located.ballot, said) {
+            let frame = Frame::Located(located.clone().into());
             match self.way_back(&back) {
-                Some(to) if Some(to) != said => self.post(to, Class::Control, &Frame::Located(located.clone().into())),
-                Some(_) => {}
-                None => self.tell(&back.origin, &Frame::Located(located.clone().into())),
+                Some(to) if Some(to) == said => {}
+                Some(to) => self.post(to, Class::Control, &frame),
+                None => self.tell(&back.origin, &frame),
             }
         }
     }
 
-    /// The peer that an answer is given to; `None` where no connection of those that the question came over is left.
+    /// Returns the peer that an answer goes to; `None` where no connection of those that the question came over is left.
     fn way_back(&self, back: &Back) -> Option<PeerKey> {
         [back.origin.node.peer, back.from].into_iter().find(|peer| self.is_connected_to(*peer))
     }
 
-    /// Another primary may serve places of a group here: tells all that asked for one of them lately, where a connection stands. One answer is
-    /// enough for all places of a sub-range.
+    /// Another primary may serve places of a group here: tells the peers that asked for one of them lately, where a connection stands. One
+    /// answer is enough for all places of a sub-range.
     pub(crate) fn answer_anew(&mut self) {
         let serves = |point| self.hosts.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
-        let mut told: Vec<(PeerKey, KeyRange)> = Vec::new();
-        for point in self.whereabouts.questions.outdated(serves, self.now.time) {
+        let mut told: BTreeSet<(PeerKey, PeerKey, Point)> = BTreeSet::new();
+        for point in self.whereabouts.questions.outdated(serves) {
             let Some(located) = self.locate_here(point) else { continue };
-            for back in self.whereabouts.questions.take_untold(point, located.ballot, None, self.now.time) {
-                let name = (back.origin.node.peer, located.part);
-                let Some(to) = self.way_back(&back).filter(|_| !told.contains(&name)) else { continue };
-                told.push(name);
-                self.post(to, Class::Control, &Frame::Located(located.clone().into()));
+            for back in self.whereabouts.questions.take_untold(point, located.ballot, None) {
+                if let Some(to) = self.way_back(&back)
+                    && told.insert((to, back.origin.node.peer, located.part.start()))
+                {
+                    self.post(to, Class::Control, &Frame::Located(located.clone().into()));
+                }
             }
-        }
-    }
-
-    /// Operations came from outside of a group here that name other primaries than it has: their origin is told of later ones, as if it had
-    /// asked, and of those that follow. One answer is enough for all places of a sub-range.
-    pub(crate) fn correct(&mut self, origin: &Contact, outdated: Vec<(Point, TermBallot)>) {
-        let mut told: Vec<KeyRange> = Vec::new();
-        for (point, named) in outdated {
-            if told.iter().any(|part| part.contains(point)) {
-                continue;
-            }
-            let Some(located) = self.locate_here(point) else { continue };
-            told.push(located.part);
-            self.whereabouts.questions.note_named(point, origin, named, self.now.time);
-            self.answer(&located);
         }
     }
 }

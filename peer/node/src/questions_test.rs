@@ -4,7 +4,7 @@ use alloc::vec;
 
 use group::Group;
 use group::message::Message;
-use overlay::{Epoch, GroupRef, Incarnation, Key, NodeId};
+use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId};
 
 use super::*;
 use crate::api::{Input, Output};
@@ -38,61 +38,59 @@ fn an_answer_goes_back_once_and_a_later_one_again() {
     questions.note(point, &contact(1), key(2), at(0));
     questions.note(point, &contact(3), key(3), at(0));
     questions.note(Point(8), &contact(1), key(2), at(0));
-    assert_eq!(questions.take_untold(point, ballot(4), None, at(1)), [back(1, 2), back(3, 3)]);
-    assert_eq!(questions.take_untold(point, ballot(4), None, at(2)), []);
-    assert_eq!(questions.take_untold(point, ballot(3), None, at(2)), [], "an older one");
-    assert_eq!(questions.outdated(|_| Some(ballot(4)), at(3)), []);
-    assert_eq!(questions.outdated(|_| Some(ballot(5)), at(3)), [point], "the other one was not answered");
-    assert_eq!(questions.take_untold(point, ballot(5), None, at(3)).len(), 2);
+    assert_eq!(questions.take_untold(point, ballot(4), None), [back(1, 2), back(3, 3)]);
+    assert_eq!(questions.take_untold(point, ballot(4), None), []);
+    assert_eq!(questions.take_untold(point, ballot(3), None), [], "an older one");
+    assert_eq!(questions.outdated(|_| Some(ballot(4))), []);
+    assert_eq!(questions.outdated(|_| Some(ballot(5))), [point], "the other one was not answered");
+    assert_eq!(questions.take_untold(point, ballot(5), None).len(), 2);
     questions.note(point, &contact(1), key(2), at(500));
-    assert_eq!(questions.take_untold(point, ballot(5), None, at(501)), [back(1, 2)], "it was asked again");
-    assert_eq!(questions.take_untold(point, ballot(6), None, at(3_100)), [back(1, 2)], "the other one is forgotten");
-    assert_eq!(questions.take_untold(point, ballot(7), None, at(3_500)), []);
+    assert_eq!(questions.take_untold(point, ballot(5), None), [back(1, 2)], "it was asked again");
+    questions.forget(at(3_100));
+    assert_eq!(questions.take_untold(point, ballot(6), None), [back(1, 2)], "the other one is forgotten");
+    questions.forget(at(3_500));
+    assert_eq!((questions.all.len(), questions.order.len()), (0, 0));
 }
 
-/// An answer of a peer that was not asked goes nowhere, and does not keep the owner's from those that asked.
+/// An answer of a peer that was not asked goes nowhere, and does not keep the owner's from the peers that asked.
 #[test]
 fn only_peers_that_were_asked_are_believed() {
     let (mut questions, point) = (Questions::default(), Point(7));
     questions.note(point, &contact(1), key(2), at(0));
     questions.note_passed(point, key(1), key(4));
     questions.note_passed(point, key(9), key(5));
-    assert_eq!(questions.take_untold(point, ballot(9), Some(key(5)), at(1)), []);
-    assert_eq!(questions.take_untold(point, ballot(4), Some(key(4)), at(1)), [back(1, 2)]);
+    assert_eq!(questions.take_untold(point, ballot(9), Some(key(5))), []);
+    assert_eq!(questions.take_untold(point, ballot(4), Some(key(4))), [back(1, 2)]);
     for to in 10..13 {
         questions.note_passed(point, key(1), key(to));
     }
-    assert_eq!(questions.take_untold(point, ballot(5), Some(key(4)), at(2)), [back(1, 2)]);
+    assert_eq!(questions.take_untold(point, ballot(5), Some(key(4))), [back(1, 2)]);
     questions.note_passed(point, key(1), key(13));
-    assert_eq!(questions.take_untold(point, ballot(6), Some(key(4)), at(2)), [], "it was passed to four others since");
+    assert_eq!(questions.take_untold(point, ballot(6), Some(key(4))), [], "it was passed to four others since");
 }
 
-/// An origin that names a later primary than a lagging member knows is told of the one after it.
+/// A peer that asks without end makes this node forget only its own questions.
 #[test]
-fn an_origin_that_knows_more_is_told_of_the_next() {
-    let (mut questions, point) = (Questions::default(), Point(7));
-    questions.note_named(point, &contact(1), ballot(6), at(0));
-    assert_eq!(questions.take_untold(point, ballot(5), None, at(0)), [], "this node lags");
-    assert_eq!(questions.outdated(|_| Some(ballot(7)), at(1)), [point]);
-    assert_eq!(questions.take_untold(point, ballot(7), None, at(1)), [back(1, 1)]);
-    questions.note_named(point, &contact(1), ballot(6), at(2));
-    assert_eq!(questions.take_untold(point, ballot(7), None, at(2)), [], "it was told");
-}
-
-#[test]
-fn questions_are_bounded() {
+fn questions_are_bounded_for_each_peer() {
     let mut questions = Questions::default();
+    questions.note(Point(1), &contact(1), key(3), at(0));
+    let long = Contact { addresses: vec!["a".repeat(1_000)], ..contact(1) };
     for n in 0..100_000 {
-        questions.note(Point(n % 9_000), &contact(1), key(2), at(0));
+        questions.note(Point(n % 9_000), &long, key(2), at(0));
         questions.note_passed(Point(n % 9_000), key(1), key(n as usize % 250));
     }
-    assert!(questions.all.len() <= QUESTIONS_MAX && questions.order.len() <= QUESTIONS_MAX);
+    assert_eq!(questions.all.len(), 1 + EACH_MAX);
     assert!(questions.all.values().all(|question| question.passed.len() <= PASSED_MAX));
-    assert_eq!(
-        questions.take_untold(Point(99_999 % 9_000), ballot(4), None, at(1)).len(),
-        1,
-        "the latest ones are kept"
-    );
+    assert!(questions.all.values().all(|question| question.origin.addresses.is_empty()));
+    let last = Point(99_999 % 9_000);
+    assert_eq!(questions.take_untold(last, ballot(4), None).len(), 1, "the latest ones are kept");
+    assert_eq!(questions.take_untold(Point(1), ballot(4), None).last(), Some(&back(1, 3)));
+    for n in 0..100_000 {
+        questions.note(Point(n), &contact(1), key(n as usize % 200), at(1));
+    }
+    assert!(questions.all.len() <= ALL_MAX, "{}", questions.all.len());
+    questions.forget(at(4_000));
+    assert_eq!((questions.all.len(), questions.order.len()), (0, 0));
 }
 
 /// Two groups: of the first two nodes, and of the others.
@@ -136,30 +134,8 @@ fn an_answer_needs_no_connection_to_its_origin() {
     assert_eq!(owner, net.nodes[2].group().expect("it is in one").primary_of(wanted.point()));
 }
 
-/// A primary that is none any more tells who is: nobody is asked.
-#[test]
-fn an_operation_for_a_former_primary_needs_no_other_question() {
-    let mut net = two_groups(6);
-    let wanted = key_of(net.nodes[2].group().expect("it is in one"));
-    assert_eq!(net.put(0, vec![(wanted.clone(), "v".into())]), (1, vec![]));
-    // All is forgotten of who asked.
-    net.run_for(2 * REMEMBERED);
-    let before = net.nodes[2].group().expect("it is in one").primary_of(wanted.point());
-    let leader = (2..6).find(|index| net.nodes[*index].group().is_some_and(|group| group.log().leads()));
-    let gone = (2..6).find(|index| Some(*index) != leader && *index != primary(&net, 2, &wanted)).expect("one");
-    net.leave(gone, false);
-    net.run_until(|net| net.has_left(gone));
-    let rest = (2..6).find(|index| *index != gone).expect("one");
-    net.run_until(|net| net.nodes[rest].group().is_some_and(|group| group.state().is_settled()));
-    let now = net.nodes[rest].group().expect("it is in one").primary_of(wanted.point());
-    assert!(now > before);
-    let located = net.located;
-    assert_eq!(net.put(0, vec![(wanted, "w".into())]), (1, vec![]));
-    assert_eq!(net.located, located, "questions for an owner");
-}
-
-/// Whoever asked for an owner hears of the next one at once: else an operation that waits for a dead primary finds that out when it gives
-/// up waiting, after 600 ms, and would ask again and again.
+/// A peer that asked for an owner hears of the next one at once, and asks again. Else an operation that waits for a dead primary finds that out
+/// when it gives up waiting, after 600 ms, and again and again.
 #[test]
 fn an_operation_goes_on_as_soon_as_there_is_another_primary() {
     let mut net = two_groups(6);
@@ -178,18 +154,32 @@ fn an_operation_goes_on_as_soon_as_there_is_another_primary() {
     assert!(took <= Duration::from_millis(100), "answered {took:?} after another primary was chosen");
 }
 
-/// The answers to a question, with the peers that they go to, and operations that are sent, until all outputs of this node are taken.
-fn drain(net: &mut Net, index: usize) -> (Vec<PeerKey>, usize) {
-    let (mut answers, mut operations) = (Vec::new(), 0);
+/// What a node has said.
+#[derive(Default)]
+struct Said {
+    /// The peers that answers went to.
+    answers: Vec<PeerKey>,
+    questions: usize,
+    operations: usize,
+    dials: usize,
+}
+
+/// Takes all outputs of this node.
+fn drain(net: &mut Net, index: usize) -> Said {
+    let mut said = Said::default();
     while let Some(output) = net.nodes[index].poll_output() {
-        let Output::Send { to, frame, .. } = output else { continue };
-        match wire::decode(&frame, None).expect("one of ours").1 {
-            Frame::Located(_) => answers.push(to),
-            Frame::Group { message: Message::Client(message), .. } => operations += message.operations.len(),
+        match output {
+            Output::Send { to, frame, .. } => match wire::decode(&frame, None).expect("one of ours").1 {
+                Frame::Located(_) => said.answers.push(to),
+                Frame::Locate(_) => said.questions += 1,
+                Frame::Group { message: Message::Client(message), .. } => said.operations += message.operations.len(),
+                _ => {}
+            },
+            Output::Dial { .. } => said.dials += 1,
             _ => {}
         }
     }
-    (answers, operations)
+    said
 }
 
 /// An answer that makes this node the primary of all keys.
@@ -202,29 +192,38 @@ fn forge(net: &Net, point: Point, epoch: u64, node: usize) -> Located {
     located
 }
 
-/// A peer that nobody asked takes no operation away from its primary, and has nobody connect to an address.
+/// An answer that nobody asked for takes no operation away from its primary, and has nobody connect to an address: the owner is asked for.
 #[test]
-fn an_answer_that_nobody_asked_for_changes_nothing() {
+fn an_answer_that_nobody_asked_for_is_a_question_at_most() {
     let mut net = two_groups(6);
     let wanted = key_of(net.nodes[2].group().expect("it is in one"));
     assert_eq!(net.put(0, vec![(wanted.clone(), "v".into())]), (1, vec![]));
-    let stranger = (2..6).find(|index| *index != primary(&net, 2, &wanted)).expect("one");
-    for wait in [0, 50] {
-        net.run_for(Duration::from_secs(wait));
-        let owner = net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot);
-        net.begin_set(0, wanted.clone(), "w".into());
-        assert_eq!(drain(&mut net, 0).1, 1);
-        for epoch in [1_000, 2_000] {
+    let owner = net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot);
+    net.begin_set(0, wanted.clone(), "w".into());
+    assert_eq!(drain(&mut net, 0).operations, 1);
+    let from = net.nodes[0].whereabouts.find(wanted.point()).expect("it was asked for").told_by;
+    for stranger in (0..6).map(key).filter(|peer| *peer != from) {
+        for epoch in 1_000..1_100 {
             let forged = forge(&net, wanted.point(), epoch, 1);
-            // The node that told of the owner may tell of a later one for a while, and the primary at any time.
-            net.nodes[0].on_located(key(if wait == 0 { 1 } else { stranger }), forged);
+            net.nodes[0].on_located(stranger, forged);
         }
-        assert_eq!(drain(&mut net, 0), (vec![], 0));
-        assert_eq!(net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot), owner);
     }
+    net.nodes[0].handle(net.now, Input::Tick);
+    let said = drain(&mut net, 0);
+    assert_eq!((said.questions, said.operations, said.dials), (0, 0, 0));
+    let forged = forge(&net, wanted.point(), 1_000, 1);
+    net.nodes[0].on_located(from, forged);
+    net.nodes[0].handle(net.now, Input::Tick);
+    let said = drain(&mut net, 0);
+    assert_eq!(
+        (said.questions, said.operations, said.dials),
+        (1, 0, 0),
+        "the peer that told of the owner says that there is another"
+    );
+    assert_eq!(net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot), owner);
     let mut torn = net.nodes[2].locate_here(wanted.point()).expect("it owns that");
     torn.ballot.epoch = Epoch(u64::MAX);
-    let (dropped, from) = (net.nodes[0].frames_dropped, key(primary(&net, 2, &wanted)));
+    let dropped = net.nodes[0].frames_dropped;
     net.nodes[0].on_located(from, torn);
     assert_eq!(net.nodes[0].frames_dropped, dropped + 1, "a ballot is one of its group's epoch");
 }
@@ -232,6 +231,25 @@ fn an_answer_that_nobody_asked_for_changes_nothing() {
 fn question(net: &Net, origin: Contact, wanted: &Key) -> Locate {
     let ring = net.nodes[0].group().expect("it is in one").state().ring;
     Locate { hops: 1, ..Locate::new(ring, wanted.point(), origin, Wanted::Owner) }
+}
+
+/// Two peers may ask for one origin, as one of them says: each gets the answers to its questions.
+#[test]
+fn no_peer_keeps_later_answers_from_an_origin() {
+    let mut net = two_groups(6);
+    let wanted = key_of(net.nodes[2].group().expect("it is in one"));
+    let asked = question(&net, contact(77), &wanted);
+    net.nodes[2].on_locate(key(1), asked.clone());
+    net.nodes[2].on_locate(key(0), asked);
+    let both = BTreeSet::from([key(0), key(1)]);
+    assert_eq!(drain(&mut net, 2).answers.into_iter().collect::<BTreeSet<_>>(), both);
+    let dead = (3..6).find(|index| net.nodes[*index].group().is_some_and(|group| !group.log().leads())).expect("one");
+    net.cut[dead] = true;
+    let before = net.nodes[2].group().expect("it is in one").primary_of(wanted.point());
+    net.answered.clear();
+    let later = |net: &Net| net.nodes[2].group().expect("it is in one").primary_of(wanted.point()) > before;
+    net.run_until(|net| later(net) || net.now.time > Time(0) + Duration::from_secs(60));
+    assert!(both.is_subset(&net.answered.iter().map(|(_, to)| *to).collect()), "{:?}", net.answered);
 }
 
 /// A question that comes back to the peer that asked is not answered by it.
@@ -244,7 +262,7 @@ fn an_origin_sends_no_answer_on() {
     drain(&mut net, 0);
     let located = net.nodes[2].locate_here(wanted.point()).expect("it owns that");
     net.nodes[0].on_located(key(2), located);
-    assert_eq!(drain(&mut net, 0).0, []);
+    assert_eq!(drain(&mut net, 0).answers, []);
 }
 
 /// The question comes again on a longer way, since the peer that passed it on first is gone: the answer takes that way. Where none is left, the
@@ -256,12 +274,12 @@ fn an_answer_does_not_go_to_a_peer_that_is_gone() {
     let asked = question(&net, contact(77), &wanted);
     let now = net.now;
     net.nodes[2].on_locate(key(0), asked.clone());
-    assert_eq!(drain(&mut net, 2).0, [key(0)]);
+    assert_eq!(drain(&mut net, 2).answers, [key(0)]);
     net.nodes[2].handle(now, Input::PeerDown(key(0)));
     net.nodes[2].on_locate(key(1), Locate { hops: 3, ..asked.clone() });
-    assert_eq!(drain(&mut net, 2).0, [key(1)]);
+    assert_eq!(drain(&mut net, 2).answers, [key(1)]);
     net.nodes[2].on_locate(key(0), asked);
-    assert_eq!(drain(&mut net, 2).0, [key(77)]);
+    assert_eq!(drain(&mut net, 2).answers, [key(77)]);
 }
 
 /// A thousand questions of one peer for keys of one group are answered anew once for each sub-range.
@@ -275,12 +293,12 @@ fn one_answer_is_enough_for_a_sub_range() {
         let asked = question(&net, net.nodes[0].contact(), wanted);
         net.nodes[2].on_locate(key(0), asked);
     }
-    assert_eq!(drain(&mut net, 2).0.len(), 1_000);
+    assert_eq!(drain(&mut net, 2).answers.len(), 1_000);
     let dead = (3..6).find(|index| net.nodes[*index].group().is_some_and(|group| !group.log().leads())).expect("one");
     net.cut[dead] = true;
     let epoch = |net: &Net| net.nodes[2].group().expect("it is in one").state().epoch;
-    let before = (net.answers, epoch(&net));
+    let before = (net.answered.len(), epoch(&net));
     net.run_until(|net| epoch(net) > before.1 || net.now.time > Time(0) + Duration::from_secs(60));
-    let answers = net.answers - before.0;
+    let answers = net.answered.len() - before.0;
     assert!(answers > 0 && answers < 100, "{answers} answers");
 }

@@ -48,10 +48,8 @@ pub(crate) struct Net {
     pub(crate) switched: Vec<(usize, Operation)>,
     /// How many peers newcomers have asked to be let in.
     pub(crate) joins: usize,
-    /// How many questions for owners were sent.
-    pub(crate) located: usize,
-    /// How many answers to those.
-    pub(crate) answers: usize,
+    /// The answers to questions for owners: of which node, and to which peer.
+    pub(crate) answered: Vec<(usize, PeerKey)>,
 }
 
 pub(crate) fn key(index: usize) -> PeerKey {
@@ -83,8 +81,7 @@ impl Net {
             completed: BTreeMap::new(),
             switched: Vec::new(),
             joins: 0,
-            located: 0,
-            answers: 0,
+            answered: Vec::new(),
         };
         for index in 0..count {
             net.add(&settle);
@@ -215,8 +212,7 @@ impl Net {
                         Output::Send { to, frame, .. } => {
                             match wire::decode(&frame, None) {
                                 Ok((_, Frame::Join { .. })) => self.joins += 1,
-                                Ok((_, Frame::Locate(_))) => self.located += 1,
-                                Ok((_, Frame::Located(_))) => self.answers += 1,
+                                Ok((_, Frame::Located(_))) => self.answered.push((index, to)),
                                 _ => {}
                             }
                             frames.push_back((index, to, frame));

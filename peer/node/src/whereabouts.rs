@@ -35,8 +35,6 @@ use crate::wire::Frame;
 const HOPS_MAX: u8 = 32;
 /// Before the same is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(150);
-/// A peer that told of an owner may tell of a later one for so long: as long as a client waits.
-const MAY_TELL: Duration = Duration::from_secs(3);
 /// Questions under way at one time.
 const ASKED_MAX: usize = 1024;
 /// A question that was not answered for so long goes another way.
@@ -198,9 +196,7 @@ pub(crate) struct Owner {
     pub(crate) horizon: u64,
     learned: Time,
     /// The peer that told of it, or passed that on.
-    told_by: PeerKey,
-    /// It has turned out to be wrong: nothing is sent to it any more.
-    is_over: bool,
+    pub(crate) told_by: PeerKey,
 }
 
 /// All that is remembered of other groups.
@@ -246,18 +242,16 @@ impl Whereabouts {
     /// Who is primary of this place, as far as is known.
     pub(crate) fn find(&self, point: Point) -> Option<Owner> {
         let before = self.known.range(..=point).next_back().or_else(|| self.known.last_key_value());
-        before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point) && !owner.is_over)
+        before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point))
     }
 
-    /// Returns whether a peer tells of a primary that follows one known here, unasked, and may do so: as the former primary, or as the peer
-    /// that told of that one a moment ago.
-    fn is_successor(&self, located: &Located, from: PeerKey, now: Time) -> bool {
-        let before = self.known.range(..=located.point).next_back().or_else(|| self.known.last_key_value());
-        let before = before.map(|(_, owner)| owner).filter(|owner| owner.part.contains(located.point));
-        before.is_some_and(|owner| {
-            let may_tell = owner.told_by == from && now.since(owner.learned) < MAY_TELL;
-            located.ballot > owner.ballot && (owner.ballot.node.peer == from || may_tell)
-        })
+    /// A peer tells unasked of a later primary than is known of a place. Nothing is believed: the owner is asked for, where this is the peer that
+    /// told of the known one, and as long as that leaves room for other questions.
+    fn hear(&mut self, located: &Located, from: PeerKey, now: Time) {
+        let is_later = |owner: Owner| located.ballot > owner.ballot && owner.told_by == from;
+        if self.find(located.point).is_some_and(is_later) && self.asked.len() < ASKED_MAX / 2 {
+            self.want(located.point, now);
+        }
     }
 
     /// Returns the primary of this place for an operation that is sent now, with a horizon that its group accepts, if groups raise horizons
@@ -300,16 +294,14 @@ impl Whereabouts {
 
     /// This has turned out to be wrong, or is silent.
     pub(crate) fn forget(&mut self, point: Point, ballot: TermBallot) {
-        if let Some(owner) = self.find(point).filter(|owner| owner.ballot == ballot)
-            && let Some(known) = self.known.get_mut(&owner.part.start())
-        {
-            known.is_over = true;
+        if let Some(owner) = self.find(point).filter(|owner| owner.ballot == ballot) {
+            self.known.remove(&owner.part.start());
         }
     }
 
     /// Does it name this ballot?
     pub(crate) fn names(&self, ballot: TermBallot) -> bool {
-        self.known.values().any(|owner| owner.ballot == ballot && !owner.is_over)
+        self.known.values().any(|owner| owner.ballot == ballot)
     }
 
     /// An operation for the primary of another group.
@@ -344,18 +336,21 @@ impl Whereabouts {
         self.waiting.push((now, from, locate));
     }
 
-    /// False where something newer is known, or nobody asked, and the peer `from` may not tell of it unasked.
+    /// False where something newer is known, or nobody asked.
     fn learn(&mut self, located: &Located, from: PeerKey, now: Time) -> bool {
         let Located { point, ref group, part, ballot, horizon, .. } = *located;
-        let asked = self.is_successor(located, from, now) | self.asked.remove(&point).is_some();
-        if !(asked || self.upkeep.looks_at(point)) || !part.contains(point) {
+        if !part.contains(point) {
+            return false;
+        }
+        let asked = self.asked.remove(&point).is_some();
+        if !(asked || self.upkeep.looks_at(point)) {
             return false;
         }
         self.hints.learn(group);
         if !asked {
             return false; // A look: nobody has business with its primary, which is not reached for that.
         }
-        self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now, told_by: from, is_over: false })
+        self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now, told_by: from })
     }
 
     /// This node knows what a group is that it has no part in, or soon will have none: it need not ask who owns what.
@@ -363,14 +358,14 @@ impl Whereabouts {
         self.hints.learn(&state.reference());
         let (group, horizon) = (state.id, state.horizon);
         for (part, ballot) in state.parts() {
-            self.note(part, Owner { group, part, ballot, horizon, learned: now, told_by: me, is_over: false });
+            self.note(part, Owner { group, part, ballot, horizon, learned: now, told_by: me });
         }
     }
 
     /// False where something newer is known.
     fn note(&mut self, part: KeyRange, owner: Owner) -> bool {
         let ballot = owner.ballot;
-        if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot && !owner.is_over) {
+        if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot) {
             return false;
         }
         // A member that lags may tell an older horizon than is known.
@@ -438,7 +433,7 @@ impl Node {
         }
         let Some(located) = located else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
         match wanted {
-            Wanted::Owner => self.answer(&located),
+            Wanted::Owner => self.send_back(None, &located),
             Wanted::Sample => {
                 if let Some(sampled) = self.sampled(point) {
                     self.tell(origin, &Frame::Sampled(sampled.into()));
@@ -585,9 +580,9 @@ impl Node {
             return;
         }
         self.send_back(Some(from), &located);
-        let is_successor = self.whereabouts.is_successor(&located, from, self.now.time);
+        let is_asked = self.whereabouts.has_asked(located.point);
         if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned()
-            && (is_successor || self.whereabouts.has_asked(located.point))
+            && is_asked
         {
             self.reach(&primary);
         }
@@ -601,6 +596,9 @@ impl Node {
         self.on_looked(located.point, &located.group);
         self.on_seen_beyond(&located);
         self.on_surveyed(&located);
+        if !is_asked {
+            self.whereabouts.hear(&located, from, self.now.time);
+        }
     }
 
     /// Remembers the groups beside those here. True if the node's place on the ring is another, or some of them are new.
