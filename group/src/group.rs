@@ -430,7 +430,7 @@ impl Group {
             message => message,
         };
         if self.keeps_quiet() && message.ends_epoch() {
-            return; // It may have granted a lease in its last life (PITFALLS 16).
+            return; // It may have granted a lease in its last life (hazard 16).
         }
         self.log.on_message(&mut context!(self), &self.pulse, from, message);
         if self.log.take_seal() {
@@ -460,7 +460,7 @@ impl Group {
         }
     }
 
-    /// Who sealed an epoch sees to its end, if nobody else does (PITFALLS 21).
+    /// Who sealed an epoch sees to its end, if nobody else does (hazard 21).
     fn tick_sealed(&mut self) {
         let Some(due) = self.seal_due() else { return };
         if self.now.time >= due && self.log.leads_under().is_none() {
@@ -554,7 +554,7 @@ impl Group {
         }
     }
 
-    /// The store failed: this incarnation votes no more (PITFALLS 4).
+    /// The store failed: this incarnation votes no more (hazard 4).
     pub fn on_store_failed(&mut self) {
         self.failed = true;
         let ballots: Vec<TermBallot> = self.primaries.keys().copied().collect();

@@ -23,7 +23,7 @@
 //!
 //! Where one of these is not known, where some of `c`'s sub-range is not handed over, and where a message is lost, there is
 //! phase 1: it is begun in any case. All of this is in memory: a process that began anew hands over nothing. `q` waits for its
-//! own promise to be durable, so that it knows after a crash that this term is used up (PITFALLS 5).
+//! own promise to be durable, so that it knows after a crash that this term is used up (hazard 5).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -165,7 +165,7 @@ impl Group {
         self.part(Parting::Leaves { force });
     }
 
-    /// Some members sealed their epoch, and accept nothing in it any more: it has to end (PITFALLS 21).
+    /// Some members sealed their epoch, and accept nothing in it any more: it has to end (hazard 21).
     ///
     /// `dead`: as [`Group::look_for_dead`] returns it, here and below.
     pub(crate) fn end_sealed(&mut self, dead: &Dead) -> Option<Entry> {

@@ -135,7 +135,7 @@ impl Group {
     }
 
     /// Begins to take over what the division grants, once for each term: under one that is over nothing is proposed again,
-    /// as it might be something else (PITFALLS 5).
+    /// as it might be something else (hazard 5).
     pub(crate) fn begin_primaries(&mut self) {
         if self.state.ended.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! Letting go of tombstones (PITFALLS 14): first every member holds them, then the log says so, then each drops its own.
+//! Letting go of tombstones (hazard 14): first every member holds them, then the log says so, then each drops its own.
 //!
 //! The leader looks through its records for the highest generation among tombstones up to numbers that all members have
 //! told, durably, to hold everything up to; and proposes [`Entry::Purge`]. Each member that applies it looks through its

@@ -1,4 +1,4 @@
-//! Limits how many members a leader may remove without replacing them (PITFALLS 50).
+//! Limits how many members a leader may remove without replacing them (hazard 50).
 //!
 //! A member that is silent to a majority is probably dead, and a group must remove its dead members before more of them die. But all
 //! the silences of one minute may have a cause that kills no member: a bad link of the leader, or an overloaded machine. So each removal

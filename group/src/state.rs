@@ -118,7 +118,7 @@ pub struct Purge {
     pub up_to: Number,
 }
 
-/// Tombstones that are let go of: everybody has them, so nobody needs them any more (PITFALLS 14).
+/// Tombstones that are let go of: everybody has them, so nobody needs them any more (hazard 14).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Purged {
     /// Per piece of the range, the last purge.
@@ -149,7 +149,7 @@ impl Purged {
 /// Losses that are remembered; of more the oldest are forgotten.
 pub const LOSSES_MAX: usize = 64;
 
-/// A range that was declared lost: what was chosen there before is void, whoever still has it (PITFALLS 40).
+/// A range that was declared lost: what was chosen there before is void, whoever still has it (hazard 40).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Loss {
     /// Who owned it.
@@ -738,7 +738,7 @@ mod tests {
         assert!(state.is_sound());
     }
 
-    /// PITFALLS 5: a term is never carried over to a redrawn sub-range or to another primary.
+    /// Hazard 5: a term is never carried over to a redrawn sub-range or to another primary.
     #[test]
     fn only_an_unchanged_part_keeps_its_term() {
         let mut state = founded();

@@ -1,4 +1,4 @@
-//! What a group's log says about a switch that spreads its reads (`Harmonia §5.3`), and when one may.
+//! What a group's log says about a switch that spreads its reads (`Harmonia §6.3`), and when one may.
 
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ impl Switch {
 /// Why no switch may spread a group's reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Writes are not settled in the order of their numbers (PITFALLS 54).
+    /// Writes are not settled in the order of their numbers (hazard 54).
     #[error("the network was founded without --coarse: its members do not settle writes in order")]
     NotCoarse,
     /// There are no leases, of which grants are parts.

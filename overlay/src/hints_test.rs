@@ -115,7 +115,7 @@ proptest! {
         }
     }
 
-    /// PITFALLS 43, 44: whatever the hints of all groups say, every lookup ends at the only owner.
+    /// Hazards 43, 44: whatever the hints of all groups say, every lookup ends at the only owner.
     #[test]
     fn lookups_end_whatever_the_hints_say(
         now in starts(1..40),
@@ -280,7 +280,7 @@ fn a_table_without_room_is_no_hurry() {
     assert!((0..20).all(|n| hints.to_look_at(n).is_some_and(|look| !look.is_lacking)));
 }
 
-/// PITFALLS 44: two groups that each think the other one owns a place. The first word of either ends that.
+/// Hazard 44: two groups that each think the other one owns a place. The first word of either ends that.
 #[test]
 fn two_who_take_each_other_for_the_owner_do_not_send_a_lookup_back_and_forth() {
     // Five equal arcs; the place is the third one's.

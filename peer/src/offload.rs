@@ -1,4 +1,4 @@
-//! What a switch's controller asks of a peer: `GET /v1/offload` (`Harmonia §5.3`).
+//! What a switch's controller asks of a peer: `GET /v1/offload` (`Harmonia §5`).
 //!
 //! The names are a contract with `scatter-switch control`; fields may be added, none may go.
 

@@ -495,7 +495,7 @@ mod tests {
     }
 
     proptest! {
-        /// PITFALLS 49: a policy is quiet on its own output.
+        /// Hazard 49: a policy is quiet on its own output.
         #[test]
         fn covers_the_range_and_is_quiet_then(
             start: u128,

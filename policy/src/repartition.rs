@@ -147,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// PITFALLS 49. Whatever is asked for: each move is worth it, and after a few there is none.
+        /// Hazard 49. Whatever is asked for: each move is worth it, and after a few there is none.
         #[test]
         fn it_comes_to_rest(
             start: u128,

@@ -24,7 +24,7 @@ pub enum Verdict {
 pub enum Why {
     /// No such partition, or not in this term.
     NoPartition,
-    /// There is no room in the dirty set: a write that is not in it must not go on (PITFALLS 56).
+    /// There is no room in the dirty set: a write that is not in it must not go on (hazard 56).
     Full,
     /// A completion of a write that another switch numbered, or none.
     Stale,

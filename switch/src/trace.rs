@@ -4,7 +4,7 @@
 //! A line is a step: a partition is set or removed, or a packet passes, and behind `->` is what comes of it.
 //!
 //! ```text
-//! # Harmonia §5.2: a read of an object that is being written goes to the primary.
+//! # Harmonia §6.1: a read of an object that is being written goes to the primary.
 //! partition 5 index=0 first=0 slots=8 term=7 switch=1 active primary=100 replicas=101*1,102*3
 //! write 5 object=1                -> to 100 switch=1 sequence=1
 //! read 5 object=1                 -> to 100

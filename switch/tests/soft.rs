@@ -172,7 +172,7 @@ fn what_is_no_packet_is_dropped_and_counted() {
     assert_eq!(replicas[0].receive_header(), read(1));
 }
 
-/// PITFALLS 56: a write that is not tracked does not go on.
+/// Hazard 56: a write that is not tracked does not go on.
 #[test]
 fn a_full_set_takes_no_more() {
     let replica = [Node::new()];

@@ -194,8 +194,18 @@ fn the_map_of_the_code_is_true() {
 #[test]
 fn documents_link_to_what_is_there() {
     let root = root();
-    let pages = ["clients", "developing", "experiments", "operating", "performance", "switch"]
-        .map(|name| format!("docs/{name}.md"));
+    let pages = [
+        "clients",
+        "developing",
+        "experiments",
+        "hazards",
+        "invariants",
+        "operating",
+        "papers",
+        "performance",
+        "switch",
+    ]
+    .map(|name| format!("docs/{name}.md"));
     for document in ["README.md".to_owned()].into_iter().chain(pages) {
         let place = root.join(&document);
         let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{document}: {error}"));
@@ -208,6 +218,123 @@ fn documents_link_to_what_is_there() {
     }
     let readme = fs::read_to_string(root.join("README.md")).expect("just read");
     assert!(readme.lines().any(|line| line == "cargo test --workspace"), "CI takes the test command from the README");
+}
+
+/// Returns all texts of the tree, with their paths: sources, documents, and test data.
+fn texts() -> Vec<(PathBuf, String)> {
+    let (mut folders, mut found) = (vec![root()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder can be read") {
+            let path = entry.expect("an entry can be read").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let is_text = ["rs", "md", "txt", "toml"].iter().any(|end| path.extension().is_some_and(|is| is == *end));
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if path.is_file() && is_text {
+                found.extend(fs::read_to_string(&path).ok().map(|text| (path, text)));
+            }
+        }
+    }
+    assert!(found.len() > 500, "{} texts", found.len());
+    found
+}
+
+/// Returns the numbers that follow each use of a word: `hazards 1-3, 5` names 1, 2, 3 and 5.
+fn cited_numbers(text: &str, word: &str) -> Vec<u32> {
+    let mut all = Vec::new();
+    for (at, _) in text.match_indices(word) {
+        let rest = text[at + word.len()..].trim_start_matches('s');
+        let Some(mut rest) = rest.strip_prefix(' ') else { continue };
+        let mut last: Option<(u32, bool)> = None;
+        loop {
+            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let Ok(number) = rest[..digits].parse::<u32>() else { break };
+            match last {
+                Some((from, true)) => all.extend(from + 1..=number),
+                _ => all.push(number),
+            }
+            rest = &rest[digits..];
+            let next = ["-", ", ", " and "].into_iter().find(|between| rest.starts_with(between));
+            let Some(next) = next else { break };
+            last = Some((number, next == "-"));
+            rest = &rest[next.len()..];
+        }
+    }
+    all
+}
+
+/// Returns the first sections that are cited of a paper: `3.3.1` of `fRSM §3.3.1`.
+fn cited_sections<'a>(text: &'a str, paper: &str) -> Vec<&'a str> {
+    let named = text.match_indices(paper).map(|(at, _)| &text[at + paper.len()..]);
+    let cited = named.filter_map(|rest| rest.strip_prefix(" §").or_else(|| rest.strip_prefix(", §")));
+    let is_part = |c: char| c.is_ascii_digit() || c.is_ascii_uppercase() || c == '.' || c == '-';
+    cited.map(|rest| rest[..rest.len() - rest.trim_start_matches(is_part).len()].trim_end_matches(['.', '-'])).collect()
+}
+
+/// Hazards, invariants and sections of papers that comments and documents cite are there.
+#[test]
+fn citations_resolve() {
+    let page = |name: &str| fs::read_to_string(root().join("docs").join(name)).expect("there is a page");
+    let (hazards, invariants, papers) = (page("hazards.md"), page("invariants.md"), page("papers.md"));
+    let is_hazard = |number: u32| hazards.contains(&format!("\n### {number}. "));
+    let is_invariant = |number: u32| invariants.contains(&format!("\n| I{number} "));
+    assert!((1..=60).all(is_hazard) && (1..=16).all(is_invariant));
+    let sections: Vec<(&str, BTreeSet<&str>)> = papers
+        .lines()
+        .filter_map(|line| line.strip_prefix("- ")?.split_once(": "))
+        .map(|(paper, sections)| (paper, sections.split(", ").collect()))
+        .collect();
+    assert_eq!(sections.len(), 5);
+    let mut cited = 0;
+    for (path, text) in texts() {
+        for number in [cited_numbers(&text, "hazard"), cited_numbers(&text, "Hazard")].concat() {
+            assert!(is_hazard(number), "{}: there is no hazard {number}", path.display());
+            cited += 1;
+        }
+        for (paper, known) in &sections {
+            for section in cited_sections(&text, paper) {
+                let parts = || section.split('-').all(|part| known.contains(part));
+                assert!(known.contains(section) || parts(), "{}: {paper} has no §{section}", path.display());
+                cited += 1;
+            }
+        }
+    }
+    assert!(cited > 300, "{cited} citations");
+}
+
+/// The pages on hazards and invariants name files and tests that are there.
+#[test]
+fn hazards_name_tests_that_are_there() {
+    let names: BTreeSet<String> = texts()
+        .into_iter()
+        .filter(|(path, _)| path.extension().is_some_and(|end| end == "rs"))
+        .flat_map(|(_, text)| {
+            let functions = text.split("fn ").skip(1);
+            functions.filter_map(|rest| Some(rest.split(['(', '<']).next()?.to_owned())).collect::<Vec<_>>()
+        })
+        .collect();
+    for page in ["docs/hazards.md", "docs/invariants.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("there is a page");
+        let words = quoted(&text);
+        let missing: Vec<_> = words.iter().filter(|word| is_path(word) && !root().join(word).exists()).collect();
+        assert!(missing.is_empty(), "{page} names files that are not there: {missing:?}");
+        let is_test = |word: &&&str| {
+            word.matches('_').count() >= 2
+                && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        };
+        let unknown: Vec<_> = words.iter().filter(is_test).filter(|word| !names.contains(**word)).collect();
+        assert!(unknown.is_empty(), "{page} names tests that are not there: {unknown:?}");
+    }
+}
+
+#[test]
+fn citations_are_found() {
+    let text = "as in hazards 1-3, 5 and 7 (Hazard 9; fRSM §3.3.1), Harmony §7.4-7.5. Scatter, §4.2";
+    assert_eq!(cited_numbers(text, "hazard"), [1, 2, 3, 5, 7]);
+    assert_eq!(cited_numbers(text, "Hazard"), [9]);
+    assert_eq!(cited_sections(text, "fRSM"), ["3.3.1"]);
+    assert_eq!(cited_sections(text, "Harmony"), ["7.4-7.5"]);
+    assert_eq!(cited_sections(text, "Scatter"), ["4.2"]);
 }
 
 /// The page about the experiments equals the output of its command for the files beside it.

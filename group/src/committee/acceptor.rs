@@ -180,7 +180,7 @@ impl Acceptor {
     /// Phase 1b for a whole sub-range.
     fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: TermBallot, range: KeyRange) {
         if ctx.state.settings.leases && ctx.now.time < self.quiet_until {
-            return; // It may have granted a lease in its last life (PITFALLS 16).
+            return; // It may have granted a lease in its last life (hazard 16).
         }
         if let Err(why) = self.admit(ctx, ballot, range) {
             return ctx.dropped.note(why);
@@ -301,7 +301,7 @@ impl Acceptor {
         }
     }
 
-    /// Phase 2b. The promise is looked at first, for the whole sub-range at once (PITFALLS 7).
+    /// Phase 2b. The promise is looked at first, for the whole sub-range at once (hazard 7).
     fn on_accept(
         &mut self,
         ctx: &mut Context<'_>,

@@ -85,7 +85,7 @@ impl Pass {
 /// One committee's catching up at one member.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// Its name, used for no other: answers to others are not for it (PITFALLS 25).
+    /// Its name, used for no other: answers to others are not for it (hazard 25).
     pub(super) attempt: u64,
     /// What is left to do, the current piece last.
     pub(super) pieces: Vec<KeyRange>,

@@ -7,7 +7,7 @@
 //! # How a record comes to be
 //! A primary of ballot `b` numbers its writes 1, 2, 3 …. An acceptor holds a write as *unsettled* until it learns that it
 //! is chosen: then it becomes its key's record in the table. So tables hold chosen records only, and an answer never
-//! rests on anything else (PITFALLS 10).
+//! rests on anything else (hazard 10).
 //!
 //! # How a primary takes over
 //! 1. *Prepare* for the whole sub-range; a quorum promises, and tells its unsettled writes and what it knows of terms.
@@ -29,7 +29,7 @@
 //! fRSM compares `(epoch, timestamp)` and then ballots, per key. Here an acceptor compares `(ballot, number)`: a ballot's
 //! writes of one key are numbered in order, and whatever a higher ballot proposes was derived from a quorum that had
 //! promised it, so it supersedes everything of lower ballots whatever their timestamps. Promises are compared first and
-//! apart (PITFALLS 7).
+//! apart (hazard 7).
 
 mod acceptor;
 mod all;

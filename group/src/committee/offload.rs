@@ -17,7 +17,7 @@
 //! stamped with this point or a lower one. Both only rise.
 //!
 //! A number that comes back when the point is there already is void: the switch does not hold its object for dirty any more
-//! (PITFALLS 57). The write is passed again. A number that never comes back leaves an object dirty until the point is beyond
+//! (hazard 57). The write is passed again. A number that never comes back leaves an object dirty until the point is beyond
 //! it: something without an object is passed now and then, and where it shows that others were numbered before, the point moves to
 //! it, so that the dirty set drains.
 //!
@@ -29,7 +29,7 @@
 //! run ([`Acceptor::delegated`]).
 //!
 //! While grants may be alive every write passes the switch, under the id that they name. Under another id, or none, the
-//! primary waits until they are over (PITFALLS 55).
+//! primary waits until they are over (hazard 55).
 //!
 //! [`Acceptor::delegated`]: super::Acceptor
 

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - Serves only after a quorum accepted its base, and after every older lease is over. Takes operations before that, but
 //!   answers none.
-//! - Evaluates an operation on a chosen record only, and has one write of a key in flight (PITFALLS 9).
+//! - Evaluates an operation on a chosen record only, and has one write of a key in flight (hazard 9).
 //! - An answer leaves only after its write is chosen, or after a quorum confirmed the ballot since it was asked for.
 //! - Ends at the first sign of a higher ballot: what was not sent is refused, what was sent is unknown.
 

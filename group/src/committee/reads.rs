@@ -131,7 +131,7 @@ impl Primary {
         if self.reads.registered.is_empty() || !self.takes_operations() {
             return;
         }
-        // The lease is looked at last, after the value was taken (PITFALLS 15).
+        // The lease is looked at last, after the value was taken (hazard 15).
         let clock = if ctx.config.defects.has(Defect::LeaseSleeps) { ctx.now.awake } else { ctx.now.time };
         if clock < self.reads.lease_until || ctx.config.defects.has(Defect::StaleRead) {
             for (attempt, outcome) in core::mem::take(&mut self.reads.registered) {

@@ -175,7 +175,7 @@ impl Committee {
         self.ahead.len() >= AHEAD_KEYS_MAX
     }
 
-    /// Was the number of this write used for something else (PITFALLS 5)? Says whether that is chosen.
+    /// Was the number of this write used for something else (hazard 5)? Says whether that is chosen.
     pub(super) fn contradicted(&self, write: &Write) -> Option<Contradicts> {
         let kept = self.kept.get(write.record.number.n).filter(|kept| kept.write != *write)?;
         Some(if kept.settled { Contradicts::Chosen } else { Contradicts::Accepted })

@@ -136,7 +136,7 @@ impl Log {
         }
         promises.insert(from, (accepted, doubt));
         // Its own promise came once it was durable: before that nothing is proposed, or a restart might use the ballot for
-        // something else (PITFALLS 5).
+        // something else (hazard 5).
         let answer = |node| promises.get(&node).map(|(_, doubt)| *doubt);
         let is_known = decides(&ctx.state.nodes(), ctx.state.epoch, ctx.config.defects, answer);
         if !is_known || !promises.contains_key(&ctx.me) {

@@ -1,4 +1,4 @@
-//! Services: what answers the messages that routecast delivers (RECODE §II-C, §VI).
+//! Services: what answers the messages that routecast delivers (RECODE §III-B, §VI).
 //!
 //! Routecast brings a message for a key to the key's group, in one total order per key, at most once, also while ranges
 //! split, merge and move. What a service adds is one pure function of a key's value: [`Service::deliver`], RECODE's

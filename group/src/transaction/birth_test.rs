@@ -236,7 +236,7 @@ fn a_group_has_one_life_of_each_peer() {
     assert_eq!((whole[0].range, whole[0].division[0].start), (KeyRange::new(at, at), at));
 }
 
-/// PITFALLS 32: it was planned for other members.
+/// Hazard 32: it was planned for other members.
 #[test]
 fn a_change_of_members_aborts_what_is_coordinated() {
     let mut state = founded();

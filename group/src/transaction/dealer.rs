@@ -293,7 +293,7 @@ impl Dealer {
     /// What is asked for is older than what holds its locks (see [`Dealings::younger_holder`]), and is not refused for that.
     /// The group's own is given up for it; what others began comes to its end soon, for it is refused wherever an older one
     /// holds a lock. Nothing is said meanwhile, and the coordinator asks again. Only the older wait for the younger, so they
-    /// do not wait for each other, and the oldest of all is refused nowhere (PITFALLS 34): but where the younger one's
+    /// do not wait for each other, and the oldest of all is refused nowhere (hazard 34): but where the younger one's
     /// coordinator seems to be lost.
     fn waits_for(&self, own: &Own, dealings: &Dealings, id: TransactionId, plan: &Plan) -> Option<TransactionId> {
         let is_open_for_long = |younger: &TransactionId| {

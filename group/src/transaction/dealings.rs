@@ -107,7 +107,7 @@ pub struct Dealings {
     voted: Vec<(TransactionId, Plan)>,
     /// What this group, or one that it came from, committed.
     decided: Vec<Decision>,
-    /// The last transaction of each coordinator that is over here: nothing before it is voted for any more (PITFALLS 29).
+    /// The last transaction of each coordinator that is over here: nothing before it is voted for any more (hazard 29).
     over: BTreeMap<GroupId, (Epoch, Slot)>,
     /// Groups that are no more, for which this one answers, and their last epochs.
     retired: BTreeMap<GroupId, Epoch>,

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ballot::Slot;
 
-/// One attempt at one transaction: never used again, by nobody (PITFALLS 30).
+/// One attempt at one transaction: never used again, by nobody (hazard 30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransactionId {
     /// Who coordinates it.

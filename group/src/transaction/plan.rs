@@ -38,7 +38,7 @@ pub enum Operation {
         from: Vec<NodeId>,
     },
     /// The coordinator takes over what lies before it and is lost, with all that was chosen there: somebody has said that the
-    /// groups that owned it will not return (PITFALLS 40). These are not asked.
+    /// groups that owned it will not return (hazard 40). These are not asked.
     Repair {
         /// Where the lost range begins; it ends where the coordinator's begins.
         from: Point,
@@ -85,7 +85,7 @@ impl View {
     }
 }
 
-/// One group that takes part; each is asked once, and counted once, in however many roles it stands (PITFALLS 35).
+/// One group that takes part; each is asked once, and counted once, in however many roles it stands (hazard 35).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
     /// Which, and as what it must still be when it is asked.

@@ -1,4 +1,4 @@
-//! Whatever a peer or a client can make grow has a limit (PITFALLS 53; I15). What happens there is as if a message had
+//! Whatever a peer or a client can make grow has a limit (hazard 53; I15). What happens there is as if a message had
 //! been lost, or a refusal.
 
 use group::Group;

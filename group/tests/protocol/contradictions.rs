@@ -1,4 +1,4 @@
-//! A peer that contradicts itself stops no other peer (PITFALLS 5). What was accepted first stays; its ballot is ignored
+//! A peer that contradicts itself stops no other peer (hazard 5). What was accepted first stays; its ballot is ignored
 //! from then on. Where it contradicts what is chosen, the member that sees it stops serving.
 
 use std::sync::Arc;

@@ -86,7 +86,7 @@ fn what_cannot_be_remembered_is_as_good_as_lost() {
 }
 
 /// Its primary is refused, for somebody else was promised more; then it learns of a decision that leaves its term as it
-/// is. Begun anew under the same ballot, its numbers would be used for something else (PITFALLS 5).
+/// is. Begun anew under the same ballot, its numbers would be used for something else (hazard 5).
 #[test]
 fn a_term_that_is_over_is_not_begun_again() {
     let bench = Bench::new(node(1), 5);

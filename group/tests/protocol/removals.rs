@@ -1,4 +1,4 @@
-//! A leader removes members that are dead, and keeps members that only seem dead (PITFALLS 50).
+//! A leader removes members that are dead, and keeps members that only seem dead (hazard 50).
 
 use std::time::Duration;
 

@@ -159,7 +159,7 @@ fn what_is_made_up_for_is_what_every_piece_reached() {
     assert_eq!([true, false].map(made_up_for), [0, 0], "number 1 never came");
 }
 
-/// Nobody leads under a ballot that a crash might make it forget (PITFALLS 5): it would use it again for something else.
+/// Nobody leads under a ballot that a crash might make it forget (hazard 5): it would use it again for something else.
 #[test]
 fn nobody_leads_before_its_own_promise_is_durable() {
     let bench = Bench::new(node(1), 3);
@@ -210,7 +210,7 @@ fn nobody_leads_before_its_own_promise_is_durable() {
     assert!(led, "then it leads");
 }
 
-/// Pages of another attempt are not for this one (PITFALLS 25), and what was copied is counted before it is believed.
+/// Pages of another attempt are not for this one (hazard 25), and what was copied is counted before it is believed.
 #[test]
 fn what_was_copied_is_counted() {
     let mut bench = Bench::new(node(2), 3);

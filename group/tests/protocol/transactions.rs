@@ -345,7 +345,7 @@ fn run(seed: u64, defects: Defects) -> BTreeMap<&'static str, u32> {
     world.committed
 }
 
-/// PITFALLS 28-37, 42.
+/// Hazards 28-37, 42.
 #[test]
 fn rings_stay_whole_whatever_is_said_in_which_order() {
     let seeds = std::env::var("SCATTER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1_000);

@@ -290,7 +290,7 @@ pub enum Event {
         what: String,
     },
     /// This peer belongs to this ring from now on: to be remembered apart from the store, so that it never founds a
-    /// second network (PITFALLS 41).
+    /// second network (hazard 41).
     InRing(RingId),
     /// This node stopped serving a group, and only a person can find out why: a line for the log.
     Alarm(String),

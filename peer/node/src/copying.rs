@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - A copy counts for nothing: whoever is born with one lacks what it has copied until it was compared, as if it had nothing.
-//! - What is claimed is of no key of which a tombstone was let go of since it was copied (PITFALLS 14).
+//! - What is claimed is of no key of which a tombstone was let go of since it was copied (hazard 14).
 //! - What a crash leaves of a copy is dropped.
 
 use alloc::vec::Vec;

@@ -141,7 +141,7 @@ fn purged_since(defects: Defects) -> Net {
     net
 }
 
-/// PITFALLS 14: what was copied comes back to life if its tombstone is gone meanwhile.
+/// Hazard 14: what was copied comes back to life if its tombstone is gone meanwhile.
 #[test]
 fn what_was_deleted_since_it_was_copied_stays_gone() {
     let net = purged_since(Defects::NONE);

@@ -1,4 +1,4 @@
-//! A range whose owners are gone for good is taken over by hand (PITFALLS 40).
+//! A range whose owners are gone for good is taken over by hand (hazard 40).
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -105,7 +105,7 @@ fn neighbours_do_not_look_for_each_other() {
     assert!(knows(&net, 0, &own(&net, 1)) && knows(&net, 1, &own(&net, 0)));
 }
 
-/// PITFALLS 44: a wrong hint is replaced where it did harm, not only where the question came from.
+/// Hazard 44: a wrong hint is replaced where it did harm, not only where the question came from.
 #[test]
 fn whoever_sends_somebody_astray_is_told_so() {
     let mut net = ring_of(8);
@@ -141,7 +141,7 @@ fn what_is_said_of_oneself_is_no_dead_end() {
     assert_eq!(net.nodes[0].whereabouts.hints.find(GroupId(99)), None);
 }
 
-/// PITFALLS 44: each of two takes the other one for the owner.
+/// Hazard 44: each of two takes the other one for the owner.
 #[test]
 fn a_question_does_not_go_back_and_forth() {
     let mut net = ring_of(8);
@@ -161,7 +161,7 @@ fn a_question_does_not_go_back_and_forth() {
     assert!(net.nodes.iter().all(|node| node.frames_dropped == 0), "within the limit of hops");
 }
 
-/// PITFALLS 43, 44: whatever all nodes have been told of a ring that is as it should be, every question finds the owner, within
+/// Hazards 43, 44: whatever all nodes have been told of a ring that is as it should be, every question finds the owner, within
 /// the limit of hops (else it would be dropped, and counted).
 #[test]
 fn every_question_comes_to_the_owner_whatever_the_hints_say() {

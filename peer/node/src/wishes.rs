@@ -87,7 +87,7 @@ pub enum Wish {
         lost: Vec<GroupId>,
     },
     /// To have a switch spread its reads, under this id: one above all that it had, and never used for another life of a
-    /// switch (PITFALLS 55).
+    /// switch (hazard 55).
     Switch {
         /// The id.
         id: u32,

@@ -205,7 +205,7 @@ fn ask_for(net: &mut Net, index: usize, group: GroupId, id: u32) {
     net.nodes[index].handle(net.now, input);
 }
 
-/// Two switches under one id would number one primary's writes each for itself (PITFALLS 55).
+/// Two switches under one id would number one primary's writes each for itself (hazard 55).
 #[test]
 fn of_all_who_ask_for_an_id_one_is_told_that_it_has_it() {
     for ids in [[7, 7, 7], [7, 7, 6], [9, 8, 9]] {

@@ -163,7 +163,7 @@ impl Drive {
                 port.drain(&mut packets);
             }
             // Taken after all that is to be handled has come: a member that may answer a read alone at this time may
-            // answer one that came before (PITFALLS 55).
+            // answer one that came before (hazard 55).
             let mut now = self.clocks.now();
             let idle = events.is_empty() && requests.is_empty() && stored.is_empty() && asks.is_empty() && !stop;
             if idle && packets.is_empty() && now.time < wake_at {

@@ -216,7 +216,7 @@ fn start_loop(drive: Drive) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether there is a network to belong to, or a wish for one: nobody founds a second one by accident (PITFALLS 41).
+/// Whether there is a network to belong to, or a wish for one: nobody founds a second one by accident (hazard 41).
 fn may_enter(config: &Config, memo: &Memo) -> Result<(), String> {
     if memo.ring().is_some() {
         return Ok(());
@@ -261,7 +261,7 @@ fn copy_rate(given: Option<u64>) -> u64 {
 }
 
 /// Opens the store, if anything is to be durable. A damaged one is moved aside: damage is *unknown*, never *empty*, and
-/// the peer begins a new life (PITFALLS 3).
+/// the peer begins a new life (hazard 3).
 fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<StoreThread>, Restored), CannotStart> {
     if config.durability == Durability::Memory {
         return Ok((None, Restored::empty()));

@@ -2,7 +2,7 @@
 //! incarnation, and whom it knew there; and whether it is leaving, or has left.
 //!
 //! Kept apart from the store, so that a peer whose store is lost, or that never had one, still enters its own network
-//! again and never founds a second one (PITFALLS 41), and never uses an incarnation twice. One that was leaving when its
+//! again and never founds a second one (hazard 41), and never uses an incarnation twice. One that was leaving when its
 //! process died goes on leaving; one that has left enters nothing by itself.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The packet that clients, a switch and replicas exchange, inside the payload of a UDP datagram (`Harmonia §5.2`, `§7.1`).
+//! The packet that clients, a switch and replicas exchange, inside the payload of a UDP datagram (`Harmonia §6.1`, `§7.1`).
 //!
 //! A fixed part that a switch reads and writes at fixed places, and behind it a key and a value that it never looks at:
 //!

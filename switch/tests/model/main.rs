@@ -1,5 +1,5 @@
 //! All schedules of a small world: two keys, three members of a group, and switches that number its writes and spread its reads
-//! (`Harmonia`; PITFALLS 54-58). The switch is the real pipeline. Whatever is sent may be lost, doubled, or come late and in any
+//! (`Harmonia`; hazards 54-58). The switch is the real pipeline. Whatever is sent may be lost, doubled, or come late and in any
 //! order. With all rules in place every read is linearizable, and no object is held for written for ever; with a rule left out
 //! something goes wrong.
 //!

@@ -1,5 +1,5 @@
 //! A member answers a read alone only while the primary of its ballot has granted that, under the switch id that is on the read
-//! (`Harmonia §5.3`; PITFALLS 55, 58).
+//! (`Harmonia §6.3`; hazards 55, 58).
 //!
 //! What primaries and members believe is compared in true time: a grant is over at the member, on whatever clock, before its
 //! primary counts on that, and before a later primary serves.

@@ -15,11 +15,11 @@
 //! | I11 neighbours agree | Scatter §4.1 | state | [`ring`] |
 //! | I12 acceptors only go up | Harmony §3.1 | state | [`monotone`] |
 //! | I13 leases exclude each other | Scatter §5 | state | [`leases`] |
-//! | I13 who answers a read alone was granted that | Harmonia §5.3 | state | [`granted`] |
+//! | I13 who answers a read alone was granted that | Harmonia §6.3 | state | [`granted`] |
 //! | I14 deletes stay deleted | fRSM §5.3 | history | [`deletes`] |
 //! | I15 all queues have a limit | Scatter §5 | state | [`bounded`] |
 //! | I16 all ends well once faults stop | Scatter §4.1 | world | `sim/verdict.rs` |
-//! | a number is given once: an id is of one life of a switch | Harmonia §5.3 | world | `sim/switch.rs` |
+//! | a number is given once: an id is of one life of a switch | Harmonia §6.3 | world | `sim/switch.rs` |
 //! | the dirty set drains, and reads are spread again | Harmonia §6.2 | world | `sim/controller.rs` |
 //! | PTO1 validity: what is routecast is answered | RECODE §III-A | world | `sim/verdict.rs`, `sim/machine.rs` |
 //! | PTO2 integrity: it was asked, and takes effect once | RECODE §III-A | state, history | [`routecast`], [`at_most_once`], [`dirty`] |

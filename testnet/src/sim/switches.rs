@@ -33,13 +33,13 @@ pub(super) fn host_at(address: ReplyTo) -> Option<usize> {
 /// A rule that a switch, or who sets its tables, leaves out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchDefect {
-    /// A write that has no room in the dirty set goes on all the same (PITFALLS 56).
+    /// A write that has no room in the dirty set goes on all the same (hazard 56).
     Untracked,
-    /// A switch that has forgotten everything goes on under its id (PITFALLS 55).
+    /// A switch that has forgotten everything goes on under its id (hazard 55).
     OldId,
-    /// A completion takes everything out of the dirty set (PITFALLS 56).
+    /// A completion takes everything out of the dirty set (hazard 56).
     Cleared,
-    /// A completion that comes late lowers the point (PITFALLS 57).
+    /// A completion that comes late lowers the point (hazard 57).
     PointLowered,
 }
 

@@ -69,7 +69,7 @@ fn all_are_killed_and_nothing_is_lost() {
     recorder.judge(&cluster.endpoints());
 }
 
-/// PITFALLS 6: what was in memory is gone, and nobody may say that it never was, nor begin a second network.
+/// Hazard 6: what was in memory is gone, and nobody may say that it never was, nor begin a second network.
 #[test]
 fn in_memory_mode_what_is_lost_is_never_called_absent() {
     let mut cluster = Cluster::start("memory", &Options { memory: true, ..sync(3) });
@@ -98,7 +98,7 @@ fn in_memory_mode_what_is_lost_is_never_called_absent() {
     }
 }
 
-/// PITFALLS 17: a primary is frozen for three leases, and goes on with reads waiting at its door.
+/// Hazard 17: a primary is frozen for three leases, and goes on with reads waiting at its door.
 #[test]
 fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
     for leases in [false, true] {
@@ -189,7 +189,7 @@ fn a_clean_stop_is_quick_and_loses_nothing() {
     recorder.judge(&cluster.endpoints());
 }
 
-/// PITFALLS 3: a stopped store is damaged or cut short. It is refused, or its peer begins anew; nothing that was
+/// Hazard 3: a stopped store is damaged or cut short. It is refused, or its peer begins anew; nothing that was
 /// acknowledged is lost, and it does not crash again and again.
 #[test]
 fn damaged_stores_lose_nothing() {
@@ -274,7 +274,7 @@ fn damage(directory: &std::path::Path, rng: &mut Rng) {
     println!("damaged {} at {place}", file.display());
 }
 
-/// PITFALLS 19: one peer's wall clock is an hour off; nothing comes of it, deadlines neither.
+/// Hazard 19: one peer's wall clock is an hour off; nothing comes of it, deadlines neither.
 #[test]
 fn a_wall_clock_an_hour_off_decides_nothing() {
     for offset in ["3600000", "-3600000"] {
@@ -330,7 +330,7 @@ fn nonsense_does_no_harm() {
     assert!(after < before + (128 << 20), "it grew from {before} to {after} bytes");
 }
 
-/// PITFALLS 4: one member's disk is full. Writes go on through the others and reads through all; with room again it takes
+/// Hazard 4: one member's disk is full. Writes go on through the others and reads through all; with room again it takes
 /// part as before.
 #[test]
 fn a_full_disk_is_survived() {

@@ -1,4 +1,4 @@
-//! All schedules of the end of an epoch (PITFALLS 20, 21): a leader with entries on their way, members that end the epoch,
+//! All schedules of the end of an epoch (hazards 20, 21): a leader with entries on their way, members that end the epoch,
 //! others that stand for election, one that stops and comes back. Whatever is said may come late, twice, or never.
 //!
 //! Small worlds are searched to their ends, larger ones up to a number of steps, the largest by chance.
@@ -252,19 +252,19 @@ fn is_found(defect: Defect, rules: Rules, what: &'static [&'static str], steps_m
     assert!(wrong.is_some(), "{defect:?} is not found");
 }
 
-/// PITFALLS 20.
+/// Hazard 20.
 #[test]
 fn a_next_configuration_that_was_not_chosen_is_found() {
     is_found(Defect::NextUnchosen, Rules { stops: &[1], ..ended_by_its_leader() }, &[ONE_STATE], 14);
 }
 
-/// PITFALLS 21.
+/// Hazard 21.
 #[test]
 fn a_stop_that_is_too_low_is_found() {
     is_found(Defect::StopTooLow, Rules { stops: &[1], ..pipelined(3) }, &[NOTHING_LOST], 14);
 }
 
-/// PITFALLS 22.
+/// Hazard 22.
 #[test]
 fn an_end_that_seals_nothing_is_found() {
     is_found(Defect::OneReplicaState, written_and_read(&[1]), &[SEALED], 14);

@@ -94,37 +94,37 @@ fn is_found(defect: Defect, world: World, steps_max: usize) {
     assert!(wrong.is_some(), "{defect:?} is not found");
 }
 
-/// PITFALLS 5.
+/// Hazard 5.
 #[test]
 fn ballot_reuse_is_found() {
     is_found(Defect::BallotReuse, World { asks: TWO_WRITES, restarts: 1, ..SOUND }, 12);
 }
 
-/// PITFALLS 7.
+/// Hazard 7.
 #[test]
 fn an_ignored_promise_is_found() {
     is_found(Defect::PromiseIgnored, World { asks: WRITE_THEN_READ, ..SOUND }, 14);
 }
 
-/// PITFALLS 9.
+/// Hazard 9.
 #[test]
 fn two_in_flight_are_found() {
     is_found(Defect::TwoInFlight, World { asks: TWO_WRITES, ..SOUND }, 12);
 }
 
-/// PITFALLS 10.
+/// Hazard 10.
 #[test]
 fn a_dirty_read_is_found() {
     is_found(Defect::DirtyRead, World { asks: READ_TWICE, ..SOUND }, 14);
 }
 
-/// PITFALLS 15.
+/// Hazard 15.
 #[test]
 fn a_stale_read_is_found() {
     is_found(Defect::StaleRead, World { asks: WRITE_BEHIND, ..SOUND }, 14);
 }
 
-/// PITFALLS 8: two primaries wrote the same version; the first write reached nobody else, the second one was chosen. Who
+/// Hazard 8: two primaries wrote the same version; the first write reached nobody else, the second one was chosen. Who
 /// has the first takes over with the help of one that has the second.
 #[test]
 fn the_same_timestamp_is_not_the_same_value() {

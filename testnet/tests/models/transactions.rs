@@ -1,4 +1,4 @@
-//! All schedules of transactions between groups, on rings of one, two and three (PITFALLS 28-37, 42): each group is one member,
+//! All schedules of transactions between groups, on rings of one, two and three (hazards 28-37, 42): each group is one member,
 //! so that what is proposed is chosen; whatever is said stays said, and may be heard at any time, again and again, or never.
 //!
 //! What a leader would wait for, or be reminded of, happens here whenever it can: so no order of timers is left out.

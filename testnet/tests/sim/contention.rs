@@ -1,4 +1,4 @@
-//! All groups of a ring want to become others at the same moment, and stand in each other's way (PITFALLS 34; Scatter §4.3,
+//! All groups of a ring want to become others at the same moment, and stand in each other's way (hazard 34; Scatter §4.3,
 //! Figure 4): each time at least one of them does, and soon all is quiet.
 
 use std::cell::Cell;

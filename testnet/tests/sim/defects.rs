@@ -30,7 +30,7 @@ const VALUES: [&str; 9] = [
     "panic",
 ];
 
-/// PITFALLS 1.
+/// Hazard 1.
 #[test]
 fn amnesia() {
     let mix = Mix::of(&[(|rng, n| Kind::Crash(target(rng, n)), 2), (|_, _| Kind::CrashAll, 1)]);
@@ -50,19 +50,19 @@ fn amnesia() {
     );
 }
 
-/// PITFALLS 5: an acceptor sees two values under one ballot.
+/// Hazard 5: an acceptor sees two values under one ballot.
 #[test]
 fn ballot_reuse() {
     is_found(Defect::BallotReuse, &["panic", "I1 one value"], 20, Scenario::from_seed);
 }
 
-/// PITFALLS 7.
+/// Hazard 7.
 #[test]
 fn promise_ignored() {
     is_found(Defect::PromiseIgnored, &["I12 only up", "I1 one value", "I4 linearizable"], 20, Scenario::from_seed);
 }
 
-/// PITFALLS 9.
+/// Hazard 9.
 #[test]
 fn two_in_flight() {
     is_found(Defect::TwoInFlight, &VALUES, 20, Scenario::from_seed);
@@ -77,7 +77,7 @@ fn overtaking() {
     });
 }
 
-/// PITFALLS 10: a store that is slow to sync keeps values in flight for long, and loses them when all crash.
+/// Hazard 10: a store that is slow to sync keeps values in flight for long, and loses them when all crash.
 #[test]
 fn dirty_read() {
     let mix = Mix::of(&[(|_, _| Kind::CrashAll, 1), (|_, _| Kind::Crash(Primary), 2)]);
@@ -88,19 +88,19 @@ fn dirty_read() {
     });
 }
 
-/// PITFALLS 11.
+/// Hazard 11.
 #[test]
 fn void_comes_back() {
     is_found(Defect::VoidComesBack, &VALUES, 20, Scenario::from_seed);
 }
 
-/// PITFALLS 12.
+/// Hazard 12.
 #[test]
 fn no_ids() {
     is_found(Defect::NoIds, &["I4 linearizable", "I6 at most once", "PTO2 integrity"], 20, lost_answers);
 }
 
-/// PITFALLS 45.
+/// Hazard 45.
 #[test]
 fn forget_ids() {
     is_found(Defect::ForgetIds, &["I4 linearizable", "I6 at most once", "PTO2 integrity"], 20, lost_answers);
@@ -122,19 +122,19 @@ fn lost_answers(seed: u64) -> Scenario {
     Scenario { load, ..Scenario::of(seed, 3, &mix) }
 }
 
-/// PITFALLS 13.
+/// Hazard 13.
 #[test]
 fn trust_own_copy() {
     is_found(Defect::TrustOwnCopy, &VALUES, 20, Scenario::from_seed);
 }
 
-/// PITFALLS 15.
+/// Hazard 15.
 #[test]
 fn stale_read() {
     is_found(Defect::StaleRead, &HISTORY, 60, |seed| cut_off(seed, false));
 }
 
-/// PITFALLS 16: leases that outlast suspicion.
+/// Hazard 16: leases that outlast suspicion.
 #[test]
 fn lease_from_reply() {
     is_found(Defect::LeaseFromReply, &["I13 leases exclude", "I4 linearizable", "I5 durable"], 20, |seed| Scenario {
@@ -205,7 +205,7 @@ fn leader_and_primary(world: &World<Node>, key: &str) -> (usize, usize) {
     (host(leader), host(primary))
 }
 
-/// PITFALLS 17: the holder of a lease sleeps; others take over and write; it wakes, cut off, and is asked.
+/// Hazard 17: the holder of a lease sleeps; others take over and write; it wakes, cut off, and is asked.
 #[test]
 fn lease_sleeps() {
     is_shown(Defect::LeaseSleeps, &["I4 linearizable", "I5 durable"], 5, |seed, defects| {
@@ -226,7 +226,7 @@ fn lease_sleeps() {
     });
 }
 
-/// PITFALLS 18: a primary's question is answered, and the answer is held up until the primary is none any more. Meanwhile
+/// Hazard 18: a primary's question is answered, and the answer is held up until the primary is none any more. Meanwhile
 /// it was asked again.
 #[test]
 fn recycled_confirmation() {

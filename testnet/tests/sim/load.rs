@@ -1,4 +1,4 @@
-//! Groups move their boundaries until the load per member is about that of their neighbours, and then leave them (PITFALLS 49).
+//! Groups move their boundaries until the load per member is about that of their neighbours, and then leave them (hazard 49).
 
 use std::time::Duration;
 

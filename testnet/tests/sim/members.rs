@@ -1,5 +1,5 @@
-//! Members come and go: each rule about that is missed when it is left out (PITFALLS 14, 23-27). Those about the end of
-//! an epoch, which few seeds meet, are missed in `models`, which goes through all schedules (PITFALLS 20-22).
+//! Members come and go: each rule about that is missed when it is left out (hazards 14, 23-27). Those about the end of
+//! an epoch, which few seeds meet, are missed in `models`, which goes through all schedules (hazards 20-22).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const ANY: [&str; 16] = [
     "panic",
 ];
 
-/// PITFALLS 14.
+/// Hazard 14.
 #[test]
 fn purge_early() {
     is_found(Defect::PurgeEarly, &ANY, 200, |seed| {
@@ -46,25 +46,25 @@ fn purge_early() {
     });
 }
 
-/// PITFALLS 23.
+/// Hazard 23.
 #[test]
 fn empty_members() {
     is_found(Defect::EmptyMembers, &ANY, 200, Scenario::churn);
 }
 
-/// PITFALLS 24.
+/// Hazard 24.
 #[test]
 fn back_to_back() {
     is_found_from(362, Defect::BackToBack, &ANY, 400, Scenario::churn);
 }
 
-/// PITFALLS 25.
+/// Hazard 25.
 #[test]
 fn late_chunk() {
     is_found(Defect::LateChunk, &ANY, 200, Scenario::churn);
 }
 
-/// PITFALLS 26.
+/// Hazard 26.
 #[test]
 fn without_tail() {
     is_found(Defect::WithoutTail, &ANY, 200, |seed| {
@@ -76,7 +76,7 @@ fn without_tail() {
     });
 }
 
-/// PITFALLS 27.
+/// Hazard 27.
 #[test]
 fn no_fence() {
     is_found_from(200, Defect::NoFence, &ANY, 400, Scenario::churn);
@@ -123,7 +123,7 @@ fn who_was_put_out_catches_up_from_what_it_holds() {
     assert!(marks.get() > 0 || std::env::var_os("SCATTER_SEED").is_some(), "nobody came back with something");
 }
 
-/// PITFALLS 14: records of a life before of which tombstones were let go of meanwhile.
+/// Hazard 14: records of a life before of which tombstones were let go of meanwhile.
 #[test]
 fn stale_lives() {
     is_found(Defect::StaleCopies, &ANY, 200, put_out);

@@ -67,7 +67,7 @@ fn a_seed_repeats_byte_for_byte() {
     }
 }
 
-/// PITFALLS 1: restarts with the same key and an empty store, half of them inside an open round.
+/// Hazard 1: restarts with the same key and an empty store, half of them inside an open round.
 #[test]
 fn a_member_that_forgot_is_another_member() {
     let mix = Mix::of(&[(|rng, n| Kind::Lose(target(rng, n)), 3), (|rng, n| Kind::Crash(target(rng, n)), 1)]);
@@ -80,7 +80,7 @@ fn a_member_that_forgot_is_another_member() {
     });
 }
 
-/// PITFALLS 2 and 4: what was not synced is lost at a crash, and stores fail at any call.
+/// Hazards 2 and 4: what was not synced is lost at a crash, and stores fail at any call.
 #[test]
 fn stores_lose_what_was_not_synced_and_fail() {
     let mix = Mix::of(&[
@@ -95,7 +95,7 @@ fn stores_lose_what_was_not_synced_and_fail() {
     });
 }
 
-/// PITFALLS 60: the n-th call of the store fails, for every n there is.
+/// Hazard 60: the n-th call of the store fails, for every n there is.
 #[test]
 fn the_store_fails_at_each_call_in_turn() {
     let quiet = Load { clients: 2, operations_max: 40, ..Load::default() };
@@ -115,7 +115,7 @@ fn the_store_fails_at_each_call_in_turn() {
     }
 }
 
-/// PITFALLS 12: answers are lost, and clients repeat themselves.
+/// Hazard 12: answers are lost, and clients repeat themselves.
 #[test]
 fn lost_answers_do_not_double_anything() {
     let mix = Mix::of(&[
@@ -129,7 +129,7 @@ fn lost_answers_do_not_double_anything() {
     });
 }
 
-/// PITFALLS 15 and 18: primaries that are cut off in one direction, or freeze for some election timeouts.
+/// Hazards 15 and 18: primaries that are cut off in one direction, or freeze for some election timeouts.
 #[test]
 fn a_primary_that_is_cut_off_or_frozen_does_not_answer_from_the_past() {
     use testnet::sim::fault::Target::Primary;
@@ -149,7 +149,7 @@ fn a_primary_that_is_cut_off_or_frozen_does_not_answer_from_the_past() {
     });
 }
 
-/// PITFALLS 19: wall clocks jump by up to a day, and nothing comes of it.
+/// Hazard 19: wall clocks jump by up to a day, and nothing comes of it.
 #[test]
 fn wall_clocks_decide_nothing() {
     let mix = Mix::of(&[
@@ -168,7 +168,7 @@ fn wall_clocks_decide_nothing() {
     });
 }
 
-/// PITFALLS 16: clocks within the assumed drift do no harm; beyond it they must, or the check is worth nothing.
+/// Hazard 16: clocks within the assumed drift do no harm; beyond it they must, or the check is worth nothing.
 #[test]
 fn leases_hold_within_the_assumed_drift_and_not_beyond() {
     use testnet::sim::fault::Target::Primary;

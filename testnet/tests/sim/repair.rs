@@ -1,4 +1,4 @@
-//! A group that is lost is declared so; when it comes back after all, it serves nobody (PITFALLS 40).
+//! A group that is lost is declared so; when it comes back after all, it serves nobody (hazard 40).
 //!
 //! What was acknowledged there is lost by definition, so these runs are marked as such: a history that reaches over the loss is
 //! not judged. What must hold all the same does, after every step: one owner of each place, one outcome of each transaction.

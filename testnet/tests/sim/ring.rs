@@ -103,7 +103,7 @@ fn born_of_the_dead() {
     is_found_from(580, Defect::Unheard, &UNENDING, 1_000, Scenario::ring);
 }
 
-/// Of a group's end nobody is told again, and nobody asks: some never learn what came of it (PITFALLS 37).
+/// Of a group's end nobody is told again, and nobody asks: some never learn what came of it (hazard 37).
 #[test]
 fn an_end_that_is_told_once() {
     // A member that hears nothing of its group finds out by itself what became of it: that is left out, too.
@@ -114,7 +114,7 @@ fn an_end_that_is_told_once() {
     is_found_among(Defect::ToldOnce, &UNENDING, 810..2_000, Scenario::ring, alone);
 }
 
-/// Whoever gives keys away goes on serving them, under its lease for instance (PITFALLS 36). Where no client comes by it, it shows in the
+/// Whoever gives keys away goes on serving them, under its lease for instance (hazard 36). Where no client comes by it, it shows in the
 /// end as replicas that differ: what was chosen after the end, or lacked before, some of those who follow never learn of.
 #[test]
 fn whoever_has_ended_goes_on() {
@@ -122,7 +122,7 @@ fn whoever_has_ended_goes_on() {
     is_found_from(306, Defect::OneReplicaState, &shown, 300, Scenario::ring);
 }
 
-/// What operations did is forgotten where groups become others (PITFALLS 45).
+/// What operations did is forgotten where groups become others (hazard 45).
 #[test]
 fn ids_stay_behind() {
     is_found_from(
@@ -135,7 +135,7 @@ fn ids_stay_behind() {
 }
 
 /// Whoever is primary first of what is born asks nobody what may have been chosen, though nobody handed that over to it: a crash
-/// is enough (PITFALLS 13).
+/// is enough (hazard 13).
 #[test]
 fn nobody_is_asked_what_was_chosen() {
     is_found_from(307, Defect::NobodyAsked, &FORGOTTEN, 300, Scenario::ring);

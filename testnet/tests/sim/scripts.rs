@@ -35,7 +35,7 @@ fn machines_that_nobody_asks_anything_become_one_group() {
     });
 }
 
-/// fRSM Figure 1 (PITFALLS 11): a write reaches its primary alone, which is then cut off; the others read the value
+/// fRSM Figure 1 (hazard 11): a write reaches its primary alone, which is then cut off; the others read the value
 /// before; the primary returns. The write must not come back.
 #[test]
 fn a_write_that_was_read_as_not_done_does_not_come_back() {
@@ -68,7 +68,7 @@ fn a_write_that_was_read_as_not_done_does_not_come_back() {
     });
 }
 
-/// PITFALLS 13: a write reaches two of three; the third becomes primary. Its own copy says nothing.
+/// Hazard 13: a write reaches two of three; the third becomes primary. Its own copy says nothing.
 #[test]
 fn a_new_primary_does_not_trust_its_own_copy() {
     for_each_seed("a_new_primary_does_not_trust_its_own_copy", 30, |seed| {
@@ -94,7 +94,7 @@ fn a_new_primary_does_not_trust_its_own_copy() {
     });
 }
 
-/// PITFALLS 6: the whole group at once. What was acknowledged is there again.
+/// Hazard 6: the whole group at once. What was acknowledged is there again.
 #[test]
 fn all_crash_and_nothing_is_lost() {
     for_each_seed("all_crash_and_nothing_is_lost", 30, |seed| {

@@ -1,4 +1,4 @@
-//! False suspicion (PITFALLS 50): bad links and overload that kill no process cost a group at most a third of its members, and the
+//! False suspicion (hazard 50): bad links and overload that kill no process cost a group at most a third of its members, and the
 //! group serves again soon after they are over.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Networks beside switches that spread their reads, with the real pipeline (`Harmonia`; PITFALLS 54-58): whatever becomes of
+//! Networks beside switches that spread their reads, with the real pipeline (`Harmonia`; hazards 54-58): whatever becomes of
 //! packets, tables and switches, reads are linearizable, whoever answers alone was granted that, and once all is calm reads are
 //! spread again and the dirty set is empty. Each rule that is left out is missed.
 
@@ -151,50 +151,50 @@ fn is_found_in_switch(
     is_found_among(defect, properties, seeds, scenario, break_it);
 }
 
-/// PITFALLS 54: the point on a read is not compared with what a member has executed.
+/// Hazard 54: the point on a read is not compared with what a member has executed.
 #[test]
 fn point_unchecked() {
     is_found(Defect::PointUnchecked, &HISTORY, 60, busy);
 }
 
-/// PITFALLS 55: a primary goes on without its switch, or under another id, while members may answer.
+/// Hazard 55: a primary goes on without its switch, or under another id, while members may answer.
 #[test]
 fn grants_forgotten() {
     is_found(Defect::GrantsForgotten, &GRANTED, 20, busy);
 }
 
-/// PITFALLS 55: a switch that has forgotten everything numbers on under the same id. The primary that sees a number twice, or
+/// Hazard 55: a switch that has forgotten everything numbers on under the same id. The primary that sees a number twice, or
 /// below the point, saves the day mostly: so the numbers themselves are looked at.
 #[test]
 fn old_id() {
     is_found_in_switch(SwitchDefect::OldId, &["a number is given once"], 0..40, busy);
 }
 
-/// PITFALLS 56: a write that cannot be tracked goes on.
+/// Hazard 56: a write that cannot be tracked goes on.
 #[test]
 fn untracked() {
     is_found_in_switch(SwitchDefect::Untracked, &HISTORY, 0..60, busy);
 }
 
-/// PITFALLS 56: whatever is complete, nothing is dirty any more.
+/// Hazard 56: whatever is complete, nothing is dirty any more.
 #[test]
 fn cleared() {
     is_found_in_switch(SwitchDefect::Cleared, &HISTORY, 0..60, busy);
 }
 
-/// PITFALLS 57: a number that the point has passed is taken.
+/// Hazard 57: a number that the point has passed is taken.
 #[test]
 fn void_number_taken() {
     is_found(Defect::VoidNumberTaken, &HISTORY, 100, busy);
 }
 
-/// PITFALLS 57: what is numbered is called complete.
+/// Hazard 57: what is numbered is called complete.
 #[test]
 fn early_completion() {
     is_found(Defect::EarlyCompletion, &HISTORY, 20, busy);
 }
 
-/// PITFALLS 57: a completion that comes late lowers the point. Too rare for each run of the tests: none of the seeds 4,072 to 4,600 shows it,
+/// Hazard 57: a completion that comes late lowers the point. Too rare for each run of the tests: none of the seeds 4,072 to 4,600 shows it,
 /// nor of the first 2,000. The model of a switch finds it each time (`switch/tests/model`, S4).
 #[test]
 #[ignore = "takes an hour: run it by name"]
@@ -202,13 +202,13 @@ fn point_lowered() {
     is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 0..20_000, lagging);
 }
 
-/// PITFALLS 58: a member answers what nobody granted it, in another epoch, or for another switch.
+/// Hazard 58: a member answers what nobody granted it, in another epoch, or for another switch.
 #[test]
 fn grant_unchecked() {
     is_found(Defect::GrantUnchecked, &GRANTED, 20, busy);
 }
 
-/// PITFALLS 58: a member counts its grant from when it came, which may be late.
+/// Hazard 58: a member counts its grant from when it came, which may be late.
 #[test]
 fn grant_from_arrival() {
     is_found(Defect::GrantFromArrival, &GRANTED, 200, lagging);

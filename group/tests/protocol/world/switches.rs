@@ -45,7 +45,7 @@ pub struct Switches {
     machines: Vec<Pipeline>,
     /// Which one packets go to.
     pub current: usize,
-    /// How often each has lost what it remembered, and whose each id is: of one life of one of them (PITFALLS 55).
+    /// How often each has lost what it remembered, and whose each id is: of one life of one of them (hazard 55).
     lives: [u32; 2],
     owners: BTreeMap<u32, (usize, u32)>,
     /// Each ballot's partition is given out once.

@@ -36,7 +36,7 @@ impl Wishes {
 impl Taken {
     /// Has the group's log name a switch; `None` until that is chosen.
     ///
-    /// Of all who ask for an id one is told that it has it (PITFALLS 55: two switches under one id). A leader proposes only what
+    /// Of all who ask for an id one is told that it has it (hazard 55: two switches under one id). A leader proposes only what
     /// lies above its state, which has all that was chosen before its ballot, and above what it has proposed itself: so an entry
     /// of its own ballot with this id is the one that it proposed for this wish. Under another ballot it does not know that.
     pub(super) fn use_switch(

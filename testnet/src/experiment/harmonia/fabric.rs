@@ -30,7 +30,7 @@ pub(super) struct Fabric {
     dirty: u64,
     /// `None`: it passes on nothing.
     pipeline: Option<Pipeline>,
-    /// The last id that it numbered under: once it has forgotten what it numbered, never again (PITFALLS 55).
+    /// The last id that it numbered under: once it has forgotten what it numbered, never again (hazard 55).
     id: u32,
 }
 

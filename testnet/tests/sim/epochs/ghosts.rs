@@ -1,4 +1,4 @@
-//! A member that comes back after hours, with its store and its old clock, to a group that has put it out (PITFALLS 27).
+//! A member that comes back after hours, with its store and its old clock, to a group that has put it out (hazard 27).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Single schedules of epochs that end, members that come and go, and data that moves, step by step (PITFALLS 20-27, 52).
+//! Single schedules of epochs that end, members that come and go, and data that moves, step by step (hazards 20-27, 52).
 
 mod ghosts;
 mod parts;

@@ -1,4 +1,4 @@
-//! Nothing is ever on more members than a quorum: whoever comes after the primary must find what it did (PITFALLS 13,
+//! Nothing is ever on more members than a quorum: whoever comes after the primary must find what it did (hazard 13,
 //! 22, 23).
 
 use std::cell::{Cell, RefCell};
@@ -176,7 +176,7 @@ fn own_copies_say_nothing() {
     is_needed(Defect::TrustOwnCopy, "was acknowledged", 4, script);
 }
 
-/// PITFALLS 23: keys are on two of three; somebody comes and one of the two goes, while neither the newcomer nor the third
+/// Hazard 23: keys are on two of three; somebody comes and one of the two goes, while neither the newcomer nor the third
 /// is told anything. Then the other one dies.
 fn one_comes_before_it_has_anything(seed: u64, defects: Defects) {
     let (world, held) = formed_without(Scenario { defects, ..quiet(seed, 4) }, 1);
@@ -220,7 +220,7 @@ fn carries_key(flight: &Flight, name: &str) -> bool {
     writes.iter().any(|write| write.key.name() == name.as_bytes())
 }
 
-/// PITFALLS 22: two of three hold a key. One of them dies and is replaced by somebody who does not need it to be let in;
+/// Hazard 22: two of three hold a key. One of them dies and is replaced by somebody who does not need it to be let in;
 /// then the other one dies. The new epoch's majority knows nothing: it has to ask the old one's.
 fn the_new_epoch_asks_the_old_one(seed: u64, defects: Defects) {
     let (mut world, held) = formed_without(Scenario { defects, ..quiet(seed, 4) }, 1);

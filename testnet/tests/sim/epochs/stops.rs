@@ -162,7 +162,7 @@ fn a_stopper_dies_with_each_of_its_words() {
 }
 
 /// The leader has a change of members chosen with one other, which alone hears of it and does not learn that it is chosen;
-/// the third stops the epoch, and must find it (PITFALLS 21).
+/// the third stops the epoch, and must find it (hazard 21).
 fn one_stops_what_the_leader_has_changed(seed: u64, defects: Defects) {
     let (mut world, mut held) = formed_without(Scenario { defects, ..quiet(seed, 4) }, 1);
     world.run_for(Duration::from_secs(3));

@@ -1,5 +1,5 @@
 //! Somebody comes and copies what the group holds, while others die, and pages come twice, late, or of another attempt
-//! (PITFALLS 23, 25).
+//! (hazards 23, 25).
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! A group that holds much more than a message, or than memory, takes somebody in (PITFALLS 52, 53).
+//! A group that holds much more than a message, or than memory, takes somebody in (hazards 52, 53).
 
 use std::cell::Cell;
 use std::rc::Rc;
