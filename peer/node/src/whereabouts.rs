@@ -4,7 +4,7 @@
 //! answered directly, and remembers it. So all but the first operation on a part of the ring go straight to its primary,
 //! which executes them under its ballot or not at all: what is remembered may be old, and costs time then.
 //!
-//! The answer goes to the origin itself where the two are connected, and else back hop by hop ([`crate::questions`]). No hop learns from it:
+//! The answer goes to the origin itself where the two are connected, and else back hop by hop (`questions.rs`). No hop learns from it:
 //! the cell of its table is filled. But a hop that took somebody for what it is not is told what that one is ([`Astray`]), so that each
 //! question mends the wrong hints in its way, and two who take each other for the owner do so once.
 
