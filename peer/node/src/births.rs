@@ -89,8 +89,7 @@ impl Node {
             }
             self.keep_finals(kept);
             // Whoever asks here for what others own now need not be asked who they are.
-            let (me, now) = (self.me.peer, self.now.time);
-            born.iter().for_each(|state| self.whereabouts.note_parts(state, me, now));
+            born.iter().for_each(|state| self.whereabouts.note_parts(state, self.now.time));
             let mut has_room = true;
             for state in born {
                 has_room &= self.inherit(state, inheritance.clone());

@@ -134,7 +134,7 @@ impl Node {
             // What it granted there since others came of it may be alive yet.
             self.hosts.all.iter_mut().for_each(|hosted| hosted.group.inherit_grants(&gone.group));
             if gone.over.is_none() && gone.group.state().ended.is_none() {
-                self.whereabouts.note_parts(gone.group.state(), self.me.peer, self.now.time);
+                self.whereabouts.note_parts(gone.group.state(), self.now.time);
             }
             if self.config.durability == Durability::Sync {
                 // What others here own, or did and still hold, is theirs.

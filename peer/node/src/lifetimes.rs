@@ -16,7 +16,7 @@ use group::history::History;
 use group::message::Parting;
 use group::rng::Rng;
 use group::time::{Now, Time};
-use overlay::{Contact, Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
+use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
 use policy::history::{Told, dies_within, residual};
 use policy::lifetimes::{CLASSES, DEATHS_MIN, Estimate, LifeTable, Lifetimes as Model, Seen, fit, sum};
 use serde::{Deserialize, Serialize};
@@ -311,10 +311,8 @@ impl Node {
     /// Asks one of a group's members for its observations: a connected one if there is one.
     pub(crate) fn ask_for_lifetimes(&mut self, group: &GroupRef) {
         let Some(ring) = self.ring else { return };
-        let others: Vec<&Contact> = group.members.iter().filter(|member| member.node.peer != self.me.peer).collect();
-        let is_connected = |member: &&&Contact| self.is_connected_to(member.node.peer);
-        let connected: Vec<&Contact> = others.iter().filter(is_connected).copied().collect();
-        let among = if connected.is_empty() { others } else { connected };
+        let connected = self.other_members(group, true);
+        let among = if connected.is_empty() { self.other_members(group, false) } else { connected };
         let chosen = self.lives.rng.below(among.len().max(1) as u64) as usize;
         let Some(member) = among.get(chosen).copied() else { return };
         if self.lives.asked.len() >= ASKED_MAX {

@@ -154,9 +154,12 @@ impl Node {
     /// this node answers itself.
     pub(crate) fn send_back(&mut self, said: Option<PeerKey>, located: &Located) {
         for back in self.whereabouts.questions.take_untold(located.point, located.ballot, said) {
+            let to = self.way_back(&back);
+            if to.is_some() && to == said {
+                continue;
+            }
             let frame = Frame::Located(located.clone().into());
-            match self.way_back(&back) {
-                Some(to) if Some(to) == said => {}
+            match to {
                 Some(to) => self.post(to, Class::Control, &frame),
                 None => self.tell(&back.origin, &frame),
             }
@@ -173,13 +176,17 @@ impl Node {
     pub(crate) fn answer_anew(&mut self) {
         let serves = |point| self.hosts.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
         let mut told: BTreeSet<(PeerKey, PeerKey, Point)> = BTreeSet::new();
+        let mut answer: Option<Located> = None;
+        // In the order of the ring: one look is enough for all places of a sub-range.
         for point in self.whereabouts.questions.outdated(serves) {
-            let Some(located) = self.locate_here(point) else { continue };
+            answer = answer.filter(|known| known.part.contains(point)).or_else(|| self.locate_here(point));
+            let Some(located) = &answer else { continue };
             for back in self.whereabouts.questions.take_untold(point, located.ballot, None) {
                 if let Some(to) = self.way_back(&back)
                     && told.insert((to, back.origin.node.peer, located.part.start()))
                 {
-                    self.post(to, Class::Control, &Frame::Located(located.clone().into()));
+                    let located = Located { point, ..located.clone() };
+                    self.post(to, Class::Control, &Frame::Located(located.into()));
                 }
             }
         }

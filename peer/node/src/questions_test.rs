@@ -197,11 +197,14 @@ fn forge(net: &Net, point: Point, epoch: u64, node: usize) -> Located {
 fn an_answer_that_nobody_asked_for_is_a_question_at_most() {
     let mut net = two_groups(6);
     let wanted = key_of(net.nodes[2].group().expect("it is in one"));
+    // It was in the group that the others split off from, and knows their primaries; this one it asks for.
+    let known = net.nodes[0].whereabouts.find(wanted.point()).expect("it was there").ballot;
+    net.nodes[0].whereabouts.forget(wanted.point(), known);
     assert_eq!(net.put(0, vec![(wanted.clone(), "v".into())]), (1, vec![]));
     let owner = net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot);
     net.begin_set(0, wanted.clone(), "w".into());
     assert_eq!(drain(&mut net, 0).operations, 1);
-    let from = net.nodes[0].whereabouts.find(wanted.point()).expect("it was asked for").told_by;
+    let from = net.nodes[0].whereabouts.find(wanted.point()).and_then(|owner| owner.told_by).expect("it was asked for");
     for stranger in (0..6).map(key).filter(|peer| *peer != from) {
         for epoch in 1_000..1_100 {
             let forged = forge(&net, wanted.point(), epoch, 1);

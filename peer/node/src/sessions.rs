@@ -333,7 +333,7 @@ impl Sessions {
         }
     }
 
-    /// Who owns this is known now: goes on with what waits for that, and with what is under way to an earlier primary.
+    /// The owner of `part` is known now: tries the operations that wait for it, and those under way to an earlier primary.
     pub(crate) fn on_located(&mut self, ctx: &mut SessionContext<'_>, part: KeyRange, ballot: TermBallot) {
         let waits = |session: &Session| {
             let is_first = session.before.is_none() && !matches!(session.spread, Spread::UnderWay(_));

@@ -195,8 +195,8 @@ pub(crate) struct Owner {
     /// The group's horizon, which may have been raised since it was learned.
     pub(crate) horizon: u64,
     learned: Time,
-    /// The peer that told of it, or passed that on.
-    pub(crate) told_by: PeerKey,
+    /// The peer that told of it, or passed that on; `None` where this node knew.
+    pub(crate) told_by: Option<PeerKey>,
 }
 
 /// All that is remembered of other groups.
@@ -248,7 +248,7 @@ impl Whereabouts {
     /// A peer tells unasked of a later primary than is known of a place. Nothing is believed: the owner is asked for, where this is the peer that
     /// told of the known one, and as long as that leaves room for other questions.
     fn hear(&mut self, located: &Located, from: PeerKey, now: Time) {
-        let is_later = |owner: Owner| located.ballot > owner.ballot && owner.told_by == from;
+        let is_later = |owner: Owner| located.ballot > owner.ballot && owner.told_by == Some(from);
         if self.find(located.point).is_some_and(is_later) && self.asked.len() < ASKED_MAX / 2 {
             self.want(located.point, now);
         }
@@ -350,15 +350,15 @@ impl Whereabouts {
         if !asked {
             return false; // A look: nobody has business with its primary, which is not reached for that.
         }
-        self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now, told_by: from })
+        self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now, told_by: Some(from) })
     }
 
     /// This node knows what a group is that it has no part in, or soon will have none: it need not ask who owns what.
-    pub(crate) fn note_parts(&mut self, state: &GroupState, me: PeerKey, now: Time) {
+    pub(crate) fn note_parts(&mut self, state: &GroupState, now: Time) {
         self.hints.learn(&state.reference());
         let (group, horizon) = (state.id, state.horizon);
         for (part, ballot) in state.parts() {
-            self.note(part, Owner { group, part, ballot, horizon, learned: now, told_by: me });
+            self.note(part, Owner { group, part, ballot, horizon, learned: now, told_by: None });
         }
     }
 
@@ -562,11 +562,15 @@ impl Node {
         if now.since(since) >= REACHED_WITHIN { None } else { self.some_member(group, false) }
     }
 
+    /// Returns a group's members, or those that are connected, but this node.
+    pub(crate) fn other_members<'a>(&self, group: &'a GroupRef, connected: bool) -> Vec<&'a Contact> {
+        let others = group.members.iter().filter(|contact| contact.node.peer != self.me.peer);
+        others.filter(|contact| !connected || self.is_connected_to(contact.node.peer)).collect()
+    }
+
     /// One of a group's members, or of those that are connected, but this node.
     fn some_member(&mut self, group: &GroupRef, connected: bool) -> Option<Contact> {
-        let others = group.members.iter().filter(|contact| contact.node.peer != self.me.peer);
-        let is_meant = |contact: &&Contact| !connected || self.is_connected_to(contact.node.peer);
-        let all: Vec<&Contact> = others.filter(is_meant).collect();
+        let all = self.other_members(group, connected);
         let chosen = self.rng.below(all.len().max(1) as u64) as usize;
         all.get(chosen).map(|contact| (*contact).clone())
     }
@@ -581,10 +585,8 @@ impl Node {
         }
         self.send_back(Some(from), &located);
         let is_asked = self.whereabouts.has_asked(located.point);
-        if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned()
-            && is_asked
-        {
-            self.reach(&primary);
+        if is_asked && let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node) {
+            self.reach(primary);
         }
         self.whereabouts.ways.remove(&located.point);
         match self.whereabouts.learn(&located, from, self.now.time) {
