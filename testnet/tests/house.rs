@@ -194,18 +194,10 @@ fn the_map_of_the_code_is_true() {
 #[test]
 fn documents_link_to_what_is_there() {
     let root = root();
-    let pages = [
-        "clients",
-        "developing",
-        "experiments",
-        "hazards",
-        "invariants",
-        "operating",
-        "papers",
-        "performance",
-        "switch",
-    ]
-    .map(|name| format!("docs/{name}.md"));
+    let files = fs::read_dir(root.join("docs")).expect("there are documents");
+    let names = files.map(|file| file.expect("it is there").file_name().into_string().expect("text"));
+    let pages: Vec<String> = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")).collect();
+    assert!(pages.len() >= 9, "{pages:?}");
     for document in ["README.md".to_owned()].into_iter().chain(pages) {
         let place = root.join(&document);
         let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{document}: {error}"));
@@ -263,6 +255,12 @@ fn cited_numbers(text: &str, word: &str) -> Vec<u32> {
     all
 }
 
+/// Returns the numbers of invariants that a text cites: 4 of `I4`.
+fn cited_invariants(text: &str) -> Vec<u32> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter_map(|word| word.strip_prefix('I')?.parse().ok()).collect()
+}
+
 /// Returns the first sections that are cited of a paper: `3.3.1` of `fRSM §3.3.1`.
 fn cited_sections<'a>(text: &'a str, paper: &str) -> Vec<&'a str> {
     let named = text.match_indices(paper).map(|(at, _)| &text[at + paper.len()..]);
@@ -289,6 +287,11 @@ fn citations_resolve() {
     for (path, text) in texts() {
         for number in [cited_numbers(&text, "hazard"), cited_numbers(&text, "Hazard")].concat() {
             assert!(is_hazard(number), "{}: there is no hazard {number}", path.display());
+            cited += 1;
+        }
+        let is_prose = path.extension().is_some_and(|end| end == "rs" || end == "md");
+        for number in cited_invariants(&text).into_iter().filter(|_| is_prose) {
+            assert!(is_invariant(number), "{}: there is no invariant I{number}", path.display());
             cited += 1;
         }
         for (paper, known) in &sections {
@@ -332,6 +335,7 @@ fn citations_are_found() {
     let text = "as in hazards 1-3, 5 and 7 (Hazard 9; fRSM §3.3.1), Harmony §7.4-7.5. Scatter, §4.2";
     assert_eq!(cited_numbers(text, "hazard"), [1, 2, 3, 5, 7]);
     assert_eq!(cited_numbers(text, "Hazard"), [9]);
+    assert_eq!(cited_invariants("I4 and (I16; RECODE P2), not I/O, II-C, or AI5"), [4, 16]);
     assert_eq!(cited_sections(text, "fRSM"), ["3.3.1"]);
     assert_eq!(cited_sections(text, "Harmony"), ["7.4-7.5"]);
     assert_eq!(cited_sections(text, "Scatter"), ["4.2"]);

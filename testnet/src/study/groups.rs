@@ -85,8 +85,10 @@ pub struct Groups {
     sums: (u64, u64, u64),
     /// The ages of the members of each group at each count, in seconds.
     ages: Vec<Vec<f32>>,
-    /// Dead members that were not removed yet, and dead ones that a group still needed, summed over all counts.
-    dead: (u64, u64),
+    /// Dead members that were not removed yet, summed over all counts.
+    dead: u64,
+    /// Dead members and former members that a group still needed, summed over all counts.
+    dead_needed: u64,
     /// Groups that recovery must still ask former members for.
     recovering: Watch,
     /// Groups that have fewer living members than their network wants.
@@ -126,13 +128,14 @@ impl Groups {
         };
         let counts = births.is_some();
         let mut silent = BTreeMap::new();
-        let (mut groups, mut members, mut dead) = (0, 0, (0, 0));
+        let (mut groups, mut members, mut dead, mut dead_needed) = (0, 0, 0, 0);
         for (id, view) in &views {
             if lives(id, view) {
-                let (dead_here, dead_needed) = view.dead(&alive);
+                let (dead_here, needed_here) = view.dead(&alive);
                 groups += 1;
                 members += view.members.len();
-                dead = (dead.0 + dead_here, dead.1 + dead_needed);
+                dead += dead_here;
+                dead_needed += needed_here;
                 self.recovering.look(*id, !view.former.is_empty(), now, counts);
                 self.small.look(*id, view.members.len() - dead_here < view.min, now, counts);
                 self.ages.extend(births.map(|births| view.ages(births, now)));
@@ -151,7 +154,8 @@ impl Groups {
             self.sums.0 += 1;
             self.sums.1 += groups as u64;
             self.sums.2 += members as u64;
-            self.dead = (self.dead.0 + dead.0 as u64, self.dead.1 + dead.1 as u64);
+            self.dead += dead as u64;
+            self.dead_needed += dead_needed as u64;
         }
         for watch in [&mut self.recovering, &mut self.small] {
             watch.end_without(|id| views.contains_key(id), now, counts);
@@ -193,11 +197,14 @@ impl Groups {
         &self.ages
     }
 
-    /// Returns how many dead members had not been removed yet, on average, and how many dead members groups still needed: also those of former
-    /// configurations.
-    pub(super) fn mean_dead(&self) -> (f64, f64) {
-        let mean = |sum| sum as f64 / self.sums.0.max(1) as f64;
-        (mean(self.dead.0), mean(self.dead.1))
+    /// Returns how many dead members had not been removed yet, on average.
+    pub(super) fn mean_dead(&self) -> f64 {
+        self.dead as f64 / self.sums.0.max(1) as f64
+    }
+
+    /// Returns how many dead members groups still needed, on average: also those of former configurations.
+    pub(super) fn mean_dead_needed(&self) -> f64 {
+        self.dead_needed as f64 / self.sums.0.max(1) as f64
     }
 
     /// Returns the times in which a group that lived needed former members, too: its epoch was not established.

@@ -290,6 +290,7 @@ impl<S: System> Run<S> {
             members: self.groups.mean_members(),
             ages: self.groups.ages().to_vec(),
             dead_members: self.groups.mean_dead(),
+            dead_needed: self.groups.mean_dead_needed(),
             recovering: self.groups.recovering(),
             small: self.groups.small(),
             lost: self.groups.lost(),

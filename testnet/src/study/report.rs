@@ -34,8 +34,10 @@ pub struct Figures {
     pub members: f64,
     /// The ages of the members of each group, in seconds, at each second in which peers died.
     pub ages: Vec<Vec<f32>>,
-    /// Dead members that were not removed yet, on average, and dead ones that a group still needed, also as former members.
-    pub dead_members: (f64, f64),
+    /// Dead members that were not removed yet, on average.
+    pub dead_members: f64,
+    /// Dead members that a group still needed, also as former members, on average.
+    pub dead_needed: f64,
     /// When a group's epoch was not established: a majority of its former members was needed, too.
     pub recovering: Spells,
     /// When a group had fewer living members than its network wants.
@@ -95,13 +97,13 @@ impl Figures {
     /// Returns how long a dead member stayed a member, on average, in seconds; zero where none died. The mean number of dead members is the
     /// rate of deaths times this.
     pub fn removal_s(&self) -> f64 {
-        self.for_each_death(self.dead_members.0)
+        self.for_each_death(self.dead_members)
     }
 
     /// Returns how long a group depended on a dead member, on average, in seconds: until an epoch without it was established; zero where none
     /// died.
     pub fn repair_s(&self) -> f64 {
-        self.for_each_death(self.dead_members.1)
+        self.for_each_death(self.dead_needed)
     }
 
     fn for_each_death(&self, mean: f64) -> f64 {
