@@ -167,9 +167,10 @@ impl Group {
         self.dropped
     }
 
-    /// Is everything durable that this node has decided so far?
+    /// Returns whether everything is durable that this node has decided so far. Nothing that it decides once it remembers no more
+    /// ([`Group::has_lost`], [`Group::halted`]) ever is.
     pub fn is_durable(&self) -> bool {
-        self.out.batches_waiting() == 0 && !self.out.has_changes()
+        !self.out.is_closed() && self.out.batches_waiting() == 0 && !self.out.has_changes()
     }
 
     /// Notes what is chosen, accepted, applied and answered alone from now on, for checks; returns what was noted so far: only of

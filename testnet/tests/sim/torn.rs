@@ -152,7 +152,7 @@ fn eight_members_in_doubt_find_a_leader() {
 /// Runs of many faults that failed once.
 #[test]
 fn what_failed_once_holds() {
-    const FAILED: [(u64, &str); 7] = [
+    const FAILED: [(u64, &str); 8] = [
         (50_454_539_937_336, "attempts of members in doubt outran each other for a minute"),
         (229_990_008_436_686, "a member took records over that a purge had passed by"),
         (
@@ -165,6 +165,10 @@ fn what_failed_once_holds() {
         (
             217_786_044_900_115,
             "a node was let go of, and the one member that knew it forgot it: two waited for its answer for ever",
+        ),
+        (
+            10_890_141_493_156,
+            "an incarnation that ended because of a loss was shown in an epoch that it had learned of and did not store",
         ),
     ];
     for (seed, why) in FAILED {
