@@ -1,4 +1,4 @@
-//! Which ways answers to questions for owners take, and which peers hear when such an answer changes (ARCHITECTURE.md, `peer/node/`).
+//! Which ways answers to questions for owners take, and which peers hear when such an answer changes (`docs/design/routing.md`).
 //!
 //! A question comes over connections that stand, and its answer goes back over them where the answering peer is not connected to the peer that
 //! asked: to connect would take two more round trips. So each peer remembers for a while which peers passed a question to it, and to which
