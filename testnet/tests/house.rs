@@ -175,6 +175,22 @@ fn is_path(word: &str) -> bool {
     plain && !word.starts_with('/') && (ends || word.contains('/'))
 }
 
+/// Most bytes of the map: a reader should finish it in one sitting.
+const MAP_BYTES_MAX: usize = 20_480;
+
+/// Returns the names of the documents in a folder, with the folder.
+fn pages_in(folder: &str) -> Vec<String> {
+    let files = fs::read_dir(root().join(folder)).expect("there are documents");
+    let names = files.map(|file| file.expect("it is there").file_name().into_string().expect("text"));
+    names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}/{name}")).collect()
+}
+
+/// Returns the paths that a document names in back-ticks.
+fn named_paths(document: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join(document)).unwrap_or_else(|error| panic!("{document}: {error}"));
+    quoted(&text).into_iter().filter(|word| is_path(word)).map(str::to_owned).collect()
+}
+
 #[test]
 fn the_map_of_the_code_is_true() {
     let root = root();
@@ -185,20 +201,30 @@ fn the_map_of_the_code_is_true() {
         let named = words.iter().any(|word| word.trim_end_matches('/') == folder);
         assert!(named, "ARCHITECTURE.md does not name `{folder}/`, where {name} is");
     }
-    let paths: BTreeSet<&str> = words.into_iter().filter(|word| is_path(word)).collect();
+    let paths = named_paths("ARCHITECTURE.md");
     assert!(paths.len() > 20, "a map names places, this one only {paths:?}");
-    let missing: Vec<_> = paths.iter().filter(|path| !root.join(path).exists()).collect();
-    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
+    let pages = pages_in("docs/design");
+    assert!(pages.len() >= 10, "{pages:?}");
+    for document in ["ARCHITECTURE.md".to_owned()].into_iter().chain(pages) {
+        let paths = named_paths(&document);
+        assert!(!paths.is_empty(), "{document} names no source file");
+        let missing: Vec<_> = paths.iter().filter(|path| !root.join(path).exists()).collect();
+        assert!(missing.is_empty(), "{document} names paths that do not exist: {missing:?}");
+    }
+}
+
+#[test]
+fn the_map_of_the_code_is_short() {
+    let bytes = fs::metadata(root().join("ARCHITECTURE.md")).expect("there is a map").len();
+    assert!(bytes <= MAP_BYTES_MAX as u64, "ARCHITECTURE.md has {bytes} bytes: details belong to docs/design/");
 }
 
 #[test]
 fn documents_link_to_what_is_there() {
     let root = root();
-    let files = fs::read_dir(root.join("docs")).expect("there are documents");
-    let names = files.map(|file| file.expect("it is there").file_name().into_string().expect("text"));
-    let pages: Vec<String> = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")).collect();
-    assert!(pages.len() >= 9, "{pages:?}");
-    for document in ["README.md".to_owned()].into_iter().chain(pages) {
+    let pages = [pages_in("docs"), pages_in("docs/design")].concat();
+    assert!(pages.len() >= 19, "{pages:?}");
+    for document in ["README.md", "ARCHITECTURE.md"].map(str::to_owned).into_iter().chain(pages) {
         let place = root.join(&document);
         let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{document}: {error}"));
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
