@@ -272,7 +272,7 @@ impl Group {
     }
 
     /// Has whatever is to be born a majority of those members of this group that it gets, here, now and with everything?
-    /// What is born of the dead stays dead (§6.5 of the design). Each group answers for its own.
+    /// What is born of the dead stays dead (`docs/design/transactions.md`). Each group answers for its own.
     fn are_able(&self, plan: &Plan) -> bool {
         self.are_able_of(plan, &self.state.nodes())
     }

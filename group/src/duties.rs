@@ -309,7 +309,7 @@ impl Group {
     }
 
     /// Of some sub-ranges a quorum holds everything from before this epoch: there recovery need not look further back
-    /// (§6.5 of the design).
+    /// (`docs/design/epochs.md`).
     fn establish(&mut self) -> Option<Entry> {
         if self.state.recovery.is_empty() {
             return None;

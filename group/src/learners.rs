@@ -1,4 +1,4 @@
-//! Newcomers: they ask to be let in, copy as learners all that the group holds, and then vote (§5.3 of the design).
+//! Newcomers: they ask to be let in, copy as learners all that the group holds, and then vote (`docs/design/epochs.md`).
 //!
 //! A learner votes only once it has direct connections to a majority of the members: one that hears the leader alone would count for
 //! agreement, and stop it as soon as another member led. A learner without them is let go of after [`UNCONNECTED_MAX`], and its peer waits

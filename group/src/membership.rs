@@ -1,4 +1,4 @@
-//! Changes of members: newcomers, leavers, and the dead (§5.3 and §5.4 of the design). All of it is one change of members at a time,
+//! Changes of members: newcomers, leavers, and the dead (`docs/design/epochs.md`). All of it is one change of members at a time,
 //! chosen in the group's own log.
 //!
 //! A suspicion costs time when it is wrong, never safety: whoever is put out and still lives finds its epoch over, and

@@ -24,7 +24,7 @@ use crate::transaction::dealer::Letter;
 /// One message within a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// Failure detection, the leader's authority, clocks (§5.4).
+    /// Failure detection, the leader's authority, clocks (`docs/design/primaries.md`).
     Heartbeat(Box<Heartbeat>),
     /// What this node has durably; after its store said so.
     Progress(Progress),
@@ -63,7 +63,7 @@ pub enum Message {
     AcceptLoss,
 }
 
-/// A question for a page of chosen records, before whoever asks has anything to do with them (§6.5 of the design).
+/// A question for a page of chosen records, before whoever asks has anything to do with them (`docs/design/data.md`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskCopy {
     /// Where they lie: not across point zero.
@@ -516,7 +516,7 @@ pub struct Compared {
     pub doubt: Epoch,
 }
 
-/// Client operations between the peer that was asked and the primary (§6.4 of the design): all that one node has to say
+/// Client operations between the peer that was asked and the primary (`docs/design/write.md`): all that one node has to say
 /// to another of them after a drained batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientMessage {

@@ -128,7 +128,7 @@ pub enum Condition {
     Version(Version),
 }
 
-/// What becomes of a key's deadline. Deadlines are group time (§6.4 of the design), whatever their origin.
+/// What becomes of a key's deadline. Deadlines are group time (`docs/design/primaries.md`), whatever their origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expiry {
     /// It has none from now on.

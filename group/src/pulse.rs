@@ -1,4 +1,4 @@
-//! Failure detection (§5.4 of the design) and group time (§6.4).
+//! Failure detection (`docs/design/epochs.md`) and group time (`docs/design/primaries.md`).
 //!
 //! A suspicion costs time when it is wrong, never safety.
 

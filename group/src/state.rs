@@ -473,7 +473,7 @@ impl GroupState {
     /// May this membership follow the current one? Says why not.
     ///
     /// An epoch that is not established may only be followed by one of no more members, of which most stay: a group can
-    /// always heal and put out its dead, but never runs away from its data (§6.5 of the design). Recovery asks all configurations
+    /// always heal and put out its dead, but never runs away from its data (`docs/design/epochs.md`). Recovery asks all configurations
     /// in between, so that fewer members lose nothing. One of the very same members always may.
     pub fn refuses_next(&self, members: &[Member]) -> Option<&'static str> {
         if members.is_empty() {

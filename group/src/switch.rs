@@ -96,7 +96,7 @@ pub enum Unfit {
 }
 
 impl GroupState {
-    /// Whether a switch may spread the group's reads, as long as nothing changes: the policy (§10 of the design).
+    /// Whether a switch may spread the group's reads, as long as nothing changes: the policy (`docs/design/switch.md`).
     pub fn fits_switch(&self) -> Result<(), Unfit> {
         let mut clusters = self.members.iter().map(|member| &member.cluster);
         let label = clusters.next().filter(|label| !label.is_empty());

@@ -1,5 +1,5 @@
 //! Has this node's store everything that it acknowledged? After a stop that did not seal the store, others are asked
-//! before it votes again (§8 of the design; hazards 1-3).
+//! before it votes again (`docs/design/durability.md`; hazards 1-3).
 //!
 //! Where the end of its store is in [`crate::doubt`], *all* of them must answer. If all have followed the run that may have lost
 //! something from its first message on, and it lacks nothing of what they know, then nothing is lost that it acknowledged to them.

@@ -176,7 +176,7 @@ fn is_path(word: &str) -> bool {
 }
 
 /// Most bytes of the map: a reader should finish it in one sitting.
-const MAP_BYTES_MAX: usize = 20_480;
+const MAP_BYTES_MAX: u64 = 20_480;
 
 /// Returns the names of the documents in a folder, with the folder.
 fn pages_in(folder: &str) -> Vec<String> {
@@ -216,7 +216,7 @@ fn the_map_of_the_code_is_true() {
 #[test]
 fn the_map_of_the_code_is_short() {
     let bytes = fs::metadata(root().join("ARCHITECTURE.md")).expect("there is a map").len();
-    assert!(bytes <= MAP_BYTES_MAX as u64, "ARCHITECTURE.md has {bytes} bytes: details belong to docs/design/");
+    assert!(bytes <= MAP_BYTES_MAX, "ARCHITECTURE.md has {bytes} bytes: details belong to docs/design/");
 }
 
 #[test]
@@ -295,7 +295,15 @@ fn cited_sections<'a>(text: &'a str, paper: &str) -> Vec<&'a str> {
     cited.map(|rest| rest[..rest.len() - rest.trim_start_matches(is_part).len()].trim_end_matches(['.', '-'])).collect()
 }
 
-/// Hazards, invariants and sections of papers that comments and documents cite are there.
+/// Returns the names of design pages that a text cites: `epochs.md` of `docs/design/epochs.md`.
+fn cited_pages(text: &str) -> Vec<&str> {
+    let named = text.split("docs/design/").skip(1);
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '-' || c == '.';
+    let names = named.map(|rest| rest[..rest.len() - rest.trim_start_matches(is_part).len()].trim_end_matches('.'));
+    names.filter(|name| name.ends_with(".md")).collect()
+}
+
+/// Hazards, invariants, sections of papers and design pages that comments and documents cite exist.
 #[test]
 fn citations_resolve() {
     let page = |name: &str| fs::read_to_string(root().join("docs").join(name)).expect("there is a page");
@@ -320,6 +328,12 @@ fn citations_resolve() {
             assert!(is_invariant(number), "{}: there is no invariant I{number}", path.display());
             cited += 1;
         }
+        for name in cited_pages(&text) {
+            assert!(root().join("docs/design").join(name).exists(), "{}: there is no page {name}", path.display());
+            cited += 1;
+        }
+        let dangling = is_prose && text.contains(concat!("of the", " design)"));
+        assert!(!dangling, "{} cites a section of a page that is not in the repository", path.display());
         for (paper, known) in &sections {
             for section in cited_sections(&text, paper) {
                 let parts = || section.split('-').all(|part| known.contains(part));
@@ -365,6 +379,10 @@ fn citations_are_found() {
     assert_eq!(cited_sections(text, "fRSM"), ["3.3.1"]);
     assert_eq!(cited_sections(text, "Harmony"), ["7.4-7.5"]);
     assert_eq!(cited_sections(text, "Scatter"), ["4.2"]);
+    assert_eq!(
+        cited_pages("see `docs/design/code-map.md`, docs/design/read.md. Not docs/design/"),
+        ["code-map.md", "read.md"]
+    );
 }
 
 /// The page about the experiments equals the output of its command for the files beside it.

@@ -46,7 +46,7 @@ pub struct Acceptor {
     pub(super) committees: Committees,
     pub(super) grants: Grants,
     pub(super) replicas: Replicas,
-    /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
+    /// Before this a member that may have forgotten a grant promises nothing (`docs/design/durability.md`).
     pub(super) quiet_until: Time,
     pub(super) catch_up: CatchUp,
     pub(super) asked_bases: AskedBases,

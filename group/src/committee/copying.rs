@@ -1,5 +1,5 @@
 //! What a member gives to a neighbour's members that may come to own some of this group's range: chosen records, page by page,
-//! before there is a transaction (§6.5 of the design). Whoever asks is bound by nothing, and neither is who answers.
+//! before there is a transaction (`docs/design/data.md`). Whoever asks is bound by nothing, and neither is who answers.
 //!
 //! A record that comes this way may have been deleted since, and its tombstone be gone: so each page says up to which slot
 //! purges were heeded ([`Copied::applied`]), and what a later purge covers is not used. A member has each tombstone before a purge

@@ -1,4 +1,4 @@
-//! What an acceptor takes along into a group that is born of its own (Scatter §4, §6.5 of the design).
+//! What an acceptor takes along into a group that is born of its own (Scatter §4, `docs/design/transactions.md`).
 //!
 //! # Invariants
 //! - What was promised and accepted in the new range stands, as whoever recovers asks for it there. The old group's epochs

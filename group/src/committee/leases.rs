@@ -1,4 +1,4 @@
-//! Grants of leases, at who grants them (§6.3 of the design).
+//! Grants of leases, at who grants them (`docs/design/read.md`).
 //!
 //! A holder counts from when it asked, shortened by the drift; a granter from when it answered, lengthened by it. So the
 //! holder's time is over, on every clock, before any granter's.

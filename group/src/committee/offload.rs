@@ -1,4 +1,4 @@
-//! Reads by any member, scheduled by a switch (`Harmonia §5-§7`; §10 of the design): the primary's side.
+//! Reads by any member, scheduled by a switch (`Harmonia §5-§7`; `docs/design/switch.md`): the primary's side.
 //!
 //! The paper's clients send writes through the switch. Here a primary does that with each write itself, while it has it accepted:
 //! the switch numbers the write's object and notes it as dirty, and only what came back counts as chosen, whoever has it. So

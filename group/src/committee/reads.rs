@@ -1,4 +1,4 @@
-//! Reads at a primary (§6.3 of the design; fRSM §3.3.3; Scatter §5, leases).
+//! Reads at a primary (`docs/design/read.md`; fRSM §3.3.3; Scatter §5, leases).
 //!
 //! *Confirmed*: the value is taken when the read is registered; a round that was sent after that, and that a quorum
 //! answers under the same ballot, proves that it was current then. *Leased*: the same without a round, while a quorum has

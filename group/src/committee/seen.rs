@@ -1,5 +1,5 @@
 //! Which attempts of client operations came to a primary: a copy that comes later is not executed, although the
-//! operation's id may be forgotten by then (§6.4 of the design).
+//! operation's id may be forgotten by then (`docs/design/write.md`).
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;

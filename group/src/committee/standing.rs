@@ -52,7 +52,7 @@ impl Acceptor {
         !lacking.is_empty()
     }
 
-    /// Accepts nothing more of this epoch, at any point: nobody is primary of it here any more (§5.2 of the design). It is
+    /// Accepts nothing more of this epoch, at any point: nobody is primary of it here any more (`docs/design/epochs.md`). It is
     /// a promise like others, and as durable.
     pub fn seal(&mut self, ctx: &mut Context<'_>, epoch: Epoch) {
         let seal = seal_of(epoch);

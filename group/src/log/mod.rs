@@ -197,7 +197,7 @@ impl Log {
     }
 
     /// Was the end of the epoch promised or accepted, since this was last asked? Then nothing more may be accepted of it,
-    /// before what was said to that leaves (§5.2 of the design).
+    /// before what was said to that leaves (`docs/design/epochs.md`).
     pub fn take_seal(&mut self) -> bool {
         core::mem::take(&mut self.seals)
     }

@@ -1,4 +1,4 @@
-//! What an operation does, and who takes part in it (the table in §5.3 of the design).
+//! What an operation does, and who takes part in it (the table in `docs/design/transactions.md`).
 //!
 //! A plan is made from what its maker knows of the ring, which may be old. It is carried whole in *begin* and in each
 //! question, and every party checks what it says of that party itself: so what is committed was true.

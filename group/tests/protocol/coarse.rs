@@ -1,4 +1,4 @@
-//! A coarse group: one after another, as in one log (§6.2 of the design).
+//! A coarse group: one after another, as in one log (`docs/design/write.md`).
 
 use group::message::{CommitteeMessage, Message};
 use group::op::Op;

@@ -1,4 +1,4 @@
-//! An operation takes effect at most once, and a term is begun once, whatever is repeated (§6.4 of the design; I6).
+//! An operation takes effect at most once, and a term is begun once, whatever is repeated (`docs/design/write.md`; I6).
 
 use group::ballot::{Slot, Term, TermBallot};
 use group::message::{CommitteeMessage, Message, Outcome};

@@ -1,4 +1,4 @@
-//! Copying what this node may come to own, before there is a transaction that gives it (§6.5 of the design): whoever leads a
+//! Copying what this node may come to own, before there is a transaction that gives it (`docs/design/data.md`): whoever leads a
 //! group that is to become another with a neighbour orders it, members pull pages from the neighbour's members, and what was
 //! copied lies in bays of its own until it is claimed by what is born, or dropped.
 //!

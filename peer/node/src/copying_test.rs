@@ -100,7 +100,7 @@ fn brought(net: &Net, index: usize) -> u64 {
     counts.map(|(count, _)| count.parse().unwrap()).next().unwrap_or(0)
 }
 
-/// DESIGN §6.5: bulk copy before the transaction.
+/// Bulk copy before the transaction (`docs/design/data.md`).
 #[test]
 fn members_copy_before_they_merge() {
     let mut net = two_groups(Defects::NONE);

@@ -1,4 +1,4 @@
-//! How a node decides what it may decide: one policy for each decision, chosen by name (§7 of the design).
+//! How a node decides what it may decide: one policy for each decision, chosen by name (`docs/design/policies.md`).
 //!
 //! All groups of a network agree on the names ([`AgreedPolicies`]). A node's own settings count when it founds a network, and for a
 //! decision on which nothing was agreed.

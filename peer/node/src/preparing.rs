@@ -1,5 +1,5 @@
-//! Before a leader begins a transaction with a neighbour, members copy what they do not hold of what they would own (§6.5 of
-//! the design): what is born then only compares, and is established soon.
+//! Before a leader begins a transaction with a neighbour, members copy what they do not hold of what they would own
+//! (`docs/design/data.md`): what is born then only compares, and is established soon.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! The origin's side of client operations: ids, attempts, retries, and what is said when time runs out (§6.4 of the
-//! design).
+//! The origin's side of client operations: ids, attempts, retries, and what is said when time runs out
+//! (`docs/design/write.md`).
 //!
 //! # Invariants
 //! - An operation has one id through all its attempts, and is answered exactly once.

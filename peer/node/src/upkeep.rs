@@ -1,4 +1,4 @@
-//! How a node comes to know the ring, and what it knows stays true (§4 of the design): now and then it asks who owns one of the
+//! How a node comes to know the ring, and what it knows stays true (`docs/design/routing.md`): now and then it asks who owns one of the
 //! places whose owners it should know, whether or not anybody asks it for anything.
 //!
 //! One question is under way at a time, and it costs some hops and an answer. Where something is missing they come one after

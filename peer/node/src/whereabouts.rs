@@ -1,4 +1,4 @@
-//! Where keys are that no group here owns (§4 of the design; Scatter §3.2, §7.2).
+//! Where keys are that no group here owns (`docs/design/routing.md`; Scatter §3.2, §7.2).
 //!
 //! A question goes from peer to peer, each time nearer to the key, until it comes to one whose group owns that; who asked is
 //! answered directly, and remembers it. So all but the first operation on a part of the ring go straight to its primary,

@@ -1,6 +1,6 @@
 //! The loop: drains everything that waits, hands it to the node, and does what the node wants done.
 //!
-//! One thread, one wake-up for a drained batch, no lock or task for an operation (§8 of the design).
+//! One thread, one wake-up for a drained batch, no lock or task for an operation (`ARCHITECTURE.md`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -335,7 +335,7 @@ impl Drive {
                 Output::Event(event) => end = end.or(self.on_event(event)),
             }
         }
-        // Requests leave before the local sync: it overlaps with theirs (§6.2 of the design).
+        // Requests leave before the local sync: it overlaps with theirs (`docs/design/write.md`).
         self.net.send_batch(outgoing);
         if let Some(store) = &mut self.store {
             store.flush();

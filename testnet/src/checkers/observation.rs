@@ -8,7 +8,7 @@ use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, Point};
 use super::ring::Place;
 use super::transactions::Step;
 
-/// A primary's ballot (§6.1 of the design). Field order is comparison order.
+/// A primary's ballot (`docs/design/primaries.md`). Field order is comparison order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ballot {
     /// Of the group.

@@ -1,4 +1,4 @@
-//! One group of real nodes under faults: the properties of the design, seed by seed.
+//! One group of real nodes under faults: the properties in `docs/invariants.md`, seed by seed.
 
 use node::Node;
 use testnet::sim::Scenario;
