@@ -9,6 +9,7 @@ use node::Node;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey};
 
 use super::spells::{Spells, Watch};
+use super::trail::{Size, Trail};
 use crate::sim::World;
 
 /// A group that has had no majority for so long is lost.
@@ -32,6 +33,10 @@ struct Silence {
     /// The living of the members, and of each former configuration, of how many.
     left: Vec<(usize, usize)>,
     epoch: Epoch,
+    /// When its dead members died.
+    deaths: Vec<Time>,
+    /// Its sizes before that.
+    sizes: Vec<Size>,
 }
 
 impl fmt::Display for Silence {
@@ -42,6 +47,15 @@ impl fmt::Display for Silence {
             let of = if index == 0 { "members" } else { "of a former configuration" };
             let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{living} of {all} {of}")?;
+        }
+        let seconds = |time: &Time| time.since(Time(0)).as_secs_f64();
+        for (index, death) in self.deaths.iter().enumerate() {
+            let before = if index == 0 { "; members died at " } else { ", " };
+            write!(out, "{before}{:.1}", seconds(death))?;
+        }
+        for (index, Size { since, living, members }) in self.sizes.iter().enumerate() {
+            let before = if index == 0 { "; before that " } else { ", " };
+            write!(out, "{before}{living} of {members} since {:.1}", seconds(since))?;
         }
         Ok(())
     }
@@ -80,6 +94,7 @@ pub struct Groups {
     /// Groups that have no majority, and since when.
     silent: BTreeMap<GroupId, Silence>,
     lost: BTreeMap<GroupId, Silence>,
+    trail: Trail,
     now: (usize, usize),
     /// Sums over all counts: counts, groups, members.
     sums: (u64, u64, u64),
@@ -102,6 +117,7 @@ impl Groups {
         let now = world.now();
         let nodes: Vec<&Node> = (0..world.hosts()).filter_map(|host| world.host(host)).collect();
         let alive: BTreeSet<NodeId> = nodes.iter().map(|node| node.id()).collect();
+        self.trail.look(&alive, now);
         let mut views: BTreeMap<GroupId, View> = BTreeMap::new();
         let mut holders: BTreeMap<GroupId, BTreeSet<NodeId>> = BTreeMap::new();
         for node in &nodes {
@@ -132,6 +148,7 @@ impl Groups {
         for (id, view) in &views {
             if lives(id, view) {
                 let (dead_here, needed_here) = view.dead(&alive);
+                self.trail.note(*id, view.members.len() - dead_here, view.members.len(), now);
                 groups += 1;
                 members += view.members.len();
                 dead += dead_here;
@@ -140,7 +157,10 @@ impl Groups {
                 self.small.look(*id, view.members.len() - dead_here < view.min, now, counts);
                 self.ages.extend(births.map(|births| view.ages(births, now)));
             } else if !is_over(view) {
-                let begun = || Silence { since: now, left: left(id, view), epoch: view.epoch };
+                let begun = || {
+                    let (deaths, sizes) = (self.trail.deaths(&view.members), self.trail.sizes(id));
+                    Silence { since: now, left: left(id, view), epoch: view.epoch, deaths, sizes }
+                };
                 let silence = self.silent.get(id).cloned().unwrap_or_else(begun);
                 if now.since(silence.since) >= LOST_AFTER {
                     self.lost.entry(*id).or_insert_with(|| silence.clone());
@@ -149,6 +169,7 @@ impl Groups {
             }
         }
         self.silent = silent;
+        self.trail.keep(|id| views.contains_key(id));
         self.now = (groups, members);
         if counts {
             self.sums.0 += 1;
@@ -177,7 +198,7 @@ impl Groups {
         self.lost.len()
     }
 
-    /// Returns a line about each lost group: when it lost its majority, and of how many.
+    /// Returns a line about each lost group: when it lost its majority, of how many, when its members died, and how large it was before.
     pub(super) fn losses(&self) -> Vec<String> {
         self.lost.iter().map(|(id, silence)| format!("group {id}: {silence}")).collect()
     }

@@ -13,6 +13,7 @@ mod report;
 mod safe;
 mod spells;
 mod system;
+mod trail;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
