@@ -15,7 +15,8 @@ pub struct Sampled {
     pub close: usize,
     /// Members of the group in the network of the newcomer's provider.
     pub near: usize,
-    /// The probability that it loses its majority within an hour; `None` where too few deaths were seen to tell.
+    /// The probability that it loses its majority within an hour if one more of its members dies now; `None` where too few deaths were seen to
+    /// tell. A newcomer comes later than the next death may: so a group needs one before it is in danger.
     pub risk: Option<f64>,
     /// Operations a minute for each member that lives; `None` where the group does not know yet.
     pub load: Option<f64>,
@@ -33,7 +34,8 @@ impl Sampled {
         (self.members, self.close, self.near)
     }
 
-    /// Returns whether the group is unlikely to lose its majority: it has [`NINES_TARGET`] nines an hour, or its risk is not known.
+    /// Returns whether the group is unlikely to lose its majority: it has [`NINES_TARGET`] nines an hour, after the next death too, or its risk
+    /// is not known.
     fn is_safe(&self) -> bool {
         self.risk.is_none_or(|risk| nines(risk) >= NINES_TARGET)
     }
@@ -67,8 +69,8 @@ impl Joining for Anywhere {
 
 /// The group that one more member helps most.
 ///
-/// That is the group that is most likely to lose its majority, if one of them has fewer than [`NINES_TARGET`] nines. If all have as many,
-/// the group that agrees fastest with the newcomer. Where the risk of one is not known: the group with the fewest members; of several
+/// That is the group that is most likely to lose its majority, if one of them would have fewer than [`NINES_TARGET`] nines after its next death.
+/// If all would have as many, the group that agrees fastest with the newcomer. Where the risk of one is not known: the group with the fewest members; of several
 /// such groups the one with the fewest members at the newcomer's site, then with its provider, then the fastest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resilience;

@@ -51,6 +51,13 @@ pub fn cannot_go_on<'a>(members: &[Exposure], former: impl IntoIterator<Item = &
     of_former.fold(loses_majority(members), f64::max)
 }
 
+/// Returns these members after the death of the one that is in the least danger: the others are worst off without it.
+pub fn after_a_death(mut members: Vec<Exposure>) -> Vec<Exposure> {
+    let safest = members.iter_mut().min_by(|one, other| one.dies.total_cmp(&other.dies));
+    safest.into_iter().for_each(|member| member.dies = 1.0);
+    members
+}
+
 /// Returns the probability within an hour of an event that has this probability within each window. Windows below a millisecond count as one.
 pub fn per_hour(probability: f64, window: Duration) -> f64 {
     let windows = 3600.0 / window.as_secs_f64().max(0.001);
@@ -175,6 +182,18 @@ mod tests {
             let mut worse = members.clone();
             worse[which % members.len()].dies = 1.0;
             prop_assert!((0.0..=1.0).contains(&before) && loses_majority(&worse) >= before - 1e-12);
+            prop_assert!(loses_majority(&after_a_death(members)) >= before - 1e-12);
+        }
+
+        /// No other death leaves a group of members that fail alone in greater danger.
+        #[test]
+        fn the_next_death_is_the_worst(dies in proptest::collection::vec(0.0f64..=1.0, 1..14), which in any::<usize>()) {
+            let members: Vec<Exposure> = dies.iter().map(|dies| alone(*dies)).collect();
+            let worst = loses_majority(&after_a_death(members.clone()));
+            let mut other = members;
+            let which = which % other.len();
+            other[which].dies = 1.0;
+            prop_assert!(worst >= loses_majority(&other) - 1e-12);
         }
 
         /// The sum over all outcomes agrees, where each member fails alone.

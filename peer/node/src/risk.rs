@@ -14,7 +14,7 @@ use overlay::NodeId;
 use policy::history;
 use policy::lifetimes::Lifetimes;
 use policy::nines::Prospects;
-use policy::risk::{Exposure, cannot_go_on, nines, per_hour};
+use policy::risk::{Exposure, after_a_death, cannot_go_on, nines, per_hour};
 
 use crate::networks::sites;
 use crate::node::Node;
@@ -75,6 +75,26 @@ impl Node {
         }
         let window = self.risk_window(group);
         let current = self.exposures(group, &lifetimes, window);
+        let in_window = self.in_window(group, &lifetimes, window, &current);
+        let in_hour = per_hour(in_window, window);
+        Some(RiskStatus { window, in_window, in_hour, nines: nines(in_hour) })
+    }
+
+    /// Returns the probability, from 0 to 1, that the group would lose its majority within an hour if one more of its members died now; `None`
+    /// as for [`Node::risk_of`]. The next member may well die before the next newcomer comes, so this tells whether a group needs one.
+    pub(crate) fn risk_after_a_death(&self, group: &Group) -> Option<f64> {
+        let lifetimes = self.lives.model()?;
+        if !group.state().is_member(group.me()) {
+            return None;
+        }
+        let window = self.risk_window(group);
+        let left = after_a_death(self.exposures(group, &lifetimes, window));
+        Some(per_hour(self.in_window(group, &lifetimes, window, &left), window))
+    }
+
+    /// Returns the probability that the group cannot go on at the end of the window, with these exposures of its members in their order.
+    fn in_window(&self, group: &Group, lifetimes: &Lifetimes, window: Duration, current: &[Exposure]) -> f64 {
+        let state = group.state();
         let former = state.recovery.iter().map(|config| {
             let of = |node: &NodeId| match state.members.iter().position(|member| member.node == *node) {
                 Some(index) => current[index],
@@ -85,9 +105,7 @@ impl Node {
             config.members.iter().map(of).collect()
         });
         let former: Vec<Vec<Exposure>> = former.collect();
-        let in_window = cannot_go_on(&current, former.iter().map(Vec::as_slice));
-        let in_hour = per_hour(in_window, window);
-        Some(RiskStatus { window, in_window, in_hour, nines: nines(in_hour) })
+        cannot_go_on(current, former.iter().map(Vec::as_slice))
     }
 
     /// Returns how likely the members of a group and of its successor are to die, each by its age; `None` where lifetimes are not known. A
@@ -148,16 +166,19 @@ mod tests {
         // No member is a stranger any more.
         net.run_for(Duration::from_secs(15));
         let risk = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_of(group));
-        assert_eq!(risk(&net), None, "no death was seen");
+        let after = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_after_a_death(group));
+        assert_eq!((risk(&net), after(&net)), (None, None), "no death was seen");
         net.nodes[0].lives.assume(Lifetimes::Exponential { mean: Duration::from_secs(100) });
         let known = risk(&net).expect("known");
         // Three of five within 3 s or a little more, each with 0.03.
         assert!((2.0e-4..4.5e-4).contains(&known.in_window), "{known:?}");
         assert!((0.1..0.5).contains(&known.in_hour) && known.nines < 1.0, "{known:?}");
+        let expected = after(&net).expect("known");
         net.cut[4] = true;
         net.run_for(Duration::from_millis(2_600));
         let worse = risk(&net).expect("known");
         assert!(worse.in_window > 10.0 * known.in_window && worse.in_window < 0.1, "{worse:?}");
+        assert!((0.9..1.1).contains(&(expected / worse.in_hour)), "a newcomer was told: {expected}");
         let members = |net: &Net| net.nodes[0].group().map_or(0, |group| group.state().members.len());
         net.run_until(|net| members(net) == 4);
         net.run_for(Duration::from_secs(1));

@@ -60,7 +60,8 @@ pub struct Sampled {
     pub clusters: Vec<String>,
     /// The group has a place for the newcomer, which was in it before.
     pub own: bool,
-    /// The probability that the group loses its majority within an hour, in 1e-12; `None` where too few deaths were seen.
+    /// The probability that the group loses its majority within an hour if one more of its members dies now, in 1e-12; `None` where too few
+    /// deaths were seen.
     pub risk: Option<u64>,
     /// Operations a minute that the group's primaries execute; `None` where the answering member does not know yet.
     pub load: Option<u64>,
@@ -172,7 +173,7 @@ impl Node {
         if !Heard::of(group).is_quorum() {
             return None; // It could let nobody in.
         }
-        let risk = self.risk_of(group).map(|risk| (risk.in_hour * CERTAIN) as u64);
+        let risk = self.risk_after_a_death(group).map(|risk| (risk * CERTAIN) as u64);
         let load = group.load().map(|load| load.into_iter().map(u64::from).sum());
         let (policies, capacity) = (state.settings.policies.clone(), group.capacity());
         let (ring, group) = (state.ring, state.reference());
