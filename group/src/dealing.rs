@@ -207,8 +207,10 @@ impl Group {
         if let Some(why) = self.state.dealings.refuses_begin(&own, &plan) {
             return Err(BeginRefusal::NotNow(why));
         }
-        if !self.dealing.dealer.is_known(&own, &self.state.dealings) {
-            return Err(BeginRefusal::NotNow("a neighbour does not know yet what this group is now"));
+        // As what it has been since it was born: its range has not changed since. One that does not know that would refuse.
+        let takes_part = |group| plan.party(group).is_some();
+        if !self.dealing.dealer.is_known(self.state.born, &self.state.dealings, takes_part) {
+            return Err(BeginRefusal::NotNow("a neighbour that takes part does not know this group yet"));
         }
         self.propose_begin(plan)
     }
@@ -365,7 +367,7 @@ impl Group {
     /// Do both neighbours know this group as it is? `None`: only the leader can tell.
     pub fn is_known_to_neighbours(&self) -> Option<bool> {
         let leads = self.log.leads() && self.dealing.leads == self.log.leads_under();
-        leads.then(|| self.dealing.dealer.is_known(&self.own(), &self.state.dealings))
+        leads.then(|| self.dealing.dealer.is_known(self.state.epoch, &self.state.dealings, |_| true))
     }
 
     /// Group time, for the rank of what is begun now.

@@ -314,7 +314,12 @@ const CONTACTS_MAX: usize = 1 << 8;
 
 /// Could this be what a group says it is?
 pub fn is_reference(group: &GroupRef) -> bool {
-    group.epoch.0 < u64::MAX / 2 && are_contacts(&group.members, CONTACTS_MAX)
+    is_epoch(group.epoch) && are_contacts(&group.members, CONTACTS_MAX)
+}
+
+/// Returns whether a group can come to this epoch: later ones would leave no room above.
+fn is_epoch(epoch: overlay::Epoch) -> bool {
+    epoch.0 < u64::MAX / 2
 }
 
 /// Some, and at most so many.
@@ -325,6 +330,7 @@ fn are_contacts(contacts: &[Contact], max: usize) -> bool {
 fn is_plan(plan: &Plan) -> bool {
     plan.is_sound()
         && plan.parties.iter().all(|party| is_reference(&party.group))
+        && plan.above().is_none_or(is_epoch)
         && plan.births.iter().all(|birth| are_contacts(&birth.members, 2 * CONTACTS_MAX))
 }
 

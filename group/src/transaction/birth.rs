@@ -38,7 +38,10 @@ pub fn births(id: TransactionId, plan: &Plan, finals: &[&GroupState], defects: D
 fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], defects: Defects) -> Option<GroupState> {
     let birth = &plan.births[index];
     let range = birth.range;
-    let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch));
+    // Above the neighbours that it had as well: a node that comes from one of these, and voted there, must find this group later.
+    let beside =
+        finals.iter().flat_map(|last| last.dealings.predecessor().into_iter().chain(last.dealings.successor()));
+    let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch).chain(beside.map(|link| link.epoch)));
     let last = finals.iter().map(|last| last.applied).max().unwrap_or_default();
     // Terms are made of slots, and records are ordered by terms: a lost group's must be the lower ones, too.
     let applied = if lost_range(plan).is_some() { Slot(last.0.saturating_add(LOSS_SLOTS)) } else { last.next() };

@@ -8,7 +8,7 @@ use overlay::{Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, 
 use super::TransactionId;
 use super::birth::births;
 use super::dealings::Deal;
-use super::plan::{Operation, Plan, Rank, View};
+use super::plan::{Operation, Plan, Rank, Refusal, View};
 use crate::agreed::AgreedPolicies;
 use crate::ballot::{Number, Slot, Term};
 use crate::config::Defects;
@@ -249,6 +249,88 @@ fn a_change_of_members_aborts_what_is_coordinated() {
     assert_eq!(state.dealings.outcome(&state.own(Defects::NONE), id), Some(false));
     state.apply(state.applied.next(), &Entry::Deal(Deal::Outcome(id, true)));
     assert_eq!(state.ended, None, "too late");
+}
+
+/// Hazard 33: a group is asked as what it was before a member of it died. It agrees where it only gets another neighbour, unless its range
+/// is another one; where it would become another group itself it refuses.
+#[test]
+fn a_neighbour_may_have_changed_its_members() {
+    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
+    let mut halves = commit(split, &mut [founded()]);
+    halves.iter_mut().for_each(establish);
+    let votes = |operation: Operation, change: &dyn Fn(&mut GroupState)| {
+        let [mut own, mut other] = [halves[0].clone(), halves[1].clone()];
+        let is_split = matches!(operation, Operation::Split { .. });
+        let view = other.view();
+        let plan = Plan::new(operation, &own.view(), Some(&view).filter(|_| !is_split), Rank::new(0, WallMillis(0)));
+        let plan = plan.expect("it can be done");
+        own.apply(own.applied.next(), &Entry::Deal(Deal::Begin(plan.clone().into())));
+        let (id, _) = own.dealings.coordinates().expect("it has begun");
+        change(&mut other);
+        let before = other.epoch;
+        other.apply(other.applied.next(), &Entry::Deal(Deal::Asked(id, plan.into())));
+        assert_eq!(other.epoch, before);
+        other.dealings.vote(id)
+    };
+    let dies = |state: &mut GroupState| {
+        let next = state.applied.next();
+        state.apply(next, &Entry::Next(alloc::vec![member(2), member(3)]));
+    };
+    let moves = |state: &mut GroupState| state.range = KeyRange::new(Point(1 << 126), state.range.end());
+    let is_old = |state: &mut GroupState| state.epoch = Epoch(state.epoch.0 - 1);
+    let quarter = Operation::Split { at: Point(1 << 126), first: alloc::vec![node(1)] };
+    assert_eq!(
+        [&dies as &dyn Fn(&mut GroupState), &moves, &is_old].map(|change| votes(quarter.clone(), change)),
+        [Some(true), Some(false), Some(false)]
+    );
+    assert_eq!([votes(Operation::Merge, &|_| ()), votes(Operation::Merge, &dies)], [Some(true), Some(false)]);
+}
+
+/// A neighbour's word on a group that takes part may be of before a change of members, but not of another range.
+#[test]
+fn views_of_different_epochs_fit_together() {
+    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
+    let mut halves = commit(split, &mut [founded()]);
+    halves.iter_mut().for_each(establish);
+    let (own, mut other) = (halves[0].view(), halves[1].view());
+    other.own.epoch = Epoch(other.own.epoch.0 + 1);
+    let plan = |own: &View, other: &View| Plan::new(Operation::Merge, own, Some(other), Rank::new(0, WallMillis(0)));
+    let merge = plan(&own, &other).expect("the successor's own word counts");
+    assert_eq!(merge.parties[1].group, other.own);
+    let mut later = own.clone();
+    later.successor.epoch = Epoch(other.own.epoch.0 + 1);
+    later.predecessor = later.successor.clone();
+    assert_eq!(plan(&later, &other), Err(Refusal::Stale), "its own word is older than what its neighbour knows");
+    let mut moved = own;
+    moved.successor.range = KeyRange::new(Point(1 << 126), Point(0));
+    assert_eq!(plan(&moved, &other), Err(Refusal::Stale));
+}
+
+/// Hazard 40: the first of two groups has taken over a lost range itself, and is far ahead of the second one. Now it is lost, too.
+#[test]
+fn two_repairs_in_a_row_rise() {
+    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
+    let mut halves = commit(split, &mut [founded()]);
+    halves.iter_mut().for_each(establish);
+    let [first, mut second] = [halves[0].clone(), halves[1].clone()];
+    let hear = |state: &mut GroupState, epoch| {
+        let heard = GroupRef { epoch: Epoch(epoch), ..first.reference() };
+        state.apply(state.applied.next(), &Entry::Deal(Deal::Neighbour(heard)));
+    };
+    let repair = |state: &GroupState| {
+        let rank = Rank::new(0, WallMillis(0));
+        Plan::repair(first.range.start(), alloc::vec![first.id], &state.view(), None, rank).expect("it can be done")
+    };
+    let refuses = |state: &GroupState, plan: &Plan| state.dealings.refuses_begin(&state.own(Defects::NONE), plan);
+    hear(&mut second, (1 << 32) + 20);
+    let early = repair(&second);
+    assert_eq!(refuses(&second, &early), None);
+    let born =
+        early.reference(TransactionId { group: second.id, epoch: second.epoch, slot: Slot(9) }, &early.births[0]);
+    assert!(born.epoch > Epoch((1 << 32) + 20), "{:?}", born.epoch);
+    // What was planned before that is known would begin too early.
+    hear(&mut second, (4 << 32) + 20);
+    assert!(refuses(&second, &early).is_some() && refuses(&second, &repair(&second)).is_none());
 }
 
 #[test]

@@ -193,19 +193,22 @@ impl Dealer {
         told.any(|beside| beside.health.as_ref().is_some_and(|(_, health)| !health.policies.has_other_sizes(own)))
     }
 
-    /// What the neighbours said of themselves may be old: they are asked anew.
+    /// Asks the neighbours anew what they are, since what they said may be old: with the next tick, unless they were asked a moment ago.
     pub fn look_again(&mut self) {
-        self.beside.iter_mut().for_each(|beside| beside.view = None);
+        let now = self.now;
+        for beside in &mut self.beside {
+            beside.view = None;
+            beside.told = beside.told.filter(|told| now.since(*told) < SAID_AGAIN / 3);
+        }
     }
 
-    /// Do both neighbours know this group as it is now?
-    pub fn is_known(&self, own: &Own, dealings: &Dealings) -> bool {
-        let known = |link: Option<&GroupRef>| {
-            link.is_none_or(|link| {
-                self.beside.iter().any(|beside| beside.id == Some(link.id) && beside.knows == Some(own.epoch))
-            })
+    /// Returns whether each of these neighbours knows this group as it was in the epoch `since` or in a later one.
+    pub fn is_known(&self, since: Epoch, dealings: &Dealings, which: impl Fn(GroupId) -> bool) -> bool {
+        let links = dealings.predecessor().into_iter().chain(dealings.successor());
+        let is_known = |link: &GroupRef| {
+            self.beside.iter().any(|beside| beside.id == Some(link.id) && beside.knows >= Some(since))
         };
-        known(dealings.predecessor()) && known(dealings.successor())
+        links.filter(|link| which(link.id)).all(is_known)
     }
 
     /// Has nothing been heard for a while of what lies on either side and is on this list?

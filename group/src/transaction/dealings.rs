@@ -273,16 +273,22 @@ impl Dealings {
         }
     }
 
-    /// The vote: is this group what it is expected to be, are its neighbours who the plan says they are, and is nothing of it
-    /// locked?
+    /// Returns the vote: yes where this group is as the plan expects it, its neighbours are those of the plan, and no other transaction
+    /// locks its boundaries. A group that only gets another neighbour may have changed its members since the plan was made: members
+    /// die and come at any time, and a plan for four groups would hardly ever find all of them in the epochs that it was made for.
     fn agrees(&self, own: &Own, id: TransactionId, plan: &Plan) -> bool {
         let Some(party) = plan.party(own.id) else { return false };
         let may_change = own.settled && self.is_calm();
+        // What takes a lost range over must be later than all that is known of it, and that is told by epochs.
+        let is_as_expected = match party.touched || plan.gap().is_some() {
+            true => self.is_expected(own, &party.group),
+            false => self.is_expected_beside(own, &party.group),
+        };
         plan.is_sound()
             && plan.coordinator().id == id.group
             && plan.coordinator().epoch == id.epoch
             && id.group != own.id
-            && self.is_expected(own, &party.group)
+            && is_as_expected
             && self.knows_neighbours(own, plan)
             && !self.is_locked(own, plan)
             && (may_change || !party.touched)
@@ -293,11 +299,24 @@ impl Dealings {
         expected.id == own.id && (same || own.defects.has(Defect::AnyGeneration))
     }
 
+    /// Returns whether this group, which only gets another neighbour, has the range that it is expected to have, in the expected epoch or a
+    /// later one. Its boundaries with the groups that change could have moved meanwhile only together with these, and their epochs
+    /// must be the expected ones.
+    fn is_expected_beside(&self, own: &Own, expected: &GroupRef) -> bool {
+        let same = expected.epoch <= own.epoch && expected.range == own.range;
+        expected.id == own.id && (same || own.defects.has(Defect::AnyGeneration))
+    }
+
     /// Is each group of the plan that lies beside this one its neighbour, as it knows? Where not, whoever it is not would
     /// refuse: this saves asking.
     fn knows_neighbours(&self, own: &Own, plan: &Plan) -> bool {
         if let Some((from, last)) = plan.gap() {
             return self.knows_lost(own, plan, from, last);
+        }
+        if plan.keeps_boundaries() {
+            // Its neighbours are not asked, but the other group is one of them, which answers for the transaction or has an heir that does.
+            let mut links = self.predecessor.iter().chain(&self.successor);
+            return links.any(|link| link.id != own.id && plan.party(link.id).is_some());
         }
         let id = |link: &Option<GroupRef>| link.as_ref().map_or(own.id, |group| group.id);
         plan.boundaries_of(own.range).into_iter().all(|boundary| {
@@ -312,9 +331,13 @@ impl Dealings {
     }
 
     /// Is what lies beside this group, on the side of the lost range, among the lost groups? And do these reach as far as both
-    /// sides of it know, so that nobody lives between them?
+    /// sides of it know, so that nobody lives between them? What takes their place must be later than they may be by now.
     fn knows_lost(&self, own: &Own, plan: &Plan, from: Point, last: Point) -> bool {
-        let is_lost = |link: &Option<GroupRef>| link.as_ref().filter(|link| plan.lost().contains(&link.id)).cloned();
+        let is_before = |link: &GroupRef| link.epoch.0.saturating_add(LOSS_EPOCHS / 2) < plan.epoch_least().0;
+        let is_lost = |link: &Option<GroupRef>| {
+            let link = link.as_ref().filter(|link| plan.lost().contains(&link.id));
+            link.filter(|link| is_before(link)).cloned()
+        };
         let behind = || is_lost(&self.predecessor).is_some_and(|gone| gone.range.start() == last);
         let before = || {
             let gone = is_lost(&self.successor);
@@ -466,7 +489,12 @@ impl Dealings {
         let other = |link: Option<GroupRef>| other(link).filter(|link| link.id != born.id);
         // Whoever takes over a lost range is the same on its other side.
         let same = || finals.iter().find_map(|(_, _, last)| last.successor.clone()).filter(|_| !plan.lost().is_empty());
-        let (predecessor, successor) = (other(plan.ends_at(id, start)), other(plan.starts_at(id, end).or_else(same)));
+        // A group whose boundary the plan does not name keeps its neighbour there.
+        let kept =
+            finals.iter().find(|(group, ..)| *group == born.id && plan.keeps_boundaries()).map(|(.., last)| last);
+        let before = plan.ends_at(id, start).or_else(|| kept?.predecessor.clone());
+        let behind = plan.starts_at(id, end).or_else(|| kept?.successor.clone()).or_else(same);
+        let (predecessor, successor) = (other(before), other(behind));
         let mut dealings = Dealings { predecessor, successor, ..Dealings::default() };
         for (group, epoch, last) in finals {
             let is_heir = *group == born.id || !keeps(*group);

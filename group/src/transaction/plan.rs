@@ -46,13 +46,16 @@ pub enum Operation {
         last: Point,
         /// All that owned something of it.
         lost: Vec<GroupId>,
+        /// The epoch of the last of the lost groups, as the coordinator knows. What takes the range over begins later: the lost group may
+        /// have taken over a lost range itself, and be far ahead of its neighbours.
+        above: Epoch,
     },
 }
 
 /// Groups that one repair may declare lost: the two that lie beside the gap must know of what lies next to them among these.
 pub const LOST_MAX: usize = 4;
-/// What takes a lost range over is of an epoch so much later than all that is known: whatever the lost groups did
-/// meanwhile, theirs are earlier.
+/// What takes a lost range over is of an epoch so much later than all that is known, once for each lost group: whatever the lost groups
+/// did meanwhile, theirs are earlier.
 pub(crate) const LOSS_EPOCHS: u64 = 1 << 32;
 
 impl Operation {
@@ -88,7 +91,8 @@ impl View {
 /// One group that takes part; each is asked once, and counted once, in however many roles it stands (hazard 35).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
-    /// Which, and as what it must still be when it is asked.
+    /// The group, and its range when it is asked. A touched group must be in the same epoch, too; one that only gets another neighbour in
+    /// this epoch or a later one.
     pub group: GroupRef,
     /// It will be another group, or of another range or other members; otherwise it only gets another neighbour.
     pub touched: bool,
@@ -200,10 +204,16 @@ impl Plan {
         };
         let mut parties = alloc::vec![Party { group: own.own.clone(), touched: true }];
         parties.extend(other.map(|other| Party { group: other.own.clone(), touched: true }));
-        for group in [Some(own), other].into_iter().flatten().flat_map(View::groups) {
-            match parties.iter().find(|party| party.group.id == group.id) {
-                Some(known) if known.group.epoch == group.epoch && known.group.range == group.range => {}
-                Some(_) => return Err(Refusal::Stale),
+        // A migration moves no boundary, so neighbours of the two groups are not asked: under churn four groups are hardly ever ready.
+        let moves_boundaries = !matches!(operation, Operation::Migrate { .. });
+        let views = [Some(own), other].into_iter().flatten().filter(|_| moves_boundaries);
+        for group in views.flat_map(View::groups) {
+            match parties.iter_mut().find(|party| party.group.id == group.id) {
+                Some(known) if known.group.range != group.range => return Err(Refusal::Stale),
+                // A neighbour may know it as of before a change of its members.
+                Some(known) if known.group.epoch >= group.epoch => {}
+                Some(known) if known.touched => return Err(Refusal::Stale),
+                Some(known) => known.group = group.clone(),
                 None => parties.push(Party { group: group.clone(), touched: false }),
             }
         }
@@ -231,7 +241,7 @@ impl Plan {
         let birth = Birth { name: BirthName::Kept(group.id), range, members: group.members.clone() };
         let mut parties = alloc::vec![Party { group: group.clone(), touched: true }];
         parties.extend(before.map(|before| Party { group: before.clone(), touched: false }));
-        let operation = Operation::Repair { from, last: gone.range.start(), lost };
+        let operation = Operation::Repair { from, last: gone.range.start(), lost, above: gone.epoch };
         let plan = Plan { operation, parties, births: alloc::vec![birth], rank };
         if plan.is_sound() { Ok(plan) } else { Err(Refusal::Stale) }
     }
@@ -261,6 +271,28 @@ impl Plan {
             && apart
     }
 
+    /// Returns whether only members move: all boundaries between groups stay, and with them all neighbours.
+    pub fn keeps_boundaries(&self) -> bool {
+        matches!(self.operation, Operation::Migrate { .. })
+    }
+
+    /// Returns whether this plan, which moves members, fits together: each of its two groups keeps its name and its range.
+    fn is_sound_migration(&self) -> bool {
+        let [own, other] = self.parties.as_slice() else { return false };
+        let keeps = |party: &Party| {
+            let is_same =
+                |birth: &&Birth| birth.name == BirthName::Kept(party.group.id) && birth.range == party.group.range;
+            self.births.iter().filter(is_same).count() == 1
+        };
+        own.touched
+            && other.touched
+            && own.group.id != other.group.id
+            && !own.group.range.overlaps(other.group.range)
+            && self.births.len() == 2
+            && keeps(own)
+            && keeps(other)
+    }
+
     /// Where the lost range begins and where the last of the lost groups does, for what takes one over.
     pub fn gap(&self) -> Option<(Point, Point)> {
         match self.operation {
@@ -284,6 +316,9 @@ impl Plan {
         }
         if let Operation::Repair { from, lost, .. } = &self.operation {
             return self.is_sound_repair(*from, lost);
+        }
+        if self.keeps_boundaries() {
+            return self.is_sound_migration();
         }
         let ids = self.parties.iter().map(|party| party.group.id);
         let once = ids.clone().enumerate().all(|(index, id)| !ids.clone().take(index).any(|before| before == id));
@@ -324,8 +359,8 @@ impl Plan {
         self.parties[1..].iter()
     }
 
-    /// The boundaries between groups at which something changes, each once: on one or both sides of each of them lies a group
-    /// that is touched.
+    /// The boundaries between groups at which something changes, each once: on one or both sides of each of them lies a group that is
+    /// touched. For a migration, which changes none: those of its two groups, which each of them locks on its own side.
     pub fn boundaries(&self) -> Vec<Point> {
         let mut all: Vec<Point> =
             self.touched().flat_map(|party| [party.group.range.start(), party.group.range.end()]).collect();
@@ -342,14 +377,24 @@ impl Plan {
         all
     }
 
-    /// Higher than the epoch that any party had when it was planned: the least that a birth's can be.
-    fn epoch_least(&self) -> Epoch {
-        let later = if self.lost().is_empty() { 1 } else { LOSS_EPOCHS };
-        Epoch(self.parties.iter().map(|party| party.group.epoch.0).max().unwrap_or(0).saturating_add(later))
+    /// Returns an epoch that is higher than that of any party when the plan was made, and for a repair of the last of the lost groups: the
+    /// least that a birth's can be.
+    pub(crate) fn epoch_least(&self) -> Epoch {
+        let known = self.parties.iter().map(|party| party.group.epoch).chain(self.above()).max().unwrap_or_default();
+        let later = self.lost().len() as u64 * LOSS_EPOCHS;
+        Epoch(known.0.saturating_add(later.max(1)))
     }
 
-    /// The epoch in which what is born begins: above that of all that take part, as they were planned for, and above the last
-    /// epochs of those that are touched.
+    /// Returns the epoch of the last of the lost groups, for what takes one over.
+    pub(crate) fn above(&self) -> Option<Epoch> {
+        match self.operation {
+            Operation::Repair { above, .. } => Some(above),
+            _ => None,
+        }
+    }
+
+    /// Returns the epoch in which what is born begins: above those of all that take part, as they were planned for, and above these `last`
+    /// epochs of the touched groups and of their neighbours.
     pub fn epoch_after(&self, last: impl Iterator<Item = Epoch>) -> Epoch {
         let above = last.map(|epoch| Epoch(epoch.0 + 1)).max();
         above.unwrap_or_default().max(self.epoch_least())

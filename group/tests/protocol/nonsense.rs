@@ -220,7 +220,7 @@ fn a_plan_has_parties() {
 
     let members = vec![Contact { node: node(2), addresses: vec![], name: None }];
     let group = GroupRef { id: GroupId(7), epoch: Epoch(1), range: KeyRange::FULL, members };
-    let operation = Operation::Repair { from: Point(1), last: Point(1), lost: vec![GroupId(3)] };
+    let operation = Operation::Repair { from: Point(1), last: Point(1), lost: vec![GroupId(3)], above: Epoch(1) };
     let plan = Plan { operation, parties: vec![], births: vec![], rank: Rank::new(0, WallMillis(0)) };
     let id = TransactionId { group: GroupId(7), epoch: Epoch(1), slot: Slot(2) };
     let word = Word::Prepare(id, Box::new(plan));

@@ -296,7 +296,7 @@ impl World {
                 sim.ended.is_none()
                     && sim.dealings.is_calm()
                     && sim.dealings.decided().is_empty()
-                    && sim.dealer.is_known(&sim.own, &sim.dealings)
+                    && sim.dealer.is_known(sim.own.epoch, &sim.dealings, |_| true)
             });
             if calm {
                 break;

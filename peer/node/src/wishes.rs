@@ -439,7 +439,7 @@ impl Taken {
         let Some(gone) = group.state().dealings.predecessor() else {
             return refused("there is only one group: nothing can lie before it");
         };
-        let (from, last) = (from.unwrap_or(gone.range.start()), gone.range.start());
+        let (from, last, above) = (from.unwrap_or(gone.range.start()), gone.range.start(), gone.epoch);
         if group.hears_predecessor() {
             if now.since(self.since) >= DYING {
                 return refused("the group that is said to be lost answers: nothing is lost");
@@ -457,7 +457,7 @@ impl Taken {
         };
         let before = Some(before).filter(|before| before.id != group.state().id);
         match group.begin_repair(from, lost.clone(), before.as_ref()) {
-            Ok(()) => self.operation = Some(Operation::Repair { from, last, lost }),
+            Ok(()) => self.operation = Some(Operation::Repair { from, last, lost, above }),
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < self.try_until => {
                 self.before = None; // It may have changed.
             }

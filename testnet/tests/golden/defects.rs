@@ -8,7 +8,7 @@ use super::{play, script};
 
 /// The rule, a file, and words of the script's comment that no other one of the file has.
 const SHOWN: [(Defect, &str, &str); 10] = [
-    (Defect::AnyGeneration, "split", "is not what it was when it was planned"),
+    (Defect::AnyGeneration, "merge", "is not what it was when it was planned"),
     (Defect::NoLocks, "merge", "g1 merges with g2 while g2 merges with g3"),
     (Defect::OneVote, "split", "all of a participant is lost before it has voted"),
     (Defect::NotInherited, "merge", "what came of a coordinator tells its outcome"),

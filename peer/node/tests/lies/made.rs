@@ -196,7 +196,8 @@ fn plan(rng: &mut Rng, own: &GroupState, other: &GroupState) -> Plan {
         3 => {
             let births = vec![birth(BirthName::Kept(mine.id), both, some(rng, &all))];
             let lost = vec![theirs.id, GroupId(odd(rng, 4).into())];
-            (Operation::Repair { from: theirs.range.start(), last: theirs.range.start(), lost }, births)
+            let above = Epoch(odd(rng, theirs.epoch.0));
+            (Operation::Repair { from: theirs.range.start(), last: theirs.range.start(), lost, above }, births)
         }
         _ => (Operation::Repartition { at: half }, Vec::new()),
     };
