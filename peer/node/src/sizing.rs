@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::dealing::BeginRefusal;
+use group::health::LivingMember;
 use group::time::{Time, WallMillis};
 use group::transaction::plan::Operation;
 use overlay::{Epoch, GroupId, NodeId};
@@ -22,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// For so long after each attempt to split no newcomer is let in: until the next look, and a moment longer.
 const DOORS_HELD: Duration = Duration::from_secs(1);
 
+/// An operation that is prepared and cannot begin for so long is planned anew: one of its members may never be ready.
+const PREPARED_MAX: Duration = Duration::from_secs(10);
+
 /// What a leader notes about its group's size.
 #[derive(Debug, Default)]
 pub(crate) struct SizeWatch {
@@ -29,8 +34,8 @@ pub(crate) struct SizeWatch {
     leads: Option<(GroupId, Epoch)>,
     /// What should be done, and since when.
     wanted: Option<(Resize, Time)>,
-    /// How, where that is being prepared: what is copied is of no use to others.
-    prepared: Option<Operation>,
+    /// The operation that is being prepared, and when members copied for it last.
+    prepared: Option<(Operation, Time)>,
     /// How often that was begun, and when for the first time.
     tried: u32,
     first: Option<WallMillis>,
@@ -52,25 +57,21 @@ impl Node {
             self.size_watch.leads = None;
             return;
         };
-        let (wanted, is_urgent) = resize.unzip();
         let watch = &mut self.size_watch;
         if watch.leads != Some((id, born)) {
             *watch = SizeWatch { leads: Some((id, born)), due: watch.due, ..SizeWatch::default() };
         }
-        let since = match (watch.wanted, wanted) {
-            (_, None) => {
-                (watch.wanted, watch.prepared) = (None, None);
-                return;
-            }
-            (Some((before, since)), Some(now)) if same_kind(before, now) => since,
-            _ => {
-                watch.prepared = None;
-                self.now.time
-            }
+        let Some((wanted, is_urgent)) = resize else {
+            (watch.wanted, watch.prepared) = (None, None);
+            return;
         };
-        watch.wanted = wanted.map(|wanted| (wanted, since));
-        let Some(wanted) = wanted else { return };
-        if is_urgent == Some(true) || self.now.time.since(since) >= self.config.timing.resize_after {
+        let before = watch.wanted.filter(|(before, _)| is_for_the_same(*before, wanted));
+        if before.is_none_or(|(before, _)| !is_same_kind(before, wanted)) {
+            watch.prepared = None;
+        }
+        let since = before.map_or(self.now.time, |(_, since)| since);
+        watch.wanted = Some((wanted, since));
+        if is_urgent || self.now.time.since(since) >= self.config.timing.resize_after {
             self.begin_resize(wanted);
         }
     }
@@ -100,8 +101,14 @@ impl Node {
 
     fn begin_resize(&mut self, wanted: Resize) {
         let members = self.hosts.home().map_or(Vec::new(), |group| group.state().nodes());
-        let prepared = self.size_watch.prepared.take().filter(|operation| is_even(operation, &members));
-        let planned = prepared.or_else(|| self.plan_resize(wanted));
+        let prepared = self.size_watch.prepared.take();
+        let is_usable = |operation: &Operation| {
+            is_even(operation, &members) && moves_at_most(operation, wanted) && self.are_there(operation)
+        };
+        let prepared =
+            prepared.filter(|(operation, copied)| is_usable(operation) && self.now.time.since(*copied) < PREPARED_MAX);
+        let copied = prepared.as_ref().map_or(self.now.time, |(_, copied)| *copied);
+        let planned = prepared.map(|(operation, _)| operation).or_else(|| self.plan_resize(wanted));
         let (Some(operation), Some(group)) = (planned, self.hosts.home_mut()) else { return };
         let (tried, first) = (self.size_watch.tried, self.size_watch.first);
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
@@ -119,9 +126,26 @@ impl Node {
                 self.size_watch.tried += 1;
                 self.size_watch.first.get_or_insert(now);
             }
-            Ok(Begun::Copying) => self.size_watch.prepared = Some(operation),
-            Err(_) => {}
+            Ok(Begun::Copying) => self.size_watch.prepared = Some((operation, self.now.time)),
+            // What is copied is of use to the next attempt if that one moves the same members.
+            Err(BeginRefusal::NotNow(_) | BeginRefusal::NeighbourUnknown) => {
+                let moves_members = matches!(operation, Operation::Migrate { .. });
+                self.size_watch.prepared = moves_members.then_some((operation, copied));
+            }
+            Err(BeginRefusal::NotLeader(_) | BeginRefusal::Nonsense(_)) => {}
         }
+    }
+
+    /// Returns whether all members that this operation moves are heard in the groups that they are in, as far as the groups' leaders have told.
+    fn are_there(&self, operation: &Operation) -> bool {
+        let (Operation::Migrate { to, from }, Some(group)) = (operation, self.hosts.home()) else { return true };
+        let is_heard = |living: &[LivingMember], node: &NodeId| {
+            living.iter().any(|member| member.is_heard && member.node == *node)
+        };
+        let theirs = group.successor_health().map(|(_, health)| &health.living);
+        let own = group.living();
+        to.iter().all(|node| is_heard(&own, node))
+            && theirs.is_none_or(|theirs| from.iter().all(|node| is_heard(theirs, node)))
     }
 
     /// Returns the operation that does what is wanted of the node's own group; `None` where its successor's members are not known.
@@ -159,13 +183,29 @@ fn is_even(operation: &Operation, members: &[NodeId]) -> bool {
     (2 * first.len()).abs_diff(members.len()) <= 1 && first.iter().all(|node| members.contains(node))
 }
 
-fn same_kind(one: Resize, other: Resize) -> bool {
+/// Returns whether an operation that was planned before moves no more members than are wanted now.
+fn moves_at_most(operation: &Operation, wanted: Resize) -> bool {
+    match (operation, wanted) {
+        (Operation::Migrate { to, .. }, Resize::Give(count)) => to.len() <= count,
+        (Operation::Migrate { from, .. }, Resize::Take(count)) => from.len() <= count,
+        _ => true,
+    }
+}
+
+fn is_same_kind(one: Resize, other: Resize) -> bool {
     core::mem::discriminant(&one) == core::mem::discriminant(&other)
+}
+
+/// Returns whether both divide the group, or both help it or its successor: as members of either come and go, the same need calls for a
+/// merge now and for a trade a moment later.
+fn is_for_the_same(one: Resize, other: Resize) -> bool {
+    (one == Resize::Split) == (other == Resize::Split)
 }
 
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
+    use core::sync::atomic::{AtomicU32, Ordering};
 
     use overlay::{Key, PeerKey, Point};
     use policy::lifetimes::Lifetimes;
@@ -183,6 +223,34 @@ mod tests {
         fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize> {
             (sizes.own == 3 && sizes.successor == Some(5)).then_some(Resize::Take(2))
         }
+    }
+
+    /// A group of three merges with one of five, takes a member of it or gives it one, each time another.
+    struct OneThenAnother(AtomicU32);
+
+    impl Sizing for OneThenAnother {
+        fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize> {
+            let drawn = self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9) >> 16;
+            let ways = [Resize::Merge, Resize::Take(1), Resize::Give(1)];
+            (sizes.own == 3 && sizes.successor == Some(5)).then_some(ways[drawn as usize % 3])
+        }
+    }
+
+    /// As members come and go, a need calls for a merge at one moment and for a trade at the next. It is one need, and counts from its begin.
+    #[test]
+    fn a_need_that_changes_its_kind_does_not_wait_anew() {
+        static POLICY: OneThenAnother = OneThenAnother(AtomicU32::new(0));
+        let settle = |config| {
+            let mut config = NodeConfig { members_min: 1, members_max: 100, ..config };
+            config.policies.size = ("one, then another", &POLICY);
+            config.timing.resize_after = Duration::from_secs(10);
+            config
+        };
+        let mut net = Net::with(8, settle);
+        net.split(3);
+        let sizes = |net: &Net| [0, 7].map(|index| net.nodes[index].group().map_or(0, |it| it.state().members.len()));
+        assert_eq!(sizes(&net), [3, 5]);
+        net.run_until(|net| sizes(net) != [3, 5]);
     }
 
     /// Of the five members of the successor the last by key does not answer, and is not dead for long enough to be removed.
@@ -208,6 +276,37 @@ mod tests {
         net.cut[7] = true;
         net.run_until(|net| members(net, 0).len() == 5);
         assert!(!members(&net, 0).contains(&key(7)), "{:?}", members(&net, 0));
+    }
+
+    /// A group of three takes two members of a group of seven.
+    struct TakesTwoOfSeven;
+
+    impl Sizing for TakesTwoOfSeven {
+        fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize> {
+            (sizes.own == 3 && sizes.successor == Some(7)).then_some(Resize::Take(2))
+        }
+    }
+
+    /// All members of the group before it are dead. It gets members of the group behind it: else it would be the next one to be lost.
+    #[test]
+    fn a_group_beside_a_lost_one_gets_members() {
+        let settle = |config| {
+            let mut config = NodeConfig { members_min: 1, members_max: 100, ..config };
+            config.policies.size = ("takes two of seven", &TakesTwoOfSeven);
+            config.timing.resize_after = Duration::from_secs(5);
+            config
+        };
+        let mut net = Net::with(13, settle);
+        for (asked, first) in [(0, 0..3), (3, 3..6)] {
+            let id = net.nodes[asked].group().expect("it is in one").state().id;
+            let split = Wish::Split { at: None, first: first.map(key).collect() };
+            assert!(matches!(net.wish(asked, id, split), Granted::Done(_)));
+        }
+        let sizes =
+            |net: &Net| [0, 3, 12].map(|index| net.nodes[index].group().map_or(0, |it| it.state().members.len()));
+        net.run_until(|net| sizes(net) == [3, 3, 7]);
+        net.cut[..3].fill(true);
+        net.run_until(|net| sizes(net) == [3, 5, 5]);
     }
 
     /// Two groups of four are safe where peers live for long. Where these live for 1,000 s they merge, and eight members do not split.
