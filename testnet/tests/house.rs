@@ -205,7 +205,8 @@ fn the_map_of_the_code_is_true() {
     assert!(paths.len() > 20, "a map names places, this one only {paths:?}");
     let pages = pages_in("docs/design");
     assert!(pages.len() >= 10, "{pages:?}");
-    for document in ["ARCHITECTURE.md".to_owned()].into_iter().chain(pages) {
+    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/glossary.md"].map(str::to_owned);
+    for document in others.into_iter().chain(pages) {
         let paths = named_paths(&document);
         assert!(!paths.is_empty(), "{document} names no source file");
         let missing: Vec<_> = paths.iter().filter(|path| !root.join(path).exists()).collect();
@@ -224,7 +225,9 @@ fn documents_link_to_what_is_there() {
     let root = root();
     let pages = [pages_in("docs"), pages_in("docs/design")].concat();
     assert!(pages.len() >= 19, "{pages:?}");
-    for document in ["README.md", "ARCHITECTURE.md"].map(str::to_owned).into_iter().chain(pages) {
+    let at_the_root =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md"];
+    for document in at_the_root.map(str::to_owned).into_iter().chain(pages) {
         let place = root.join(&document);
         let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{document}: {error}"));
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
