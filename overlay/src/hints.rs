@@ -1,14 +1,14 @@
-//! What a peer remembers of groups elsewhere on the ring, and where it sends on whatever is not its own group's (Scatter
-//! §3.2, §7.2).
+//! The knowledge of a peer about groups elsewhere on the ring, and the next hop for a key of another group (Scatter §3.2, §7.2).
 //!
-//! All of it is hints. A wrong one costs a hop, for whoever was asked in error says what it knows better, and the newer word
-//! of a part of the ring replaces all older ones. So a lookup ends: each hop is nearer to the key, or knows more.
+//! All of this knowledge is hints. A wrong hint costs a hop: the peer that was asked in error answers with its own, better
+//! knowledge, and newer knowledge of a part of the ring replaces all older knowledge. So a lookup ends: each hop is nearer to
+//! the key, or knows more.
 //!
-//! What a peer should know is a set of *places*, each of them with an owner. Those of the table: a row for each digit of the
-//! peer's own place, a column for each base-16 digit, so that whoever looks for a key finds a group that shares one digit
-//! more with it. And those next to the peer's own group, some groups far: within the last digits there are so few groups
-//! that cells would be filled by chance. As far as there is room each cell has a second place, and what was asked of late is
-//! remembered.
+//! A peer should know the owners of a set of *places*. Some are the cells of a table: a row for each digit of the peer's own
+//! place, and a column for each base-16 digit. So a lookup finds a group that shares one digit more with its key. The other
+//! places lie next to the peer's own group, some groups far: within the last digits there are so few groups that chance would
+//! decide which cells are filled. As far as there is room, each cell has a second place, and the peer remembers the owners that
+//! were asked recently.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -20,26 +20,26 @@ use crate::packing::{pack, unpack};
 use crate::reference::Nearness;
 use crate::{Epoch, GroupId, GroupRef, KeyRange, Point};
 
-/// What all hints may take together, in bytes.
+/// Upper limit of the memory of all hints together, in bytes.
 pub const HINTS_BYTES_MAX: usize = 40 << 10;
-/// Of how many members a hint knows.
+/// Number of members that a hint keeps, at most.
 pub const HINT_MEMBERS: usize = 3;
-/// So many groups next to its own a peer knows, each way: with them a lookup that has come so near that chance decides who
-/// shares the next digit is one hop from its end.
+/// Number of groups next to its own that a peer knows, in each direction. Near its end, chance decides which groups share the
+/// next digit with the key; with these groups a lookup is one hop from its end there.
 const BESIDE: usize = 12;
 /// Base-16 digits of a point.
 const DIGITS: u32 = 32;
 
-/// What is kept of a [`GroupRef`]: many of them, and each seldom looked at.
+/// The part of a [`GroupRef`] that is kept: there are many, and each is seldom looked at.
 #[derive(Clone, Debug)]
 struct Hint {
     id: GroupId,
     epoch: Epoch,
-    /// Where its range ends: it lies at the start.
+    /// The end of its range; the hint's key in the map is the start.
     end: Point,
-    /// Its members, packed: a fifth of what they take otherwise.
+    /// Its members, packed: a fifth of their size otherwise.
     members: Box<[u8]>,
-    /// When it was last of use, counted in uses.
+    /// The count of uses at its last use.
     used: u64,
 }
 
@@ -58,44 +58,44 @@ impl Hint {
         GroupRef { id: self.id, epoch: self.epoch, range: self.range(start), members: unpack(&self.members) }
     }
 
-    /// What it takes in memory, with its place, in bytes.
+    /// Returns its size in memory, including its place, in bytes.
     fn bytes(&self) -> usize {
         size_of::<Point>() + size_of::<Hint>() + self.members.len()
     }
 }
 
-/// A place of which something should be found out.
+/// A place whose owner should be looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Where.
+    /// The place.
     pub point: Point,
-    /// Some owner is not known that should be, of this place or of another one.
+    /// Whether an owner that should be known is not known, of this place or of another one, and there is room for its hint.
     pub is_lacking: bool,
 }
 
 /// Places whose owners a peer should know.
 #[derive(Debug, Default)]
 struct Places {
-    /// In any case.
+    /// Places that a peer should know in any case.
     first: Vec<Point>,
-    /// As far as there is room.
+    /// Places that a peer should know as far as there is room.
     second: Vec<Point>,
 }
 
-/// Which way round the ring a lookup goes.
+/// Direction of a lookup around the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Way {
-    /// The shorter one, wherever it is at the moment.
+    /// The shorter way from each hop.
     #[default]
     Either,
-    /// In ring order: something silent lies in the other way.
+    /// In ring order: a silent group lies in the other direction.
     Up,
-    /// Against it.
+    /// Against ring order: a silent group lies in the other direction.
     Down,
 }
 
 impl Way {
-    /// How far a group is from a point, in this way: what is less is nearer.
+    /// Returns the distance of a group's range from a point in this direction: the lesser the nearer.
     pub fn distance(self, range: KeyRange, point: Point) -> Reverse<Nearness> {
         Reverse(match self {
             Way::Either => Nearness::of(range, point),
@@ -105,9 +105,11 @@ impl Way {
     }
 }
 
-/// Where a lookup goes next from a group that does not own the point: to whatever of its hints and of its neighbours on the
-/// ring is nearest to it, and nearer than the group itself. `None` only where a group has no neighbours in that way, or they are
-/// not what they are said to be: on a ring one of two neighbours is always nearer.
+/// Returns the next hop of a lookup from a group that does not own the point: of its hints and its neighbours on the ring, the
+/// group nearest to the point, if that is nearer than the group itself.
+///
+/// Returns `None` only where a group has no neighbours in that direction, or where its knowledge of them is wrong: on a ring one
+/// of two neighbours is always nearer.
 pub fn next_hop(
     point: Point,
     own: &GroupRef,
@@ -120,10 +122,10 @@ pub fn next_hop(
     (way.distance(nearest.range, point) < way.distance(own.range, point)).then_some(nearest)
 }
 
-/// What a peer remembers of other groups. By their ranges' starts; no two of them overlap.
+/// The hints of a peer about other groups, by the starts of their ranges; no two of them overlap.
 #[derive(Clone, Debug)]
 pub struct Hints {
-    /// What the peer's own group owns.
+    /// The range of the peer's own group.
     here: KeyRange,
     bytes_max: usize,
     bytes: usize,
@@ -132,40 +134,41 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Nothing yet, seen from the peer's own group.
+    /// Creates an empty set of hints for a peer of the group that owns `here`: at most `bytes_max` bytes, or a single hint.
     pub fn new(here: KeyRange, bytes_max: usize) -> Hints {
         Hints { here, bytes_max, bytes: 0, by_start: BTreeMap::new(), uses: 0 }
     }
 
-    /// This is what the peer's group owns now. True if it was something else.
+    /// Sets the range of the peer's own group. Returns whether the range has changed.
     pub fn set_here(&mut self, here: KeyRange) -> bool {
         core::mem::replace(&mut self.here, here) != here
     }
 
-    /// How many groups it knows.
+    /// Returns the number of hints, one for each known group.
     pub fn len(&self) -> usize {
         self.by_start.len()
     }
 
-    /// Does it know nobody?
+    /// Returns whether there are no hints.
     pub fn is_empty(&self) -> bool {
         self.by_start.is_empty()
     }
 
-    /// What it takes, in bytes.
+    /// Returns the size of all hints, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All that is known, in ring order from point zero.
+    /// Returns all hints as references, in ring order from point zero.
     pub fn iter(&self) -> impl Iterator<Item = GroupRef> {
         self.by_start.iter().map(|(start, hint)| hint.reference(*start))
     }
 
-    /// Somebody said this: it replaces what is older, of this group and of any part of its range, unless something newer is
-    /// known.
+    /// Adds a reported reference. It replaces the older hints about this group and about any part of its range. Nothing changes
+    /// if one of these hints has a higher epoch, or if the reference has no members.
     ///
-    /// Epochs of different groups compare where one owns what the other owned: each step from one to the other raised it.
+    /// Epochs of different groups compare where one owns a range that the other owned: each step from one to the other raised
+    /// the epoch.
     pub fn learn(&mut self, reference: &GroupRef) {
         if reference.members.is_empty() {
             return;
@@ -188,14 +191,15 @@ impl Hints {
         }
     }
 
-    /// This group is not there, or does not answer. Of a higher epoch something else is known by now.
+    /// Forgets a group that is gone or does not answer. A hint with a higher epoch than the reference stays: it is newer
+    /// knowledge.
     pub fn forget(&mut self, gone: &GroupRef) {
         if let Some(start) = self.start_of(gone.id).filter(|start| self.by_start[start].epoch <= gone.epoch) {
             self.remove(start);
         }
     }
 
-    /// The group that is known to be nearest to a point in this way.
+    /// Returns the group that is nearest to a point in this direction, of all hints.
     pub fn nearest(&mut self, point: Point, way: Way) -> Option<GroupRef> {
         self.uses += 1;
         let uses = self.uses;
@@ -210,24 +214,26 @@ impl Hints {
         Some(hint.reference(start))
     }
 
-    /// The reference of this group, if it is known.
+    /// Returns the reference to this group, if there is a hint about it.
     pub fn find(&self, id: GroupId) -> Option<GroupRef> {
         self.start_of(id).map(|start| self.by_start[&start].reference(start))
     }
 
-    /// All that is known to own something of this range.
+    /// Returns all groups that own a part of this range, according to the hints.
     pub fn overlapping(&self, range: KeyRange) -> Vec<GroupRef> {
         let all = self.by_start.iter().filter(|(start, hint)| hint.range(**start).overlaps(range));
         all.map(|(start, hint)| hint.reference(*start)).collect()
     }
 
-    /// A place of which something should be found out, the `n`th of a row without end. Three of four are such whose owner is
-    /// not known, where there are some and room for them, and the others those where what is known may be old. None where
-    /// there are only the peer's own group and those beside it, which tell each other what becomes of them.
+    /// Returns the `n`th place to look up, of an endless sequence. Three of four have unknown owners, where there are such
+    /// places and room for their hints. The rest have owners that are known, and this knowledge may be old.
+    ///
+    /// Returns `None` where there are only the peer's own group and the groups beside it, which tell each other about their
+    /// changes.
     pub fn to_look_at(&self, n: u64) -> Option<Look> {
         let Places { first, second } = self.places();
         let missing = |among: &[Point]| among.iter().copied().filter(|at| !self.knows(*at)).collect::<Vec<_>>();
-        // What is needed most never takes all the room there is: see `let_go`.
+        // The places that are needed most never take all room: see `let_go`.
         let may_grow = self.has_room() || self.spare(&first).1 > self.spare_max();
         let mut lacking = if may_grow { missing(&first) } else { Vec::new() };
         if lacking.is_empty() && self.has_room() {
@@ -239,19 +245,19 @@ impl Hints {
         let (from, index) = match (lacking.is_empty(), known.is_empty()) {
             (true, _) => (&known, n),
             (false, false) if n % 4 == 3 => (&known, n / 4),
-            // Not in step with those: of four that are missing, and cannot be had, the last would never be looked at.
+            // A stride of its own: of four missing owners that cannot be found, the last would never be looked up otherwise.
             _ => (&lacking, n - n / 4),
         };
         let point = from.get((index % from.len().max(1) as u64) as usize).copied();
         point.map(|point| Look { point, is_lacking: !lacking.is_empty() })
     }
 
-    /// Who is known to own this point.
+    /// Returns the owner of this point, if it is known.
     pub fn at(&self, point: Point) -> Option<GroupRef> {
         self.owner(point).map(|start| self.by_start[&start].reference(start))
     }
 
-    /// Where the group lies that is known to own this point.
+    /// Returns the start of the range of this point's owner, if it is known.
     fn owner(&self, point: Point) -> Option<Point> {
         let before = self.by_start.range(..=point).next_back().or_else(|| self.by_start.last_key_value());
         before.filter(|(start, hint)| hint.range(**start).contains(point)).map(|(start, _)| *start)
@@ -261,12 +267,12 @@ impl Hints {
         self.here.contains(point) || self.owner(point).is_some()
     }
 
-    /// What should be known: what lies next to the own group, and then a place for each cell of the table, and another one in
-    /// the other half of it: those that differ from the own place in that digit only. So all peers together lead everywhere
-    /// alike. Rows end where all that they could tell of is known.
+    /// Returns the places that should be known: those next to the own group, then one for each cell of the table, and a second
+    /// one in the cell's other half. A place differs from the own place in the digit of its cell only. So all peers together
+    /// have hints about all parts of the ring alike. Rows end where all groups that a row could point to are known.
     fn places(&self) -> Places {
         let mut places = Places::default();
-        // The arc around the own group in which everybody is known.
+        // The arc around the own group in which all groups are known.
         let (mut first, mut end) = (self.here.start(), self.here.end());
         for _ in 0..BESIDE {
             if first == end {
@@ -304,7 +310,7 @@ impl Hints {
         places
     }
 
-    /// All that is not needed for any of these places, and how many bytes that takes.
+    /// Returns the starts of all hints that none of these places needs, and their size in bytes.
     fn spare(&self, first: &[Point]) -> (BTreeSet<Point>, usize) {
         let needed: BTreeSet<Point> = first.iter().filter_map(|at| self.owner(*at)).collect();
         let spare = self.by_start.iter().filter(|(start, _)| !needed.contains(start));
@@ -314,12 +320,12 @@ impl Hints {
         })
     }
 
-    /// So much of what is not needed most is kept at least.
+    /// Size of the hints for other than the most needed places that is kept at least, in bytes.
     fn spare_max(&self) -> usize {
         self.bytes_max / 4
     }
 
-    /// Is there room for one more like those there are?
+    /// Returns whether there is room for one more hint of average size.
     fn has_room(&self) -> bool {
         self.bytes + self.bytes / self.by_start.len().max(1) <= self.bytes_max
     }
@@ -331,7 +337,7 @@ impl Hints {
     fn contradicted(&self, range: KeyRange) -> Vec<Point> {
         let first = self.by_start.range(..=range.start()).next_back().or_else(|| self.by_start.last_key_value());
         let from = first.map(|(start, _)| *start).unwrap_or_default();
-        // From there clockwise, until one begins behind the range.
+        // From there clockwise, up to the first that begins behind the range.
         let (tail, head) = (self.by_start.range(from..), self.by_start.range(..from));
         let near = tail.chain(head).take_while(|(start, _)| **start == from || range.contains(**start));
         let overlapping = near.filter(|(start, hint)| hint.range(**start).overlaps(range));
@@ -344,8 +350,8 @@ impl Hints {
         }
     }
 
-    /// Lets go of what was of no use for longest, but rather not of what is needed most. Where that alone would fill
-    /// everything, a quarter is left for what was asked of late.
+    /// Drops the hint that was not used for longest, preferably one that the most needed places do not need. Where hints for
+    /// these places alone would fill all room, a quarter is left for owners that were asked recently.
     fn let_go(&mut self) {
         let (spare, bytes) = self.spare(&self.places().first);
         let from_spare = bytes > self.spare_max() || spare.len() == self.by_start.len();
@@ -356,7 +362,7 @@ impl Hints {
     }
 }
 
-/// The point before this one.
+/// Returns the point before this one.
 fn before(point: Point) -> Point {
     Point(point.0.wrapping_sub(1))
 }

@@ -1,4 +1,4 @@
-//! Lookups over whole rings of hints: true ones, none, and wrong ones.
+//! Lookups over whole rings of hints: true hints, none, and wrong ones.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -18,14 +18,14 @@ fn reference(id: u128, epoch: u64, start: u128, end: u128) -> GroupRef {
     GroupRef { id: GroupId(id), epoch: Epoch(epoch), range, members: alloc::vec![contact; 5] }
 }
 
-/// What a hint of one of these takes.
+/// Returns the size of a hint about one of these groups, in bytes.
 fn bytes_of_one() -> usize {
     let mut hints = Hints::new(KeyRange::FULL, usize::MAX);
     hints.learn(&reference(0, 0, 0, 0));
     hints.bytes()
 }
 
-/// A ring of groups that begin at these places.
+/// Returns a ring of groups that begin at these points.
 fn ring(mut starts: Vec<u128>, epoch: u64, first_id: u128) -> Vec<GroupRef> {
     starts.sort_unstable();
     starts.dedup();
@@ -48,8 +48,8 @@ impl World {
         self.groups.iter().position(|group| group.id == id)
     }
 
-    /// Looks a point up from a group; whoever is not what it was taken for is forgotten, and whoever was asked says what it
-    /// is. Returns the owner and how many were asked.
+    /// Looks a point up from a group. A group that is gone is forgotten, and each asked group answers with its own reference.
+    /// Returns the owner and the number of hops.
     fn look_up(&mut self, from: usize, point: Point) -> (usize, u32) {
         let (mut at, mut hops) = (from, 0);
         while !self.groups[at].range.contains(point) {
@@ -61,7 +61,7 @@ impl World {
             hops += 1;
             assert!(hops < 1000, "no end: from {from} to {point:?}, at {own:?}, next {next:?}");
             match self.index(next.id) {
-                // It is gone, or is not what it was.
+                // The group is gone, or has another range by now.
                 None => self.hints.get_mut(&own.id).expect("each has hints").forget(&next),
                 Some(index) => {
                     let said = self.groups[index].clone();
@@ -84,8 +84,8 @@ fn starts(count: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Va
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Where something silent lies in the shorter way, the longer one leads to every place as well, whatever is remembered:
-    /// each step is nearer in it.
+    /// Where a silent group lies in the shorter direction, the longer one leads to every place as well, with any hints: each
+    /// step is nearer in that direction.
     #[test]
     fn each_way_round_the_ring_comes_to_its_end(
         now in starts(1..40),
@@ -115,7 +115,7 @@ proptest! {
         }
     }
 
-    /// Hazards 43, 44: whatever the hints of all groups say, every lookup ends at the only owner.
+    /// Hazards 43, 44: with any hints at all groups, every lookup ends at the only owner.
     #[test]
     fn lookups_end_whatever_the_hints_say(
         now in starts(1..40),
@@ -123,7 +123,7 @@ proptest! {
         told in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..200),
         asked in proptest::collection::vec((any::<prop::sample::Index>(), any::<u128>()), 1..30),
     ) {
-        // Another ring stood here once: some of its groups still exist, elsewhere, and others do not.
+        // Another ring stood here once: some of its groups still exist, elsewhere, and the rest do not.
         let (now, before) = (ring(now, 7, 0), ring(before, 3, 20));
         let mut world = World::new(now);
         for (to, what) in told {
@@ -135,13 +135,13 @@ proptest! {
             let from = from.index(world.groups.len());
             let (owner, _) = world.look_up(from, Point(point));
             prop_assert!(world.groups[owner].range.contains(Point(point)));
-            // Asked again it is one hop at most, if it is remembered who that is.
+            // The owner itself finds the point without a hop.
             let (again, hops) = world.look_up(owner, Point(point));
             prop_assert_eq!((again, hops), (owner, 0));
         }
     }
 
-    /// No two hints overlap, the newer word of a place stands, and what they take is counted and bounded.
+    /// No two hints overlap, the newer report about a place stands, and the size of all hints is counted and bounded.
     #[test]
     fn the_newer_word_of_a_place_stands(
         told in proptest::collection::vec((0..50_u128, 0..6_u64, 0..16_u128, 1..16_u128), 1..100),
@@ -180,14 +180,14 @@ fn what_does_not_answer_is_forgotten_unless_something_newer_is_known() {
     assert!(hints.is_empty() && hints.bytes() == 0);
 }
 
-/// What the table is made of stays; of the rest that which was of no use for longest goes first.
+/// Hints that the table needs stay; of the rest, the hint that was not used for longest is dropped first.
 #[test]
 fn the_table_outlives_what_was_asked_of_late() {
     let bytes = bytes_of_one();
     // Far from zero, and from the ends of cells.
     let here = KeyRange::new(Point(0x111 << 116), Point(0x112 << 116));
     let mut hints = Hints::new(here, 6 * bytes);
-    // The place of a cell differs from the own one in that digit only.
+    // The place of a cell differs from the own place in that digit only.
     let in_row_0 = |column: u128, n: u128| {
         let start = (0x011 << 116) + (column << 124) + n * 10;
         reference(column * 100 + n, 1, start, start + 10)
@@ -199,10 +199,10 @@ fn the_table_outlives_what_was_asked_of_late() {
     assert_eq!(hints.nearest(Point((0x511 << 116) + 11), Way::Either).unwrap().id, GroupId(501));
     hints.learn(&in_row_0(5, 4));
     assert_eq!(known(&hints), [300, 400, 500, 501, 503, 504]);
-    // A quarter of the room is left for what was asked of late.
+    // A quarter of the room is left for owners that were asked recently.
     (6..11).for_each(|column| hints.learn(&in_row_0(column, 0)));
     assert_eq!(known(&hints).iter().filter(|id| *id % 100 > 0).count(), 1);
-    // Another group's place is another table.
+    // For another own group other places are needed.
     hints.set_here(KeyRange::new(Point((0x511 << 116) + 20), Point((0x511 << 116) + 30)));
     hints.learn(&in_row_0(5, 1));
     hints.learn(&in_row_0(5, 3));
@@ -210,7 +210,7 @@ fn the_table_outlives_what_was_asked_of_late() {
     assert_eq!(known(&hints).iter().filter(|id| (500..600).contains(*id)).count(), 3);
 }
 
-/// A ring, and the groups that a peer of one of them comes to know when it looks where it should.
+/// Looks up the places that a peer of the group `from` should know; returns the owners that it found.
 fn look_around(groups: &[GroupRef], from: usize, hints: &mut Hints, looks: u64) -> Vec<usize> {
     let owner = |point: Point| groups.iter().position(|group| group.range.contains(point)).expect("somebody owns it");
     let look = |n| {
@@ -225,8 +225,8 @@ fn look_around(groups: &[GroupRef], from: usize, hints: &mut Hints, looks: u64) 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
 
-    /// Whoever looks where it should knows what it should soon, and after that nothing is missing; what is known is looked at
-    /// again, one after the other, but for those who tell by themselves what becomes of them.
+    /// A peer that looks up the places it should soon knows all their owners. After that it looks up the known ones again, one
+    /// after the other, except for the neighbours, which report their changes themselves.
     #[test]
     fn whoever_looks_around_soon_knows_what_it_should(at in starts(1..120), from in any::<prop::sample::Index>()) {
         let groups = ring(at, 7, 0);
@@ -239,7 +239,7 @@ proptest! {
         look_around(&groups, from, &mut hints, 8 * count as u64);
         prop_assert!(hints.to_look_at(0).is_none_or(|look| !look.is_lacking), "{:?}", hints.to_look_at(0));
         prop_assert_eq!(hints.to_look_at(0).is_none(), count <= 3);
-        // Nobody next to it is unknown.
+        // All groups next to it are known.
         for far in 0..count.min(13) {
             let beside = [(from + far) % count, (from + count - far) % count];
             prop_assert!(beside.iter().all(|beside| *beside == from || hints.find(groups[*beside].id).is_some()));
@@ -252,8 +252,8 @@ proptest! {
     }
 }
 
-/// Who owns a place may be unknown to everybody for long: whatever else is missing is looked at all the same, however much that
-/// is, and so is what is known.
+/// The owner of a place may not be found for long. All other missing places are looked up all the same, for any number of them,
+/// and so are the known ones.
 #[test]
 fn whatever_is_missing_is_looked_at_though_the_rest_of_it_cannot_be_found() {
     let groups = ring((0..200).map(|n| n << 120).collect(), 7, 0);
@@ -269,21 +269,22 @@ fn whatever_is_missing_is_looked_at_though_the_rest_of_it_cannot_be_found() {
     }
 }
 
-/// What is missing is found however little of it there is room for, and never at the cost of all that was asked of late.
+/// Missing owners are looked up although there is little room for them, and never at the cost of all hints that were used
+/// recently.
 #[test]
 fn a_table_without_room_is_no_hurry() {
     let groups = ring((0..200).map(|n| n << 120).collect(), 7, 0);
     let mut hints = Hints::new(groups[9].range, 20 * bytes_of_one());
     look_around(&groups, 9, &mut hints, 500);
     assert!(hints.len() <= 20);
-    // There is more that it should know; but looking for that goes at the pace of what may be old.
+    // The peer should know more owners; but it looks for them at the pace of known ones.
     assert!((0..20).all(|n| hints.to_look_at(n).is_some_and(|look| !look.is_lacking)));
 }
 
-/// Hazard 44: two groups that each think the other one owns a place. The first word of either ends that.
+/// Hazard 44: two groups that each take the other one for the owner of a place. The first answer of either ends that.
 #[test]
 fn two_who_take_each_other_for_the_owner_do_not_send_a_lookup_back_and_forth() {
-    // Five equal arcs; the place is the third one's.
+    // Five equal arcs; the third one owns the place.
     let fifth = u128::MAX / 5;
     let mut world = World::new(ring((0..5).map(|n| n * fifth).collect(), 7, 0));
     let place = Point(2 * fifth + 5);

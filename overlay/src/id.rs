@@ -1,50 +1,50 @@
-//! Who is who: peers, their incarnations, groups, rings.
+//! Ids of peers, incarnations, groups and rings.
 
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A peer's public key: what its network identity proves it holds.
+/// Public key of a peer. The peer's network identity proves that the peer holds the private key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PeerKey(pub [u8; 32]);
 
-/// One life of a peer. Fresh at every start unless a sealed store proves that nothing was lost.
+/// One life of a peer. Each start has a fresh one, unless a sealed store proves that nothing was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
-/// A peer for as long as its promises are known to be kept.
+/// A peer in one incarnation: for as long as its promises are known to be kept.
 ///
 /// A restart takes a fresh incarnation unless a sealed store proves that nothing was lost: a peer that came back without
 /// its promises could break one (Scatter §5, diskless Paxos). Every quorum counts nodes, never peers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId {
-    /// Whose life it is.
+    /// The peer.
     pub peer: PeerKey,
-    /// Which of its lives.
+    /// The incarnation of the peer.
     pub incarnation: Incarnation,
 }
 
-/// A group's logical time: goes up at each reconfiguration and never back, also over split and merge.
+/// Logical time of a group. Each reconfiguration raises the epoch, and none lowers it, also over split and merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
-/// A group of peers; random, drawn when the group is founded or born of a split or merge.
+/// Id of a group: random, drawn when the group is founded or born of a split or merge.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupId(pub u128);
 
-/// A ring of groups; random, drawn once by whoever founds the network. Different rings never exchange state.
+/// Id of a ring of groups: random, drawn once by the founder of the network. Different rings never exchange state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RingId(pub u128);
 
-/// The digits of base58, as peer ids have them.
+/// Digits of base58, the alphabet of peer ids.
 const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
-/// Digits of a peer's short name.
+/// Length of a peer's short name, in digits.
 const SHORT_DIGITS: usize = 6;
 
 impl PeerKey {
-    /// The last six characters of the peer id (`12D3KooW…MMjh9m`), by which people know a peer.
+    /// Returns the last six characters of the peer id (`12D3KooW…MMjh9m`), by which people know a peer.
     fn short(&self) -> [u8; SHORT_DIGITS] {
-        // What stands before a key in a peer id changes its last digits, as these are of one large number.
+        // A peer id is one large number: the bytes before the key change its last digits too.
         let prefix = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
         let modulus = 58_u64.pow(SHORT_DIGITS as u32);
         let mut rest = prefix.iter().chain(&self.0).fold(0, |rest, byte| (rest * 256 + u64::from(*byte)) % modulus);
@@ -57,7 +57,7 @@ impl PeerKey {
     }
 }
 
-/// The peer's short name: the last six characters of its peer id.
+/// Writes the peer's short name: the last six characters of its peer id.
 impl fmt::Display for PeerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.short().iter().try_for_each(|digit| fmt::Write::write_char(f, char::from(*digit)))
@@ -70,7 +70,7 @@ impl fmt::Debug for PeerKey {
     }
 }
 
-/// The peer's short name, whichever of its lives is meant.
+/// Writes the peer's short name, the same for each of its incarnations.
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.peer, f)
@@ -88,7 +88,7 @@ impl fmt::Debug for NodeId {
 pub struct CalledGroup(GroupId);
 
 impl GroupId {
-    /// The group as people are shown it where its whole id is too long.
+    /// Returns the form in which people are shown the group where its whole id is too long.
     pub fn called(self) -> CalledGroup {
         CalledGroup(self)
     }

@@ -1,4 +1,4 @@
-//! A map from every point of the ring to a value, kept as few intervals as possible.
+//! A map from every point of the ring to a value, with as few intervals as possible.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{KeyRange, Point};
 
-/// Gives every point of the ring a value; neighbouring points of equal value share one entry.
+/// A map that gives every point of the ring a value; neighbouring points of equal value share one entry.
 ///
-/// Invariant: `starts` holds point zero, and no two neighbouring entries have equal values.
+/// # Invariants
+/// - `starts` holds point zero, and no two neighbouring entries have equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Entries<V>", bound(deserialize = "V: Deserialize<'de> + PartialEq"))]
 pub struct IntervalMap<V> {
     starts: BTreeMap<Point, V>,
 }
 
-/// A map as it is written; whether it is one is seen when it is read.
+/// A map as it is encoded; the conversion to [`IntervalMap`] checks its invariant.
 #[derive(Deserialize)]
 struct Entries<V> {
     starts: BTreeMap<Point, V>,
@@ -35,23 +36,23 @@ impl<V: PartialEq> TryFrom<Entries<V>> for IntervalMap<V> {
 }
 
 impl<V: Clone + PartialEq> IntervalMap<V> {
-    /// The same value everywhere.
+    /// Creates a map with the same value at every point.
     pub fn new(value: V) -> Self {
         IntervalMap { starts: BTreeMap::from([(Point(0), value)]) }
     }
 
-    /// The value at a point.
+    /// Returns the value at a point.
     pub fn get(&self, point: Point) -> &V {
         let (_, value) = self.starts.range(..=point).next_back().expect("point zero always has an entry");
         value
     }
 
-    /// How many intervals it takes.
+    /// Returns the number of intervals.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Never: every point has a value.
+    /// Returns `false`: every point has a value.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -61,7 +62,7 @@ impl<V: Clone + PartialEq> IntervalMap<V> {
         self.update(range, |_| value.clone());
     }
 
-    /// Replaces the value of every point of the range by `change` of it.
+    /// Replaces the value of every point of the range by `change` of that value.
     pub fn update(&mut self, range: KeyRange, mut change: impl FnMut(&V) -> V) {
         for (first, last) in range.segments().into_iter().flatten() {
             self.split_at(Point(first));
@@ -75,7 +76,8 @@ impl<V: Clone + PartialEq> IntervalMap<V> {
         }
     }
 
-    /// The pieces of `range` with their values, in ring order from its start; a piece never runs across point zero.
+    /// Returns the pieces of `range` with their values, in ring order from its start; a piece never runs across point
+    /// zero.
     pub fn pieces(&self, range: KeyRange) -> Vec<(KeyRange, V)> {
         let mut pieces = Vec::new();
         let mut segments = range.segments();
@@ -124,7 +126,8 @@ impl<V: Clone + PartialEq> IntervalMap<V> {
 }
 
 impl KeyRange {
-    /// What of this arc lies in none of these, in ring order from its start; no part runs across point zero.
+    /// Returns the parts of this arc that lie in none of `others`, in ring order from its start; no part runs across
+    /// point zero.
     pub fn without(self, others: impl IntoIterator<Item = KeyRange>) -> Vec<KeyRange> {
         let mut left = IntervalMap::new(true);
         others.into_iter().for_each(|other| left.set(other, false));

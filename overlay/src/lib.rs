@@ -1,7 +1,7 @@
 //! The ring as data (Scatter §3.2): points, ranges, ids and maps over the ring.
 //!
-//! Nothing here acts or suspends. Everything is exact, wrapping arithmetic on 128-bit points, and no other crate
-//! compares raw points of the ring by itself.
+//! All arithmetic is exact and wraps at 2^128. The crate has no I/O, and no function waits. No other crate compares raw
+//! points of the ring.
 #![no_std]
 
 extern crate alloc;

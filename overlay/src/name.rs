@@ -14,7 +14,7 @@ use serde::ser::{Serialize, Serializer};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerName(String);
 
-/// The text is no [`PeerName`].
+/// Refusal of a text that is no [`PeerName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameError;
 
@@ -39,7 +39,7 @@ impl PeerName {
         &self.0
     }
 
-    /// Checks a text without keeping it.
+    /// Checks whether a text is a name, without keeping the text.
     fn check(text: &str) -> Result<(), NameError> {
         let fits = (1..=PeerName::BYTES_MAX).contains(&text.len());
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for PeerName {
     }
 }
 
-/// Decodes a [`PeerName`], and nothing that is none.
+/// Decodes a [`PeerName`], and refuses any other text.
 struct NameVisitor;
 
 impl<'de> Visitor<'de> for NameVisitor {
@@ -94,7 +94,7 @@ impl<'de> Visitor<'de> for NameVisitor {
 
 /// A peer as people are shown it: `oak (MMjh9m)`, or `MMjh9m` where it has no name.
 ///
-/// The short id always stands there, since several peers may have one name.
+/// The short id is always shown, since several peers may have one name.
 #[derive(Clone, Copy, Debug)]
 pub struct Called<'a, Id> {
     /// The peer's name, if it is known and the peer has one.

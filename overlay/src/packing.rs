@@ -1,4 +1,4 @@
-//! Contacts in few bytes: a peer remembers hundreds of them and looks at few.
+//! A compact encoding of contacts: a peer remembers hundreds of contacts and looks at few.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Contact, NodeId, PeerName};
 
-/// An address is text, and may be any. Those of these shapes take a third of that.
+/// An address, which may be any text. Addresses of the shapes below take a third of their text.
 #[derive(Serialize, Deserialize)]
 enum Address<'a> {
     Text(&'a str),
@@ -22,7 +22,7 @@ enum Address<'a> {
 
 impl Address<'_> {
     fn of(text: &str) -> Address<'_> {
-        // Only what reads back the same: text may say the same thing in several ways.
+        // Several texts may mean the same address: only a text that reads back the same is packed.
         Address::shaped(text).filter(|address| address.text() == text).unwrap_or(Address::Text(text))
     }
 
@@ -50,7 +50,7 @@ impl Address<'_> {
     }
 }
 
-/// One contact as it is packed.
+/// A contact as it is packed.
 #[derive(Serialize, Deserialize)]
 struct Packed<'a> {
     node: NodeId,
@@ -69,13 +69,13 @@ impl Packed<'_> {
     }
 }
 
-/// These contacts in few bytes.
+/// Encodes contacts in few bytes.
 pub(crate) fn pack(contacts: &[Contact]) -> Box<[u8]> {
     let packed: Vec<Packed<'_>> = contacts.iter().map(Packed::of).collect();
     postcard::to_allocvec(&packed).expect("contacts have no maps of unknown length").into_boxed_slice()
 }
 
-/// The contacts that [`pack`] made this of.
+/// Decodes the contacts that [`pack`] encoded.
 pub(crate) fn unpack(bytes: &[u8]) -> Vec<Contact> {
     let packed: Vec<Packed<'_>> = postcard::from_bytes(bytes).expect("it was written here");
     let contact = |Packed { node, addresses, name }: Packed<'_>| Contact {

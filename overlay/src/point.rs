@@ -1,19 +1,19 @@
-//! Places on the ring, and the keys that users name.
+//! Points of the ring, and the keys that users name.
 
 use alloc::sync::Arc;
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest key a user may name, in bytes.
+/// Upper limit of the length of a key that a user names, in bytes.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// A key's or a peer's place on the ring: the first 16 bytes of a BLAKE3 hash, big-endian, so 32 base-16 digits.
+/// Place of a key or a peer on the ring: the first 16 bytes of a BLAKE3 hash, big-endian, so 32 base-16 digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Point(pub u128);
 
 impl Point {
-    /// The place of anything that has a name.
+    /// Returns the point of a name.
     pub fn of(name: &[u8]) -> Point {
         let hash = blake3::hash(name);
         let mut first = [0; 16];
@@ -21,12 +21,12 @@ impl Point {
         Point(u128::from_be_bytes(first))
     }
 
-    /// How far clockwise from `self` to `other`; 0 if they are the same point.
+    /// Returns the clockwise distance from `self` to `other`; 0 if they are the same point.
     pub fn distance_to(self, other: Point) -> u128 {
         other.0.wrapping_sub(self.0)
     }
 
-    /// The point before this one, in ring order.
+    /// Returns the point before this one, in ring order.
     pub fn before(self) -> Point {
         Point(self.0.wrapping_sub(1))
     }
@@ -44,18 +44,18 @@ impl fmt::Display for Point {
     }
 }
 
-/// Names of so many bytes lie in the key itself: as many as it has room for anyway.
+/// Upper limit of the encoded names that lie in the key itself, in bytes: a key has room for as many anyway.
 const SHORT_MAX: usize = 30;
 
-/// The longest tag of a companion key, in bytes.
+/// Upper limit of the tag of a companion key, in bytes.
 pub const TAG_BYTES_MAX: usize = 256;
 /// First byte of an encoded key that is not just the user's name.
 const ESCAPE: u8 = 0xff;
 /// Second byte of an encoded companion key. A user's name that begins with [`ESCAPE`] has that byte twice.
 const COMPANION: u8 = 1;
 
-/// What the user names: 0 to [`KEY_BYTES_MAX`] bytes, with its place on the ring computed once; or a companion of such a key
-/// ([`Key::companion`]), which lies at the same point and which no user can name.
+/// A key that a user names, of 0 to [`KEY_BYTES_MAX`] bytes, with its point computed once; or a companion of such a key
+/// ([`Key::companion`]). A companion lies at the same point, and no user can name it.
 ///
 /// Ordered by point, then by encoded name: the order of scans.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,8 +64,8 @@ pub struct Key {
     name: Name,
 }
 
-/// Bytes that are copied, compared and thrown away many times for each operation: usual ones without another place in
-/// memory to go to.
+/// The bytes of an encoded key. They are copied, compared and dropped many times for each operation, so usual names need no
+/// other place in memory.
 #[derive(Clone)]
 enum Name {
     Short { len: u8, bytes: [u8; SHORT_MAX] },
@@ -110,18 +110,18 @@ impl Ord for Name {
     }
 }
 
-/// The name is longer than [`KEY_BYTES_MAX`], or these bytes encode no key.
+/// Refusal of a name that is longer than [`KEY_BYTES_MAX`], or of bytes that encode no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyError {
-    /// The length that was refused, in bytes.
+    /// The refused length, in bytes.
     pub length: usize,
 }
 
 impl Key {
-    /// The key of this name.
+    /// Returns the key of this name.
     ///
     /// # Errors
-    /// The name is too long.
+    /// The name is longer than [`KEY_BYTES_MAX`].
     pub fn new(name: &[u8]) -> Result<Key, KeyError> {
         if name.len() > KEY_BYTES_MAX {
             return Err(KeyError { length: name.len() });
@@ -133,10 +133,10 @@ impl Key {
         Ok(Key { point, name: Name::new(&[&[ESCAPE], name].concat()) })
     }
 
-    /// The key that these bytes encode; see [`Key::encoded`].
+    /// Decodes a key from the bytes that [`Key::encoded`] returned.
     ///
     /// # Errors
-    /// They encode none.
+    /// The bytes encode no key.
     pub fn decode(encoded: &[u8]) -> Result<Key, KeyError> {
         let error = KeyError { length: encoded.len() };
         match encoded {
@@ -151,7 +151,8 @@ impl Key {
         }
     }
 
-    /// A key beside this one, at the same point: for what a node remembers of the key. `tag` has 1 to [`TAG_BYTES_MAX`] bytes.
+    /// Returns the companion key with this tag, at the same point: for records that a node keeps about the key. `tag` has 1 to
+    /// [`TAG_BYTES_MAX`] bytes, and the key itself is no companion.
     pub fn companion(&self, tag: &[u8]) -> Key {
         debug_assert!(self.owner().is_none() && (1..=TAG_BYTES_MAX).contains(&tag.len()));
         let owner = self.name();
@@ -159,12 +160,12 @@ impl Key {
         Key { point: self.point, name: Name::new(&[&[ESCAPE, COMPANION], &length[..], owner, tag].concat()) }
     }
 
-    /// Is this a companion key?
+    /// Returns whether this is a companion key.
     pub fn is_companion(&self) -> bool {
         matches!(self.encoded(), [ESCAPE, COMPANION, ..])
     }
 
-    /// The user's key that this one is a companion of.
+    /// Returns the user's key that this companion belongs to; `None` for a user's key.
     pub fn owner(&self) -> Option<Key> {
         if !self.is_companion() {
             return None;
@@ -174,23 +175,23 @@ impl Key {
         Some(Key { point: self.point, name: Name::new(&[escape, owner].concat()) })
     }
 
-    /// Sorts before or equal to every key at this point and after every key before it. For bounds only: no name has it
-    /// as its place.
+    /// Returns the lower bound of the keys at a point: it sorts before or equal to every key at this point, and after every key
+    /// before that point. For bounds only: the point is not that of the bound's name.
     pub fn first_at(point: Point) -> Key {
         Key { point, name: Name::new(&[]) }
     }
 
-    /// In which of so many lanes it is, of one at least: by that part of its point that says least of its place.
+    /// Returns the key's lane of `lanes`, at least one: from the lowest 64 bits of the point, which say least of its place.
     pub fn lane(&self, lanes: usize) -> usize {
         (self.point.0 as u64 % lanes as u64) as usize
     }
 
-    /// Where it lies on the ring.
+    /// Returns the key's place on the ring.
     pub fn point(&self) -> Point {
         self.point
     }
 
-    /// What the user called it; for a companion key what the user called its owner.
+    /// Returns the name that the user gave; for a companion key the name of its owner.
     pub fn name(&self) -> &[u8] {
         match self.encoded() {
             [ESCAPE, COMPANION, rest @ ..] => parts(rest).map_or(&[], |(owner, _)| owner),
@@ -199,14 +200,14 @@ impl Key {
         }
     }
 
-    /// The bytes that stand for it in messages and in the store: the user's name, but where that begins with byte 0xff, and for
-    /// companion keys.
+    /// Returns the bytes that encode the key in messages and in the store. They are the user's name, except for companion keys
+    /// and for names that begin with byte 0xff.
     pub fn encoded(&self) -> &[u8] {
         self.name.bytes()
     }
 }
 
-/// Owner and tag of a companion key, from what follows its first two bytes.
+/// Splits the bytes behind the first two of a companion key into owner and tag.
 fn parts(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = rest.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
@@ -233,7 +234,7 @@ impl Serialize for Key {
 }
 
 impl<'de> Deserialize<'de> for Key {
-    /// Computes the point anew: a peer's word for it is not taken.
+    /// Computes the point anew, so no peer can claim a wrong one.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
         struct Visitor;
         impl serde::de::Visitor<'_> for Visitor {

@@ -1,21 +1,21 @@
-//! A map in ring order that finds a key in a few steps, however many there are.
+//! A map in ring order whose search takes a few steps for any number of entries.
 //!
-//! Places on the ring are hashes: they are spread evenly, and their first 64 bits nearly always tell two apart. So a map
-//! is a row of *shelves*, each with some dozens of entries in order, and is searched by these prefixes alone: in the row,
-//! which is small, then in one shelf. A balanced tree of the same entries takes three times as many steps, each to another
-//! place in memory, and that is what a search costs.
+//! Points of the ring are hashes: they are spread evenly, and the first 64 bits of two nearly always differ. So a map is a
+//! row of *shelves*, each with some dozens of entries in order. A search compares these prefixes alone: in the row, which
+//! is small, then in one shelf. A search in a balanced tree of the same entries takes three times as many steps. Each of
+//! these goes to another place in memory, and that is the cost of a search.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
 
 use crate::point::Key;
 
-/// What has a place in ring order.
+/// A key with a place in ring order.
 ///
 /// # Invariants
-/// - Of two that differ in their prefixes, the one with the lesser prefix is the lesser.
+/// - Of two keys with different prefixes, the one with the lesser prefix is the lesser.
 pub trait Placed: Ord {
-    /// The first 64 bits of its place.
+    /// Returns the first 64 bits of the key's place.
     fn prefix(&self) -> u64;
 }
 
@@ -25,16 +25,17 @@ impl Placed for Key {
     }
 }
 
-/// Entries of a shelf before it is divided.
+/// Upper limit of entries on a shelf: with one more, the shelf is divided.
 const SHELF_MAX: usize = 48;
-/// With no more than this a shelf is joined with a neighbour, if both together are not more than the second number.
+/// A shelf with at most this many entries is joined with a neighbour, if both together have at most [`SHELF_JOINED_MAX`]
+/// entries.
 const SHELF_MIN: usize = SHELF_MAX / 8;
 const SHELF_JOINED_MAX: usize = SHELF_MAX / 2;
 
-/// Entries in order, beside each other.
+/// A contiguous row of entries, in order.
 #[derive(Clone, Debug)]
 struct Shelf<K, V> {
-    /// Of each entry.
+    /// The prefix of each entry.
     prefixes: Vec<u64>,
     entries: Vec<(K, V)>,
 }
@@ -42,13 +43,14 @@ struct Shelf<K, V> {
 /// A map from keys to values, in ring order.
 #[derive(Clone, Debug)]
 pub struct PointMap<K, V> {
-    /// The first prefix that belongs on each shelf: rising, and 0 for the first. Entries of one prefix are never parted.
+    /// The first prefix that belongs on each shelf: rising, and 0 for the first. Entries with the same prefix are never
+    /// parted.
     firsts: Vec<u64>,
     shelves: Vec<Shelf<K, V>>,
     len: usize,
 }
 
-/// Where an entry is, or would be.
+/// The position of an entry, or the position for its insertion.
 #[derive(Clone, Copy)]
 struct Place {
     shelf: usize,
@@ -62,39 +64,39 @@ impl<K: Placed, V> Default for PointMap<K, V> {
 }
 
 impl<K: Placed, V> PointMap<K, V> {
-    /// An empty one.
+    /// Creates an empty map.
     pub fn new() -> PointMap<K, V> {
         PointMap { firsts: alloc::vec![0], shelves: alloc::vec![Shelf::with_room(0)], len: 0 }
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Is there none?
+    /// Returns whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// A key's value.
+    /// Returns the value of a key.
     pub fn get(&self, key: &K) -> Option<&V> {
         let place = self.find(key).ok()?;
         Some(&self.shelves[place.shelf].entries[place.index].1)
     }
 
-    /// A key's value.
+    /// Returns the value of a key, to be changed.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let place = self.find(key).ok()?;
         Some(&mut self.shelves[place.shelf].entries[place.index].1)
     }
 
-    /// Has the key a value?
+    /// Returns whether the key has a value.
     pub fn contains_key(&self, key: &K) -> bool {
         self.find(key).is_ok()
     }
 
-    /// Sets a key's value; returns the one before.
+    /// Sets the value of a key; returns the value before.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.find(&key) {
             Ok(place) => Some(core::mem::replace(&mut self.shelves[place.shelf].entries[place.index].1, value)),
@@ -111,7 +113,7 @@ impl<K: Placed, V> PointMap<K, V> {
         }
     }
 
-    /// Takes a key out.
+    /// Removes a key; returns its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.find(key).ok()?;
         let shelf = &mut self.shelves[place.shelf];
@@ -124,7 +126,7 @@ impl<K: Placed, V> PointMap<K, V> {
         Some(value)
     }
 
-    /// Takes out everything from this key on: whole shelves but for one, however many entries there are.
+    /// Removes and returns all entries from this key on. It moves whole shelves but for one, for any number of entries.
     pub fn split_off(&mut self, from: &K) -> PointMap<K, V> {
         let Place { shelf, index } = self.find(from).unwrap_or_else(|place| place);
         let mut behind =
@@ -140,10 +142,10 @@ impl<K: Placed, V> PointMap<K, V> {
         behind
     }
 
-    /// Puts these behind all others.
+    /// Appends entries that belong behind all entries of this map.
     ///
     /// # Panics
-    /// If one of them belongs before one that is there.
+    /// If one of them belongs before an entry of this map.
     pub fn append(&mut self, mut behind: PointMap<K, V>) {
         let last = self.shelves.iter().rev().find_map(|shelf| shelf.entries.last());
         let next = behind.shelves.iter().position(|shelf| shelf.len() > 0);
@@ -151,7 +153,7 @@ impl<K: Placed, V> PointMap<K, V> {
         let Some((last, _)) = last else { return *self = behind };
         assert!(*last < behind.shelves[next].entries[0].0, "what is put behind others belongs there");
         let (end, joint) = (last.prefix(), self.shelves.len() - 1);
-        // Those of one prefix are never parted.
+        // Entries with the same prefix are never parted.
         let first = &mut behind.shelves[next];
         let same = first.prefixes.iter().take_while(|prefix| **prefix == end).count();
         let moved: Vec<(K, V)> = first.entries.drain(..same).collect();
@@ -166,7 +168,8 @@ impl<K: Placed, V> PointMap<K, V> {
         self.tidy(joint);
     }
 
-    /// Drops the last shelves, until so many entries are gone or none is left: to drop them all takes a while.
+    /// Drops the last shelves, until at least `count` entries are gone or none is left: to drop all entries at once takes
+    /// a while.
     pub fn shed(&mut self, count: usize) {
         let wanted = self.len.saturating_sub(count);
         while self.len > wanted {
@@ -179,7 +182,7 @@ impl<K: Placed, V> PointMap<K, V> {
         }
     }
 
-    /// This, with those behind it.
+    /// Returns this map with the entries of `behind` appended.
     ///
     /// # Panics
     /// As [`PointMap::append`].
@@ -188,7 +191,7 @@ impl<K: Placed, V> PointMap<K, V> {
         self
     }
 
-    /// Sees to a shelf that has fewer entries than it had, and its neighbour.
+    /// Joins a shelf that has lost entries, and the shelf behind it, with their neighbours where these shelves are small.
     fn tidy(&mut self, index: usize) {
         for at in [index + 1, index] {
             if self.shelves.get(at).is_some_and(|shelf| shelf.len() <= SHELF_MIN) {
@@ -197,12 +200,12 @@ impl<K: Placed, V> PointMap<K, V> {
         }
     }
 
-    /// All entries, in order.
+    /// Returns all entries, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.shelves.iter().flat_map(|shelf| shelf.entries.iter().map(|(key, value)| (key, value)))
     }
 
-    /// Entries from there on, in order.
+    /// Returns the entries from a bound on, in order.
     pub fn range_from<'a>(&'a self, from: Bound<&K>) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
         let Place { shelf, index } = self.place_from(from);
         let (first, rest) = self.shelves[shelf..].split_first().expect("a place is on a shelf");
@@ -210,11 +213,11 @@ impl<K: Placed, V> PointMap<K, V> {
         first.entries[index..].iter().chain(behind).map(|(key, value)| (key, value))
     }
 
-    /// The first entry from there on.
+    /// Returns the first entry from a bound on, its value to be changed.
     pub fn first_mut_from(&mut self, from: Bound<&K>) -> Option<(&K, &mut V)> {
         let Place { shelf, index } = self.place_from(from);
         let (first, rest) = self.shelves[shelf..].split_first_mut().expect("a place is on a shelf");
-        // A shelf between two full ones may be empty.
+        // A shelf between two full shelves may be empty.
         let mut behind = rest.iter_mut().flat_map(|shelf| shelf.entries.iter_mut());
         first.entries.get_mut(index).or_else(|| behind.next()).map(|(key, value)| (&*key, value))
     }
@@ -242,7 +245,7 @@ impl<K: Placed, V> PointMap<K, V> {
         }
     }
 
-    /// Divides a shelf in the middle, or as near to it as entries of one prefix allow.
+    /// Divides a shelf in the middle, or as near to the middle as entries with the same prefix allow.
     fn divide(&mut self, index: usize) {
         let shelf = &mut self.shelves[index];
         let middle = shelf.prefixes[shelf.prefixes.len() / 2];
@@ -258,7 +261,7 @@ impl<K: Placed, V> PointMap<K, V> {
         self.shelves.insert(index + 1, behind);
     }
 
-    /// Puts what is left on a shelf beside what is on the next one, or the one before, where there is room for both.
+    /// Joins a shelf with the next one, or with the one before, where there is room for the entries of both.
     fn join(&mut self, index: usize) {
         let left = |at: usize| self.shelves.get(at).zip(self.shelves.get(at + 1)).map(|(a, b)| a.len() + b.len());
         let fits = |at: &usize| left(*at).is_some_and(|len| len <= SHELF_JOINED_MAX);
@@ -268,7 +271,7 @@ impl<K: Placed, V> PointMap<K, V> {
         let shelf = &mut self.shelves[at];
         shelf.prefixes.append(&mut behind.prefixes);
         shelf.entries.append(&mut behind.entries);
-        // What little there was may have come to lie beside little.
+        // The joined shelf may be small too, and lie beside a small one.
         if shelf.len() <= SHELF_MIN {
             self.join(at);
         }
@@ -293,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// A key whose place is its number; the second one tells apart those at the same place.
+    /// A key whose place is its first number; the second number tells keys at the same place apart.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     struct Numbered(u64, u8);
 
@@ -307,12 +310,12 @@ mod tests {
     enum Step {
         Insert(Numbered, u32),
         Remove(Numbered),
-        /// So many of the first ones behind this.
+        /// Removes so many entries, the first ones from this key on.
         RemoveFrom(Numbered, usize),
-        /// At least so many of the last ones.
+        /// Drops at least so many of the last entries.
         Shed(usize),
         Look(Numbered),
-        /// Parted there, and put together again; or the part before is forgotten, or the one behind.
+        /// Splits the map there; then keeps the part before, keeps the part behind, or joins both again.
         Part(Numbered, u8),
     }
 
@@ -350,7 +353,8 @@ mod tests {
         );
     }
 
-    /// All of a shelf are taken out, and its neighbours have no room to be joined with it: what lies behind it is found.
+    /// The entries behind a shelf are found when that shelf is empty, and its neighbours have no room to be joined with
+    /// it.
     #[test]
     fn what_lies_behind_an_empty_shelf_is_found() {
         let mut map = PointMap::new();
@@ -377,7 +381,7 @@ mod tests {
         assert_eq!(find(Bound::Included(&emptied[0])), behind);
     }
 
-    /// A shelf that is put together with an empty one may still be as small as the one before it.
+    /// A shelf that is joined with an empty one may still be as small as the one before it.
     #[test]
     fn small_shelves_do_not_stay_beside_each_other() {
         let mut map = PointMap::new();

@@ -14,7 +14,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// This point and no other.
+    /// Returns the arc of this point alone.
     pub fn at(point: Point) -> KeyRange {
         KeyRange::new(point, Point(point.0.wrapping_add(1)))
     }
@@ -22,32 +22,32 @@ impl KeyRange {
     /// The whole ring, cut at point zero.
     pub const FULL: KeyRange = KeyRange { start: Point(0), end: Point(0) };
 
-    /// The arc from `start` up to, but without, `end`; the whole ring where they are equal.
+    /// Returns the arc from `start` up to, but without, `end`; the whole ring where they are equal.
     pub const fn new(start: Point, end: Point) -> KeyRange {
         KeyRange { start, end }
     }
 
-    /// The first point of the arc.
+    /// Returns the first point of the arc.
     pub fn start(self) -> Point {
         self.start
     }
 
-    /// The first point behind the arc.
+    /// Returns the first point behind the arc.
     pub fn end(self) -> Point {
         self.end
     }
 
-    /// Is it the whole ring?
+    /// Returns whether the arc is the whole ring.
     pub fn is_full(self) -> bool {
         self.start == self.end
     }
 
-    /// Does the arc hold this point?
+    /// Returns whether the arc holds this point.
     pub fn contains(self, point: Point) -> bool {
         self.is_full() || self.start.distance_to(point) < self.start.distance_to(self.end)
     }
 
-    /// Does the arc hold every point of `other`?
+    /// Returns whether the arc holds every point of `other`.
     pub fn contains_range(self, other: KeyRange) -> bool {
         if self.is_full() {
             return true;
@@ -60,22 +60,23 @@ impl KeyRange {
         first < length && other.start.distance_to(other.end) <= length - first
     }
 
-    /// Do the two arcs share a point?
+    /// Returns whether the two arcs share a point.
     pub fn overlaps(self, other: KeyRange) -> bool {
         self.contains(other.start) || other.contains(self.start)
     }
 
-    /// The number of points in the arc; `None` for the whole ring, whose number does not fit.
+    /// Returns the number of points in the arc; `None` for the whole ring, whose 2^128 points are too many for the
+    /// type.
     pub fn length(self) -> Option<u128> {
         (!self.is_full()).then(|| self.start.distance_to(self.end))
     }
 
-    /// What two arcs share: no, one or (where they overlap at both ends) two arcs.
+    /// Returns the points that two arcs share: no, one or (where the arcs overlap at both ends) two arcs.
     pub fn intersection(self, other: KeyRange) -> [Option<KeyRange>; 2] {
         let (a, b) = (self.segments(), other.segments());
         let mut shared = [None, None];
         let mut count = 0;
-        // At most two segments each; joined ones across zero are rejoined below.
+        // Each arc has at most two segments. The parts of an arc that runs across zero are rejoined below.
         let mut parts: [Option<(u128, u128)>; 4] = [None; 4];
         let mut parts_count = 0;
         for (a_first, a_last) in a.into_iter().flatten() {
@@ -101,13 +102,13 @@ impl KeyRange {
             count += 1;
         }
         if self.is_full() && other.is_full() {
-            // Keep the cut of the first.
+            // The result begins where `self` does.
             return [Some(self), None];
         }
         shared
     }
 
-    /// The arc as at most two closed intervals of plain numbers, cut at zero.
+    /// Returns the arc as at most two closed intervals of plain numbers, cut at zero.
     pub(crate) fn segments(self) -> [Option<(u128, u128)>; 2] {
         if self.is_full() {
             [Some((0, u128::MAX)), None]
@@ -118,7 +119,10 @@ impl KeyRange {
         }
     }
 
-    /// The point that lies `part / of` of the way along the arc. `part < of`, `of > 0`.
+    /// Returns the point that lies `part / of` of the way along the arc.
+    ///
+    /// # Panics
+    /// If `part` is not less than `of`.
     pub fn cut_at(self, part: u32, of: u32) -> Point {
         assert!(part < of, "part {part} of {of}");
         // In units of 1/of: exact enough, and never past the end. The whole ring counts as 2^128 - 1.

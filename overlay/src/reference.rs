@@ -1,4 +1,4 @@
-//! What one group knows of another.
+//! The knowledge of one group about another.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,55 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Called, Epoch, GroupId, KeyRange, NodeId, PeerName, Point};
 
-/// Somebody who can be asked.
+/// A node with its addresses and its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Contact {
-    /// Who.
+    /// The node.
     pub node: NodeId,
-    /// Where: multiaddresses as text, best first.
+    /// Its multiaddresses as text, best first.
     pub addresses: Vec<String>,
-    /// What its operator calls it.
+    /// The name that its operator chose, if any.
     pub name: Option<PeerName>,
 }
 
 impl Contact {
-    /// The peer as people are shown it.
+    /// Returns the form in which people are shown the peer.
     pub fn called(&self) -> Called<'_, NodeId> {
         Called { name: self.name.as_ref(), id: self.node }
     }
 }
 
-/// One group as another one, or a peer, knows it (Scatter §3.2).
+/// A group as another group, or a peer, knows it (Scatter §3.2).
 ///
-/// Of the same id, that of the higher epoch is true for longer; a group's range changes only together with its epoch. A
-/// reference in a hint may be of any age, and costs time at worst: whether a group owns a key is decided by its own state.
+/// Of two references with the same id, the one with the higher epoch is newer: a group's range changes only together with
+/// its epoch. A reference in a hint may be of any age, and an old one costs time at worst: a group's own state decides
+/// whether the group owns a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupRef {
-    /// Which group.
+    /// The group's id.
     pub id: GroupId,
-    /// Since when it is as it is said to be here: also the generation that transactions name.
+    /// The epoch in which the group has this range; also the generation that transactions name.
     pub epoch: Epoch,
-    /// What it owns.
+    /// The range that the group owns.
     pub range: KeyRange,
-    /// Its members, or some of them; whoever should be asked first comes first.
+    /// Its members, or some of them; the first should be asked first.
     pub members: Vec<Contact>,
 }
 
 impl GroupRef {
-    /// A reference with only so many members: what a hint keeps.
+    /// Returns a reference with at most `count` members, as a hint keeps it.
     pub fn with_members(&self, count: usize) -> GroupRef {
         let members = self.members.iter().take(count).cloned().collect();
         GroupRef { id: self.id, epoch: self.epoch, range: self.range, members }
     }
 
-    /// Its members' nodes.
+    /// Returns the nodes of the members.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.members.iter().map(|contact| contact.node)
     }
 }
 
-/// How near an arc is to a point, for lookups: the more the nearer. In whole digits first: of whoever shares more of them
-/// with the point the table has cells for the next one. Then by the way round.
+/// Nearness of an arc to a point, for lookups: the greater the nearer. It compares the digits that both share first, then
+/// the distance: a group that shares more digits with the point has cells in its table for the next digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nearness {
     digits: u32,
@@ -63,7 +64,7 @@ pub struct Nearness {
 }
 
 impl Nearness {
-    /// Of the point of this arc that is nearest to that one.
+    /// Returns the nearness of the point of `range` that is nearest to `point`, in either direction.
     pub fn of(range: KeyRange, point: Point) -> Nearness {
         let gap = range.gap(point);
         let nearest = if gap == 0 {
@@ -76,13 +77,13 @@ impl Nearness {
         Nearness { digits: (point.0 ^ nearest.0).leading_zeros() / 4, gap: core::cmp::Reverse(gap) }
     }
 
-    /// The same for whoever goes in ring order only: digits do not count.
+    /// Returns the nearness for a lookup that goes in ring order only: digits do not count.
     pub fn up(range: KeyRange, point: Point) -> Nearness {
         let gap = if range.contains(point) { 0 } else { range.end().distance_to(point) + 1 };
         Nearness { digits: 0, gap: core::cmp::Reverse(gap) }
     }
 
-    /// And for whoever goes against it.
+    /// Returns the nearness for a lookup that goes against ring order only: digits do not count.
     pub fn down(range: KeyRange, point: Point) -> Nearness {
         let gap = if range.contains(point) { 0 } else { point.distance_to(range.start()) };
         Nearness { digits: 0, gap: core::cmp::Reverse(gap) }
@@ -90,7 +91,7 @@ impl Nearness {
 }
 
 impl KeyRange {
-    /// How far a point lies outside this arc, whichever way round is shorter; 0 within.
+    /// Returns the distance of a point outside this arc from the arc, the shorter way round; 0 for a point within.
     pub fn gap(self, point: Point) -> u128 {
         if self.contains(point) {
             return 0;
