@@ -1,27 +1,27 @@
-//! How many operations each member of a group can execute, as its leader believes it (Scatter §6.3).
+//! How many operations each member of a group can execute, according to its leader (Scatter §6.3).
 //!
-//! Members measure that themselves and tell it. A member that tells too much would get a larger part of the group's range: a capacity above
-//! the median is believed only as far as other members saw that member serve.
+//! Members measure their capacities and report them. A member that reports too much would get a larger part of the group's range. So a
+//! capacity above the median is believed only as far as other members saw that member serve operations.
 
 use alloc::vec::Vec;
 
 use crate::weights::Capacity;
 
-/// Before a believed capacity changes, the told one must differ from it by this factor, in quarters. Measurements of one machine differ by
-/// less, so noise changes neither divisions nor boundaries.
+/// Before a believed capacity changes, the reported one must differ from it by this factor, in quarters. Measurements of one machine differ
+/// by less, so noise changes neither divisions nor boundaries.
 const CHANGE_MIN_QUARTERS: u64 = 6;
 
-/// The capacity of one member, as it tells it and as other members see it.
+/// The capacity of one member: its own report, and the observation of other members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
-    /// Operations a second that the member says it can execute; `None` before it has measured that.
+    /// Operations a second that the member reports as its capacity; `None` before it has measured that.
     pub told: Option<u32>,
-    /// The most operations a second that the deciding member saw it execute.
+    /// The most operations a second that the deciding member saw the member execute.
     pub seen: u32,
 }
 
-/// Returns the median of the told capacities, the lower of two; `None` unless more than half of the members have told one. So a minority that
-/// lies cannot move the median beyond what honest members tell.
+/// Returns the median of the reported capacities, the lower of two; `None` unless more than half of the members have reported one. So a
+/// minority that lies cannot move the median above the greatest report of an honest member.
 fn typical(claims: &[Claim]) -> Option<u32> {
     let told: Vec<u32> = claims.iter().filter_map(|claim| claim.told).collect();
     (2 * told.len() > claims.len()).then(|| lower_median(told)).flatten()
@@ -34,17 +34,17 @@ fn lower_median(mut all: Vec<u32>) -> Option<u32> {
 }
 
 /// Returns the operations a second that each member can execute, in the order of `claims`, each at least 1. `None` unless more than half of
-/// the members have told their capacities.
+/// the members have reported their capacities.
 ///
-/// A member that has told none counts as the median member. No capacity exceeds the median and what the member was seen to execute,
-/// whichever is more.
+/// A member that has reported none counts as the median member. No capacity exceeds the median and the number of operations that the member
+/// was seen to execute, whichever is more.
 pub fn believed(claims: &[Claim]) -> Option<Vec<u32>> {
     let typical = typical(claims)?;
     let of = |claim: &Claim| claim.told.unwrap_or(typical).min(typical.max(claim.seen)).max(1);
     Some(claims.iter().map(of).collect())
 }
 
-/// Returns the capacity to decide by, in operations a second: the one decided by `before`, unless `now` is less or more than that by a
+/// Returns the capacity for decisions, in operations a second: `before`, the one of earlier decisions, unless `now` is less or more by a
 /// factor of 1.5.
 pub fn settled(before: Option<u32>, now: u32) -> u32 {
     let differs = |before: u32| {
@@ -54,7 +54,7 @@ pub fn settled(before: Option<u32>, now: u32) -> u32 {
     before.filter(|before| !differs(*before)).unwrap_or(now)
 }
 
-/// Returns each capacity beside that of the median member, in the order of `all`.
+/// Returns each capacity relative to that of the median member, in the order of `all`.
 pub fn relative(all: &[u32]) -> Vec<Capacity> {
     let median = lower_median(all.to_vec()).map_or(1, |median| median.max(1));
     all.iter().map(|one| Capacity::of(f64::from(*one) / f64::from(median))).collect()
@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// A member that tells more, or is seen to execute more, never counts for less.
+        /// A member that reports more, or is seen to execute more, never counts for less.
         #[test]
         fn more_is_never_less(claims in claims(), chosen: prop::sample::Index, more in 0u32..1 << 24, seen in 0u32..1 << 24) {
             let chosen = chosen.index(claims.len());
@@ -118,7 +118,8 @@ mod tests {
             prop_assert!(after[chosen] >= before[chosen], "{before:?}, then {after:?}");
         }
 
-        /// Fewer than half of the members lie, and none was seen to execute anything: all stay within what honest members tell.
+        /// Fewer than half of the members lie, and none was seen to execute anything: all capacities stay within the reports of honest
+        /// members.
         #[test]
         fn liars_stay_within_what_honest_members_tell(
             honest in proptest::collection::vec(1u32..1 << 24, 2..9),
@@ -131,7 +132,7 @@ mod tests {
             prop_assert!(all.iter().all(|one| *one <= most), "{all:?} of {claims:?}");
         }
 
-        /// Capacities that are decided by stay, while told ones differ by a fifth.
+        /// The capacity for decisions stays, while reports differ by a fifth.
         #[test]
         fn it_is_quiet_on_its_own_output(now in 100u32..1 << 24, noise in proptest::collection::vec(80u64..=120, 1..20)) {
             let first = settled(None, now);

@@ -4,18 +4,18 @@ use alloc::vec::Vec;
 
 use overlay::{KeyRange, Point};
 
-/// Less load than this, in operations a minute, counts as none: so few operations are not counted well enough.
+/// Load below this counts as none, in operations a minute: so few operations are not counted well enough.
 pub const LOAD_MIN: u64 = 20 * 60;
 
-/// The load of a group in each of some equal pieces of its range, in operations a minute, and what the group can do.
+/// The load of a group in each of some equal pieces of its range, in operations a minute, and the group's capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct Density<'a> {
     /// The range.
     pub range: KeyRange,
     /// The load of each piece; empty where there is no load at all.
     pub cells: &'a [u32],
-    /// How much the group can do, in one unit for the groups that are compared: the operations a second of its living members, or the number
-    /// of these. 0 counts as 1.
+    /// The group's capacity, in one unit for the groups that are compared: the operations a second of its living members, or the number of
+    /// these. 0 counts as 1.
     pub capacity: u32,
 }
 
@@ -48,24 +48,25 @@ pub(crate) fn is_even(one: u128, other: u128) -> bool {
 /// Fewer bytes of records than this do not count: they are copied in an eighth of a second.
 pub const BYTES_MIN: u128 = 1 << 20;
 
-/// What a group keeps and is asked for, in each of some equal pieces of its range.
+/// The load and the bytes of a group, in each of some equal pieces of its range.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
     /// The range.
     pub range: KeyRange,
-    /// The load of each piece in operations a minute; empty where there is none.
+    /// The load of each piece, in operations a minute; empty where there is none.
     pub load: &'a [u32],
     /// The bytes of each piece's records; empty where they are not known.
     pub bytes: &'a [u64],
 }
 
 impl Contents<'_> {
-    /// Returns the point at which a split divides load and bytes most evenly, each counted as a part of its sum, so both count as much
-    /// (Scatter §6.3 divides by load; the bytes are what members keep, and copy to newcomers). It divides the load alone where there are
-    /// fewer bytes than [`BYTES_MIN`], the bytes alone where there is less load than [`LOAD_MIN`], and the range where both are so.
+    /// Returns the point at which a split divides load and bytes most evenly. Each counts as a part of its sum, so both count as much.
+    /// Scatter §6.3 divides by load; the bytes are the records that members keep, and copy to newcomers. The split divides the load alone
+    /// where there are fewer bytes than [`BYTES_MIN`], the bytes alone where there is less load than [`LOAD_MIN`], and the range where both
+    /// are so.
     ///
-    /// Where there is a cut that leaves the loads so equal that no boundary is moved for them, such a cut is taken. Of equal cuts it is the one
-    /// nearest to the middle of the range, which is also taken where all lies in one piece: that may all be one key.
+    /// Where some cut leaves the loads so equal that no boundary is moved for them, such a cut is taken. Of equal cuts it is the one
+    /// nearest to the middle of the range. The middle is also taken where all lies in one piece: that may all be one key.
     pub fn middle(&self) -> Point {
         let middle = self.range.cut_at(1, 2);
         let (weights, load) = self.weights();
@@ -84,7 +85,7 @@ impl Contents<'_> {
         }
     }
 
-    /// Returns the weight of each piece, and its load as far as that counts.
+    /// Returns the weight of each piece, and its load where the load counts.
     fn weights(&self) -> (Vec<u128>, Vec<u128>) {
         let load: Vec<u128> = self.load.iter().map(|load| u128::from(*load)).collect();
         let bytes: Vec<u128> = self.bytes.iter().map(|bytes| u128::from(*bytes)).collect();
@@ -143,8 +144,8 @@ mod tests {
     }
 
     proptest! {
-        /// Load and bytes of the worse side are at most what they are at any other cut that leaves the loads as even; and no cut of even loads
-        /// is passed over for one of uneven loads.
+        /// Load and bytes of the worse side are at most those at any other cut that leaves the loads as even; and no cut of even loads is
+        /// passed over for one of uneven loads.
         #[test]
         fn no_cut_is_better(load in proptest::collection::vec(0u32..20_000, 8), bytes in proptest::collection::vec(0u64..9 * MIB, 8)) {
             let range = KeyRange::new(Point(0), Point(8));

@@ -5,21 +5,21 @@ use alloc::vec::Vec;
 
 use crate::joining::{Joining, Resilience, Sampled};
 
-/// The clusters that each group should span: with three, a group may survive the loss of any one of them.
+/// Number of clusters that each group should span: with three, a group may survive the loss of any one of them.
 pub const CLUSTERS_MIN: usize = 3;
 
 /// The clusters that a group spans, as a newcomer sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Diversity {
-    /// The group's members.
+    /// Number of members of the group.
     pub members: usize,
-    /// The members at which the group splits.
+    /// Number of members at which the group splits.
     pub split_at: usize,
-    /// Clusters with two members or more in the group.
+    /// Number of clusters with two members or more in the group.
     pub shared: usize,
-    /// Clusters with one member in the group.
+    /// Number of clusters with one member in the group.
     pub single: usize,
-    /// Members of the newcomer's cluster in the group.
+    /// Number of members of the newcomer's cluster in the group.
     pub own: usize,
 }
 
@@ -33,20 +33,20 @@ impl Diversity {
         Diversity { members: clusters.len(), split_at, shared: sizes.len() - single, single, own }
     }
 
-    /// Returns twice the number of clusters that both halves can still span when the group splits: with `m` shared and `p` single clusters,
-    /// `m + (p + split_at - members) / 2`, as each member that comes until then may be of a new cluster.
+    /// Returns twice the number of clusters that both halves can still span when the group splits. With `m` shared and `p` single clusters,
+    /// that number is `m + (p + split_at - members) / 2`: each member that comes until then may be of a new cluster.
     fn reach(&self) -> usize {
         2 * self.shared + self.single + self.split_at.saturating_sub(self.members)
     }
 
-    /// Returns whether the newcomer is diversity-optimal: it is of a cluster with at most one member in the group, and so no newcomer of
-    /// another cluster would let the halves span more.
+    /// Returns whether the newcomer is diversity-optimal. It is of a cluster with at most one member in the group then, and so no newcomer
+    /// of another cluster would let the halves span more.
     fn is_optimal(&self) -> bool {
         self.own <= 1
     }
 
-    /// Returns how badly the newcomer fits, from 0: the paper's rule lets it in. Where no group's rule does, 1 is a group in which it is
-    /// optimal, and 2 one that still reaches enough clusters with it.
+    /// Returns how badly the newcomer fits, from 0 to 3. 0: the paper's rule lets it in. Where no group's rule does: 1 is a group in which
+    /// it is optimal, 2 a group that still reaches enough clusters with it, and 3 any other group.
     fn misfit(&self) -> u8 {
         match (self.is_optimal(), self.reach()) {
             (true, reach) if reach >= 2 * CLUSTERS_MIN => 0,
@@ -57,11 +57,11 @@ impl Diversity {
     }
 }
 
-/// A group that the newcomer costs no cluster: no later split must leave a half with fewer than [`CLUSTERS_MIN`] clusters (Harmony §7.5).
-/// Of several such groups the one that [`Resilience`] chooses.
+/// Chooses a group that loses no cluster by the newcomer: no later split must leave a half with fewer than [`CLUSTERS_MIN`] clusters
+/// (Harmony §7.5). Of several such groups it chooses as [`Resilience`].
 ///
-/// In the paper the leader refuses a newcomer that does not fit; here the newcomer, which knows as much, does not ask. So one that fits
-/// nowhere is not left without a group: it joins where it does the least harm.
+/// In the paper the leader refuses a newcomer that does not fit; here the newcomer, which knows as much, does not ask. So a newcomer that
+/// fits nowhere is not left without a group: it joins where it does the least harm.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Diverse;
 
@@ -73,7 +73,7 @@ impl Diverse {
         (0..sampled.len()).filter(|index| Some(misfit(index)) == least).collect()
     }
 
-    /// Has [`Resilience`] decide between these.
+    /// Has [`Resilience`] decide between the groups that the newcomer fits best.
     fn among<T>(sampled: &[Sampled], decide: impl Fn(&[Sampled], &[usize]) -> T) -> T {
         let best = Diverse::best(sampled);
         let fitting: Vec<Sampled> = best.iter().map(|index| sampled[*index]).collect();
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(Diverse.choose(&unknown, 0), Some(1));
     }
 
-    /// The number of clusters that the half with fewer of them spans, after a split by cluster.
+    /// Returns the number of clusters that the half with fewer of them spans, after a split by cluster.
     fn spanned(clusters: &[&str]) -> usize {
         let member = |(peer, cluster): (usize, &&str)| MemberView {
             node: NodeId { peer: PeerKey([peer as u8; 32]), incarnation: Incarnation(1) },

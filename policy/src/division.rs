@@ -1,4 +1,4 @@
-//! Who is primary of how much (Harmony §7.6).
+//! Which member is primary of which part of a group's range (Harmony §7.6).
 
 use alloc::vec::Vec;
 
@@ -7,37 +7,38 @@ use overlay::{KeyRange, NodeId, Point};
 use crate::density::{Density, LOAD_MIN};
 use crate::weights::{Able, Weights, near};
 
-/// More sub-ranges than so many for each primary are not left lying about.
+/// Upper limit of sub-ranges for each primary: with more, the range is divided anew.
 const PARTS_PER_NODE_MAX: usize = 4;
 
-/// What is known of a group when its range is to be divided.
+/// The facts about a group that decide how its range is divided.
 #[derive(Clone, Copy, Debug)]
 pub struct Divided<'a> {
     /// The range.
     pub range: KeyRange,
-    /// The division that there is: starts and primaries.
+    /// The present division: starts and primaries.
     pub current: &'a [(Point, NodeId)],
-    /// Who can be primary, in order.
+    /// The members that can be primary, in order.
     pub able: &'a [Able],
-    /// What is asked of each of some equal pieces of the range; `None` where that is not known.
+    /// The load of each of some equal pieces of the range, in operations a minute; `None` where that is not known.
     pub load: Option<&'a [u32]>,
-    /// Nothing has changed for a while,
+    /// Whether nothing has changed for a while.
     pub calm: bool,
-    /// and for so long that what only would be better may be done.
+    /// Whether nothing has changed for so long that a change which is only an improvement may be made.
     pub rested: bool,
 }
 
-/// Decides who is primary of how much.
+/// Decides which member is primary of which part of a range.
 pub trait Dividing: Sync {
-    /// Another division; `None` where the current one will do. Each new one costs clients of what is redrawn a moment. Quiet on
-    /// its own output, for ranges of all lengths: where a range has fewer points than there are members that can be primary, some get nothing.
+    /// Returns another division; `None` where the present one will do. Each new one costs the clients of redrawn sub-ranges a moment. Quiet
+    /// on its own output, for ranges of all lengths: where a range has fewer points than there are members that can be primary, some
+    /// members get nothing.
     fn divide(&self, view: &Divided<'_>) -> Option<Vec<(Point, NodeId)>>;
 }
 
-/// Equal shares of the ring for everyone able.
+/// Gives each member that can be primary an equal share of the range.
 ///
-/// What a primary that is not able leaves behind is shared out at once, without touching the others' sub-ranges: nobody
-/// else's clients notice. When all is calm the whole range is evened out, if that changes anything worth it.
+/// The sub-ranges of a primary that is not able are shared out at once, and all other sub-ranges stay: clients of other primaries notice
+/// nothing. Once all is calm, the whole range is evened out, where that changes enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Even;
 
@@ -54,24 +55,26 @@ impl Dividing for Even {
     }
 }
 
-/// As much asked of each member as its capacity and its weight as a newcomer allow (Harmony §7.6). A newcomer begins without a sub-range and
-/// grows in three steps: the likeliest members to die soon should be primary of little.
+/// Gives each member as much load as its capacity and its weight as a newcomer allow (Harmony §7.6). A newcomer begins without a sub-range
+/// and grows in three steps: the likeliest members to die soon should be primary of little.
 ///
-/// What a primary that is not able leaves behind is shared out at once among the members that should have sub-ranges. All else waits until
-/// all is calm. Then each of these gets a sub-range. Where each has one, the division waits until it has rested, and is drawn anew where it
-/// is far from what it should be: where a member has much more than it should, or, as one that was a newcomer or was weak, much less.
+/// The sub-ranges of a primary that is not able are shared out at once among the members that should have sub-ranges. All other changes
+/// wait until all is calm. Then each of these members gets a sub-range. Where each has one, the division waits until it has rested. It is
+/// drawn anew where it is far from its target: where a member has much more than its due, or, as one that was a newcomer or was weak, much
+/// less.
 ///
-/// A member that waits much longer for a majority than the others is not able: what it has is shared out at once.
+/// A member that waits much longer for a majority than the rest is not able: its sub-ranges are shared out at once.
 ///
 /// The papers choose leaders by agreement latency, age or chance (Scatter §6.2, Harmony §7.2), and no primaries: all members are primaries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByLoad;
 
-/// The range is divided anew where a member has so much more than it should, in tenths,
+/// A division is drawn anew where a member has more than this part of its due, in tenths.
 const EXCESS_MIN: u64 = 16;
-/// or where one that was a newcomer has less than this of what it should. A step of a newcomer's weight leaves it with two thirds at most.
+/// A division is drawn anew where a former newcomer has less than this part of its due, in tenths. A step of a newcomer's weight leaves it
+/// with two thirds at most.
 const SHARE_MIN: u64 = 7;
-/// or where any other member has less than this of what it should: its capacity has more than doubled.
+/// A division is drawn anew where any other member has less than this part of its due, in tenths: its capacity has more than doubled.
 const OLD_SHARE_MIN: u64 = 4;
 
 impl Dividing for ByLoad {
@@ -102,22 +105,23 @@ impl Dividing for ByLoad {
     }
 }
 
-/// How much there is to do, where in a range.
+/// The demand in each piece of a range.
 struct Demand {
     range: KeyRange,
     cells: Vec<u64>,
-    /// Where each cell begins, from the start of the range, and where the last one ends. A leader asks for shares with each message: these
-    /// divisions by 32 cost more than all that is done with them.
+    /// The start of each cell, from the start of the range, and the end of the last one. A leader asks for shares with each message, and
+    /// these divisions by 32 cost more than all that is done with their results.
     edges: Vec<u128>,
     /// The sum of all cells.
     total: u64,
 }
 
-/// Pieces, where nothing is known of what is asked.
+/// Number of cells where the load is not known.
 const CELLS: usize = 32;
 
 impl Demand {
-    /// A ninth of it is for the keys that are there, wherever what is asked goes; all of it where little is asked.
+    /// Returns the demand of a range. A ninth of it is for the keys that are there, independent of the load; all of it where the load is
+    /// low.
     fn of(range: KeyRange, load: Option<&[u32]>) -> Demand {
         let load = load.map(|cells| Density { range, cells, capacity: 1 }).filter(|load| load.total() >= LOAD_MIN);
         let cells = match load {
@@ -134,7 +138,7 @@ impl Demand {
         Demand { range, cells, edges, total }
     }
 
-    /// How much there is before a place, in 256ths.
+    /// Returns the demand before a point, in 256ths.
     fn before(&self, at: Point) -> u64 {
         let offset = self.range.start().distance_to(at);
         let mut sum = 0;
@@ -149,7 +153,7 @@ impl Demand {
         sum
     }
 
-    /// The first place before which there is so much, in 256ths.
+    /// Returns the first point before which there is this demand, in 256ths.
     fn place(&self, mut sought: u64) -> Point {
         for (cell, edge) in self.cells.iter().zip(self.edges.windows(2)) {
             if sought < cell << 8 {
@@ -161,18 +165,18 @@ impl Demand {
         self.range.end()
     }
 
-    /// Returns what a member of this weight should have, in 256ths.
+    /// Returns the due of a member of this weight, in 256ths.
     fn due(&self, weight: u64, weights: &[u64]) -> u64 {
         ((self.total << 8) / weights.iter().sum::<u64>().max(1) * weight).max(1)
     }
 
-    /// Returns how much there is in each part, in 256ths, with its primary.
+    /// Returns the demand in each part, in 256ths, with its primary.
     fn shares<'a>(&'a self, parts: &'a [(Point, NodeId)]) -> impl Iterator<Item = (NodeId, u64)> + 'a {
         let ends = parts.iter().skip(1).map(|(at, _)| self.before(*at)).chain([self.total << 8]);
         parts.iter().zip(ends).map(|((at, node), end)| (*node, end.saturating_sub(self.before(*at))))
     }
 
-    /// Returns the most that a primary has of what it should have, in tenths.
+    /// Returns the most that a primary has of its due, in tenths.
     fn excess(&self, parts: &[(Point, NodeId)], able: &[NodeId], weights: &[u64]) -> u64 {
         let excess = |(node, share): (NodeId, u64)| {
             let weight = able.iter().position(|able| *able == node).map_or(1, |index| weights[index]);
@@ -181,9 +185,9 @@ impl Demand {
         self.shares(parts).map(excess).max().unwrap_or(0)
     }
 
-    /// Returns the least that a member has of what it should have, in tenths; 10 where there is none that should have something. Shares of
-    /// members that are not young are scaled such that [`OLD_SHARE_MIN`] of them count as [`SHARE_MIN`]. What rounding may cost counts as
-    /// theirs: places within a piece are known to a 256th of it.
+    /// Returns the least that a member has of its due, in tenths; 10 where no member has one. Shares of members that are not young are
+    /// scaled such that [`OLD_SHARE_MIN`] of them count as [`SHARE_MIN`]. The possible loss by rounding counts as theirs: points within a
+    /// piece are known to a 256th of it.
     fn least_share(&self, parts: &[(Point, NodeId)], able: &[NodeId], weights: &[u64], young: &[bool]) -> u64 {
         let rounding = 2 * self.cells.iter().copied().max().unwrap_or(0);
         let shares: Vec<(NodeId, u64)> = self.shares(parts).collect();
@@ -195,7 +199,7 @@ impl Demand {
         (0..able.len()).filter(|index| weights[*index] > 0).map(share).min().unwrap_or(10)
     }
 
-    /// Draws a division anew. Members keep the order in which they are on the ring now, so most keep some of what they have; equal shares
+    /// Draws a division anew. Members keep the order that they have on the ring now, so most keep some of their sub-ranges. Equal shares
     /// keep that order, too, or they would be drawn anew at the next look.
     fn draw(&self, current: &[(Point, NodeId)], able: &[NodeId], weights: &[u64]) -> Vec<(Point, NodeId)> {
         let mut order: Vec<usize> = (0..able.len()).filter(|index| weights[*index] > 0).collect();
@@ -205,7 +209,7 @@ impl Demand {
         self.divide(&order, able, weights).unwrap_or_else(|| shares(self.range, &in_order()))
     }
 
-    /// To each, in this order, what it should have; `None` where the range is too small for that.
+    /// Gives each member its due, in this order; `None` where the range is too small for that.
     fn divide(&self, order: &[usize], able: &[NodeId], weights: &[u64]) -> Option<Vec<(Point, NodeId)>> {
         let all: u64 = weights.iter().sum();
         let mut given = 0;
@@ -238,7 +242,7 @@ fn share_orphans(
     let heirs: Vec<NodeId> =
         able.iter().zip(weights).filter(|(_, weight)| **weight > 0).map(|(node, _)| *node).collect();
     let shared = share_out(range, current, able, &heirs);
-    // Primaries that come and go faster than it ever gets calm must not grind the range to dust.
+    // Primaries that come and go faster than all gets calm must not grind the range to dust.
     Some(if shared.len() > PARTS_PER_NODE_MAX * able.len() { shares(range, &heirs) } else { shared })
 }
 
@@ -249,8 +253,8 @@ fn is_whole(current: &[(Point, NodeId)], able: &[NodeId], weights: &[u64]) -> bo
     current.iter().all(|(_, primary)| able.contains(primary)) && able.iter().zip(weights).all(is_fit)
 }
 
-/// Equal shares in this order. Of a range with fewer points than members, each of the first members has one point, and the
-/// rest have none.
+/// Returns equal shares in this order. Of a range with fewer points than members, each of the first members has one point, and the rest
+/// have none.
 fn shares(range: KeyRange, able: &[NodeId]) -> Vec<(Point, NodeId)> {
     let points = range.length().map_or(usize::MAX, |length| usize::try_from(length).unwrap_or(usize::MAX));
     let able = &able[..able.len().min(points)];
@@ -292,7 +296,7 @@ mod tests {
         (0..).zip(ages).map(able).collect()
     }
 
-    /// How much of a range of 100 each has.
+    /// Returns how much of a range of 100 each member gets.
     fn percent(able: &[Able], load: Option<&[u32]>, current: &[(Point, NodeId)]) -> Option<Vec<u128>> {
         let range = KeyRange::new(Point(0), Point(100 << 100));
         let view = Divided { range, current, able, load, calm: true, rested: true };
@@ -310,7 +314,7 @@ mod tests {
         let nobody = [(Point(0), node(9))];
         assert_eq!(percent(&able, None, &nobody), Some(alloc::vec![25; 4]));
         assert_eq!(percent(&able, Some(&[]), &nobody), Some(alloc::vec![25; 4]), "idle");
-        // All but a ninth is asked in the first quarter.
+        // All but a ninth of the demand is in the first quarter.
         let load: Vec<u32> = (0..32).map(|cell| if cell < 8 { 4_500 } else { 0 }).collect();
         assert_eq!(percent(&able, Some(&load), &nobody), Some(alloc::vec![7, 7, 7, 80]));
     }
@@ -335,8 +339,8 @@ mod tests {
         assert_eq!(percent(&able, None, &[(Point(0), node(9))]), Some(alloc::vec![6, 71, 24]), "a quarter at least");
     }
 
-    /// A member whose capacity was the least gets a whole share back once it can do as much as the others, though no other member has far
-    /// too much meanwhile.
+    /// A member that had the least capacity gets a whole share back once it has as much capacity as the rest, though no other member has
+    /// far too much meanwhile.
     #[test]
     fn a_member_that_recovers_gets_its_share_back() {
         let mut able = members(&[9_000; 5]);
@@ -365,8 +369,8 @@ mod tests {
         assert!(even.iter().any(|(_, primary)| *primary == node(2)), "{even:?}");
     }
 
-    /// Plays four hours of a group in steps of ten seconds, with members that come at these times in seconds and stay. Returns for each
-    /// division how many had come, and the last one. Members tell what is asked with an error of up to a tenth.
+    /// Simulates four hours of a group in steps of ten seconds, with members that come at these times in seconds and stay. Returns for each
+    /// division the number of members that had come, and the last division. Members report loads with an error of up to a tenth.
     fn grow(comes: &[u64], noise: &[u32]) -> (Vec<usize>, Vec<(Point, NodeId)>) {
         let range = KeyRange::new(Point(0), Point(100 << 100));
         let mut current = alloc::vec![(Point(0), node(0))];
@@ -390,8 +394,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Time alone redraws a division at most three times for each newcomer, whatever noise there is, and in the end the newcomer has
-        /// as much as any member.
+        /// Time alone redraws a division at most three times for each newcomer, at any noise, and in the end the newcomer has as much as
+        /// any member.
         #[test]
         fn time_redraws_a_few_times(
             (old, newcomers) in (1usize..8, proptest::collection::btree_set(500u64..8_000, 1..4)),
@@ -508,9 +512,9 @@ mod tests {
         ) {
             let range = KeyRange::new(Point(start), Point(start.wrapping_add(length)));
             let current = shares(range, &current.iter().map(|n| node(*n)).collect::<Vec<_>>());
-            // Some can do more than others, of some ages.
+            // Some members have more capacity than the rest, of some ages.
             let capacity = |age: u64| Capacity::of(if age.is_multiple_of(2) { 1.0 } else { (age % 32) as f64 / 4.0 });
-            // And some are far, or would be if they were primaries of nothing.
+            // Some members are far, or would be if they were primaries of nothing.
             let agreement = |age: u64| [None, Some(1_000), Some(250), Some(124)][age as usize % 4].map(Duration::from_millis);
             let view = |(n, age)| Able {
                 capacity: capacity(age),
@@ -531,7 +535,7 @@ mod tests {
                 prop_assert!(parts.iter().all(|(_, primary)| is_able(primary)));
                 prop_assert_eq!(policy.divide(&Divided { current: &parts, ..view }), None);
                 if calm && length != 0 && length > 1 << 100 {
-                    // Nor does it do anything about what is measured a little differently each time, however long that takes.
+                    // Nor does it react to measurements that differ a little each time, for any length of time.
                     let again: Option<Vec<u32>> =
                         load.map(|load| load.iter().zip(&noise).map(|(cell, noise)| cell * noise / 100).collect());
                     let view = Divided { current: &parts, load: again.as_deref(), rested: true, ..view };

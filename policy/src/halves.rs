@@ -11,19 +11,19 @@ use overlay::NodeId;
 /// A member, as its leader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {
-    /// The member's name.
+    /// The member's id.
     pub node: NodeId,
     /// The cluster or network that it stands in; members of one cluster may fail together.
     pub cluster: String,
     /// When it became a member, in group time.
     pub joined_ms: u64,
-    /// The leader hears it.
+    /// Whether the leader hears it.
     pub able: bool,
-    /// How long it is expected to live on: its median residual life where lifetimes are known, or else its age, since old members live
-    /// longer in most networks (Harmony §7.4).
+    /// The time for which it is expected to live on: its median residual life where lifetimes are known, or else its age, since old members
+    /// live longer in most networks (Harmony §7.4).
     pub lifetime: Duration,
-    /// The round trips to the members of the same slice, in their order; `None` where the leader does not know, and for all members beyond
-    /// the end.
+    /// The round trips to the members of the same slice, in their order; `None` where the leader does not know one, and for all members
+    /// beyond the end.
     pub round_trips: Vec<Option<Duration>>,
 }
 
@@ -32,7 +32,7 @@ pub trait Halving: Sync {
     /// Returns the members of the first half; the rest form the second. Neither half is empty where there are two members.
     fn first_half(&self, members: &[MemberView]) -> Vec<NodeId>;
 
-    /// Returns up to `count` members that should move to another group, only such as are heard; never all of those.
+    /// Returns up to `count` members that should move to another group. Only members that are heard move, and never all of them.
     fn movers(&self, members: &[MemberView], count: usize) -> Vec<NodeId>;
 }
 
@@ -71,8 +71,8 @@ impl Halving for Alike {
     }
 }
 
-/// Takes up to `count` of the members that are heard, never all of them: each time the member that comes first in an order that may depend
-/// on the members that stay. Members are given by their places.
+/// Takes up to `count` of the members that are heard, never all of them: each time the first member in an order that may depend on the
+/// members that stay. Members are given by their places.
 pub(crate) fn movers<K: Ord>(
     members: &[MemberView],
     count: usize,
@@ -184,8 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// The halves are of equal size, each cluster of two or more that are heard is in both, and movers cost no cluster that they
-        /// need not.
+        /// The halves are of equal size, each cluster with two or more heard members is in both, and movers cost no cluster needlessly.
         #[test]
         fn halves_span_what_they_can(places in proptest::collection::vec((0..6_usize, 0..50_u64, any::<bool>()), 2..14)) {
             let members: Vec<_> = places.iter().zip(0..).map(|(place, peer)| {

@@ -1,8 +1,8 @@
-//! The session history that a peer tells, beside the time for which members have seen it.
+//! The session history that a peer reports, beside the time for which members have seen it.
 //!
-//! Members cannot check a history. So it counts only against a peer: one that often failed is expected to fail again, and a long life that is
-//! told changes nothing. A peer that members have seen for less time than the shortest tenth of all lives is expected to live for no longer
-//! than that, with a history or without.
+//! Members cannot check a history. So it counts only against a peer: a peer that often failed is expected to fail again, and a reported
+//! long life changes nothing. A peer that members have seen for less time than the shortest tenth of all lives is expected to live for no
+//! longer than that, with a history or without.
 
 use core::time::Duration;
 
@@ -11,36 +11,37 @@ use crate::lifetimes::Lifetimes;
 /// The sessions that a peer remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// How many ended without warning.
+    /// Number of sessions that ended without warning.
     pub failures: u32,
-    /// How long all lasted, the present one included.
+    /// Total length of all sessions, the present one included.
     pub lived: Duration,
 }
 
 impl Told {
-    /// Returns the lifetimes of a peer of this age by its own word: exponential, with the mean time between its failures. It has lived for as
-    /// long as members saw, whatever it tells. `None` where it tells no failure.
+    /// Returns the lifetimes of a peer of this age by its own report: exponential, with the mean time between its failures. The peer has
+    /// lived at least as long as members saw, with any report. `None` where it reports no failure.
     fn lifetimes(self, age: Duration) -> Option<Lifetimes> {
         (self.failures > 0).then(|| Lifetimes::Exponential { mean: self.lived.max(age) / self.failures })
     }
 }
 
-/// Returns the lifetimes of a peer that members have hardly seen yet; `None` for one of a greater age.
+/// Returns the lifetimes of a peer that members have hardly seen yet; `None` for a peer of a greater age.
 fn of_stranger(all: &Lifetimes, age: Duration) -> Option<Lifetimes> {
     let mean = all.shortest_tenth();
     (age < mean).then_some(Lifetimes::Exponential { mean })
 }
 
-/// Returns the probability, from 0 to 1, that a peer of this age dies within `window`. `all` are the lifetimes of the network's peers, as members
-/// saw them. The result is never less than those say, and never less than for a peer without a history.
+/// Returns the probability, from 0 to 1, that a peer of this age dies within `window`. `all` are the lifetimes of the network's peers, as
+/// members saw them. The result is never less than by these lifetimes, and never less than for a peer without a history.
 pub fn dies_within(all: &Lifetimes, age: Duration, window: Duration, told: Option<Told>) -> f64 {
     let others = [of_stranger(all, age), told.and_then(|told| told.lifetimes(age))];
     let others = others.into_iter().flatten().map(|lifetimes| lifetimes.dies_within(age, window));
     others.fold(all.dies_within(age, window), f64::max)
 }
 
-/// Returns how long a peer of this age is expected to live on, as [`Lifetimes::residual`] does. Never longer than the lifetimes of the network's
-/// peers say. Here a peer that members have hardly seen counts as all others: a division gives it nothing at first, whatever is expected of it.
+/// Returns the time for which a peer of this age is expected to live on, as [`Lifetimes::residual`] does: never longer than by the
+/// lifetimes of the network's peers. Here a peer that members have hardly seen counts as any other peer: a division gives it nothing at
+/// first, at any expected life.
 pub fn residual(all: &Lifetimes, age: Duration, told: Option<Told>) -> Duration {
     let seen = all.residual(age);
     told.and_then(|told| told.lifetimes(age)).map_or(seen, |own| seen.min(own.residual(age)))
@@ -77,7 +78,7 @@ mod tests {
         assert!(lives_on(told(4, 80)) < Duration::from_secs(14));
     }
 
-    /// Until members have seen it live for longer than a tenth of all peers do, whatever it tells.
+    /// Until members have seen it live for longer than a tenth of all peers do, with any report.
     #[test]
     fn of_a_stranger_the_worst_is_expected() {
         for told in [None, told(0, 0), told(0, 1 << 40)] {
@@ -104,8 +105,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a peer tells, it is never expected to live longer than others of its age; more failures in as much time never help it, nor
-        /// does a shorter time.
+        /// With any report, a peer is never expected to live longer than other peers of its age. More failures in as much time never help
+        /// it, nor does a shorter time.
         #[test]
         fn no_history_raises_a_peer(all in any_lives(), told in any_told(), age_s in 0u64..1 << 30, window_s in 0.0f64..1e6) {
             let (age, window) = (Duration::from_secs(age_s), Duration::from_secs_f64(window_s));

@@ -6,36 +6,36 @@ use core::time::Duration;
 use crate::diversity::Diversity;
 use crate::risk::{NINES_TARGET, nines};
 
-/// A group that was sampled, as the newcomer sees it.
+/// A sampled group, as the newcomer sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampled {
-    /// Members that it has and hears: the dead are no help.
+    /// Number of members that the group has and hears: dead members are no help.
     pub members: usize,
-    /// Members of the group at the newcomer's site.
+    /// Number of members of the group at the newcomer's site.
     pub close: usize,
-    /// Members of the group in the network of the newcomer's provider.
+    /// Number of members of the group in the network of the newcomer's provider.
     pub near: usize,
-    /// The probability that it loses its majority within an hour if one more of its members dies now; `None` where too few deaths were seen to
-    /// tell. A newcomer comes later than the next death may: so a group needs one before it is in danger.
+    /// The probability that the group loses its majority within an hour if one more of its members dies now; `None` where members saw too
+    /// few deaths for an estimate. The next death may come before the newcomer does: so a group needs a newcomer before it is in danger.
     pub risk: Option<f64>,
-    /// Operations a minute for each member that lives; `None` where the group does not know yet.
+    /// Operations a minute for each living member; `None` where the group does not know yet.
     pub load: Option<f64>,
     /// Operations a second that each living member can execute, on average; `None` where the group does not know yet.
     pub capacity: Option<f64>,
-    /// How long the newcomer would wait for a majority there; `None` where that was not measured, or too many are silent.
+    /// The time for which the newcomer would wait for a majority there; `None` where that was not measured, or too many members are silent.
     pub agreement: Option<Duration>,
     /// The clusters that the group spans.
     pub diversity: Diversity,
 }
 
 impl Sampled {
-    /// Returns how little the group needs the newcomer: the least needs it most.
+    /// Returns how little the group needs the newcomer: the group with the least result needs it most.
     fn needs(&self) -> (usize, usize, usize) {
         (self.members, self.close, self.near)
     }
 
-    /// Returns whether the group is unlikely to lose its majority: it has [`NINES_TARGET`] nines an hour, after the next death too, or its risk
-    /// is not known.
+    /// Returns whether the group is unlikely to lose its majority: it has [`NINES_TARGET`] nines an hour, after the next death too, or its
+    /// risk is not known.
     fn is_safe(&self) -> bool {
         self.risk.is_none_or(|risk| nines(risk) >= NINES_TARGET)
     }
@@ -45,19 +45,19 @@ impl Sampled {
     }
 }
 
-/// Decides where to join.
+/// Decides which group a newcomer joins.
 pub trait Joining: Sync {
-    /// Which of them, by its place; `None` only where there is none. `chance` is a number drawn for this.
+    /// Returns the chosen group, by its place; `None` only where there is none. `chance` is a number drawn for this choice.
     fn choose(&self, sampled: &[Sampled], chance: u64) -> Option<usize>;
 
-    /// Those, by their places, between which only [`Sampled::agreement`] decides: it is worth measuring there. None where
-    /// nothing depends on it.
+    /// Returns the groups, by their places, between which only [`Sampled::agreement`] decides: a measurement is worth its cost there. Empty
+    /// where nothing depends on it.
     fn undecided(&self, _: &[Sampled]) -> Vec<usize> {
         Vec::new()
     }
 }
 
-/// Any of them.
+/// Chooses any group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 
@@ -67,11 +67,12 @@ impl Joining for Anywhere {
     }
 }
 
-/// The group that one more member helps most.
+/// Chooses the group that one more member helps most.
 ///
-/// That is the group that is most likely to lose its majority, if one of them would have fewer than [`NINES_TARGET`] nines after its next death.
-/// If all would have as many, the group that agrees fastest with the newcomer. Where the risk of one is not known: the group with the fewest members; of several
-/// such groups the one with the fewest members at the newcomer's site, then with its provider, then the fastest.
+/// If one of the groups would have fewer than [`NINES_TARGET`] nines after its next death, that is the group that is most likely to lose
+/// its majority. If all would have as many, it is the group that agrees fastest with the newcomer. Where the risk of a group is not known,
+/// it is the group with the fewest members; of several such groups the one with the fewest members at the newcomer's site, then with its
+/// provider, then the fastest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resilience;
 
@@ -103,7 +104,7 @@ impl Joining for Resilience {
     }
 }
 
-/// The group that agrees fastest with the newcomer; of groups that were not measured the one with the fewest members.
+/// Chooses the group that agrees fastest with the newcomer; of groups that were not measured the one with the fewest members.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fastest;
 
@@ -117,15 +118,15 @@ impl Joining for Fastest {
     }
 }
 
-/// Of the groups that are unlikely to lose their majorities, the one with the most load for what its members can do (Scatter §6.3).
+/// Chooses, of the groups that are unlikely to lose their majorities, the one with the most load relative to its capacity (Scatter §6.3).
 ///
-/// Where one of these groups does not know its capacity, the one with the most load for each member. Where one does not know its load, where
-/// no group has any, or where no group is safe: as [`Resilience`].
+/// Where one of these groups does not know its capacity, it chooses the group with the most load for each member. Where one does not know
+/// its load, where no group has any, or where no group is safe, it chooses as [`Resilience`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MostLoaded;
 
 impl MostLoaded {
-    /// Returns the load of each of these groups for what its members can do; `None` unless all of them know their loads, and one has some.
+    /// Returns the load of each of these groups relative to its capacity; `None` unless all of them know their loads, and one has some.
     fn strains(groups: &[&Sampled]) -> Option<Vec<f64>> {
         let loads: Vec<f64> = groups.iter().map(|group| group.load).collect::<Option<_>>()?;
         let capacities: Option<Vec<f64>> = groups.iter().map(|group| group.capacity).collect();
@@ -144,7 +145,7 @@ impl Joining for MostLoaded {
         let Some(strains) = MostLoaded::strains(&groups) else {
             return Resilience.choose(sampled, chance);
         };
-        // Of equals the one that needs the newcomer most.
+        // Of equals the group that needs the newcomer most.
         let more = |one: usize, other: usize| strains[one].total_cmp(&strains[other]);
         let needs = |index: usize| core::cmp::Reverse(groups[index].needs());
         let all = 0..groups.len();
@@ -241,7 +242,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each policy chooses one of the groups, and one of the undecided where there are some.
+        /// Each policy chooses one of the groups, and one of the undecided ones where there are some.
         #[test]
         fn one_of_them_is_chosen(
             all in proptest::collection::vec((1usize..20, proptest::option::of(0.0f64..=1.0), proptest::option::of(0.0f64..1e6), any::<Option<u16>>(), proptest::option::of(0.0f64..1e6)), 1..6),
@@ -260,7 +261,7 @@ mod tests {
             }
         }
 
-        /// The more a group can do, the less it is joined for its load; and no group in danger is, while a safe one has load.
+        /// A group with more capacity is joined less for its load; and no group in danger is, while a safe one has load.
         #[test]
         fn the_strained_and_safe_group_is_joined(
             all in proptest::collection::vec((1.0f64..1e6, 1.0f64..1e6, 0.0f64..=0.01), 2..6), more in 1.0f64..1e6,

@@ -2,24 +2,25 @@
 
 use core::time::Duration;
 
-/// A member, as whoever leads sees it.
+/// A member, as the leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// How long it waits for a majority of the members; `None` where that is not known, or where it cannot lead now.
+    /// The time for which it waits for a majority of the members; `None` where that is not known, or where it cannot lead now.
     pub agreement: Option<Duration>,
-    /// How long it has been a member.
+    /// The time for which it has been a member.
     pub age: Duration,
-    /// A number drawn for it, uniform over all values: all members of the group know the same one, as long as the epoch lasts.
+    /// A number drawn for it, uniform over all values. All members of the group know the same one, as long as the epoch lasts.
     pub draw: u64,
 }
 
-/// Decides who should lead.
+/// Decides which member should lead.
 pub trait Leading: Sync {
-    /// Who should lead instead of the one at place `leads`, by its place; `None` where all is well. Quiet on its own output.
+    /// Returns the member that should lead instead of the one at place `leads`, by its place; `None` where the leader should stay. Quiet
+    /// on its own output.
     fn choose(&self, members: &[Candidate], leads: usize) -> Option<usize>;
 }
 
-/// Whoever has come to.
+/// Keeps any leader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anybody;
 
@@ -29,10 +30,10 @@ impl Leading for Anybody {
     }
 }
 
-/// A member drawn at random once an epoch: the member with the least draw of those that can lead (Harmony §7.5, Scatter §7.1.3).
+/// Chooses a member at random once an epoch: the member with the least draw of those that can lead (Harmony §7.5, Scatter §7.1.3).
 ///
-/// Draws follow from the group, its epoch and the member, so all members agree on the drawn one without a message. A baseline to compare
-/// with.
+/// Draws follow from the group, its epoch and the member, so all members agree on the chosen one without a message. A baseline to
+/// compare with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Random;
 
@@ -44,11 +45,11 @@ impl Leading for Random {
     }
 }
 
-/// The member that has been one for longest: it will be for longest (Harmony §7.4). A leader of about the same age stays.
+/// Chooses the oldest member: it is expected to stay longest (Harmony §7.4). A leader of about the same age stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oldest;
 
-/// Clocks differ, and who came at about the same time is as good.
+/// Members whose ages differ by less are equally good: they came at about the same time, and clocks differ.
 const OLDER_MIN: Duration = Duration::from_secs(60);
 
 impl Leading for Oldest {
@@ -60,11 +61,11 @@ impl Leading for Oldest {
     }
 }
 
-/// Less is not worth the change.
+/// Less gain is not worth the change of the leader.
 const GAIN_MIN: Duration = Duration::from_millis(2);
 
-/// The member that agrees fastest with a majority; but it is whoever leads, unless that is slower by a fifth of it and two
-/// milliseconds: what is measured is never quite the same twice.
+/// Chooses the member that agrees fastest with a majority. The leader stays, unless it is slower by a fifth of that member's time and
+/// two milliseconds: measured times are never quite the same twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LowestAgreement;
 
@@ -148,7 +149,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whichever member leads, and so whichever looks, the same member is chosen; and the choice is final.
+        /// The same member is chosen with any leader, and so at any member that looks; and the choice is final.
         #[test]
         fn all_draw_the_same(members in proptest::collection::vec((any::<u64>(), any::<bool>()), 1..12)) {
             let members = drawn(&members);

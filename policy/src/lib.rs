@@ -1,7 +1,7 @@
-//! Decisions only: pure functions from what was observed to an optional proposal (Scatter §6, Harmony §7).
+//! Decisions only: pure functions from observations to an optional proposal (Scatter §6, Harmony §7).
 //!
-//! The mechanism never decides and these never act; the node carries a proposal across. For each decision there is a trait;
-//! whoever wants another policy implements it.
+//! Policies never act, and mechanisms never decide: the node carries a proposal across. Each decision is a trait; another
+//! policy is another implementation.
 #![no_std]
 
 extern crate alloc;

@@ -1,26 +1,26 @@
 //! Models of how long peers live, fitted to members' observations of each other (Scatter §6.1, Harmony §7.3).
 //!
-//! Members keep a [`LifeTable`]: for each class of ages the time that they have watched peers of that age, and the deaths they have seen.
-//! A table has no bias from when watching began or ended, and tables of different members can be added.
+//! Members keep a [`LifeTable`]: for each class of ages, the time for which they have watched peers of that age, and the deaths that they
+//! have seen. The times at which watching began and ended do not bias a table, and tables of different members can be added.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// With fewer deaths seen there is no estimate.
+/// Number of deaths below which there is no estimate.
 pub const DEATHS_MIN: f64 = 10.0;
-/// Classes of ages: one for all below 1 s, then two for each doubling. The last class has no upper end.
+/// Number of classes of ages: one for all below 1 s, then two for each doubling. The last class has no upper end.
 pub const CLASSES: usize = 50;
 /// A table with more deaths is halved, so that old observations fade.
 pub const DEATHS_MAX: f64 = 64.0;
-/// A table that has watched for longer, all peers together, is halved: ten peers for a year.
+/// A table with more watched time, of all peers together and in seconds, is halved: ten peers for a year.
 const WATCHED_MAX: f64 = 10.0 * 365.0 * 86_400.0;
-/// The largest shape of a Pareto model: lives that are measured have shapes from 0.5 to 3.
+/// Upper limit of the shape of a Pareto model: measured lives have shapes from 0.5 to 3.
 const SHAPE_MAX: f64 = 10.0;
-/// Ages below count as this one: clocks and heartbeats tell no more.
+/// Ages below this one, in seconds, count as this one: clocks and heartbeats are no more precise.
 const AGE_MIN: f64 = 0.1;
-/// The part of all lives whose length is expected of a peer of which nothing is known.
+/// The fraction of the shortest lives; a peer of which nothing is known is expected to live as long as these.
 const SHORTEST: f64 = 0.1;
-/// At most this part of all deaths may be younger than the minimum of a Pareto model.
+/// At most this fraction of all deaths may be younger than the minimum of a Pareto model.
 const EARLY_MAX: f64 = 0.1;
 /// A table counts at most this many times the median of all tables that are added.
 const VOICE_MAX: f64 = 4.0;
@@ -43,9 +43,11 @@ pub enum Lifetimes {
 }
 
 impl Lifetimes {
-    /// Returns the time within which half of all peers of this age die: their median residual life. A Pareto population with a shape of 1 or
-    /// less has no mean one. For exponential lives it is the same at each age, for Pareto lives it grows with age; ages below the minimum
-    /// count as the minimum. Times beyond [`Duration::MAX`] are that.
+    /// Returns the time within which half of all peers of this age die: their median residual life. There is no mean residual life in a
+    /// Pareto population with a shape of 1 or less.
+    ///
+    /// For exponential lives the result is the same at each age, for Pareto lives it grows with age; ages below the minimum count as the
+    /// minimum. Times beyond [`Duration::MAX`] are returned as that.
     pub fn residual(&self, age: Duration) -> Duration {
         let seconds = match *self {
             Lifetimes::Exponential { mean } => mean.as_secs_f64().max(AGE_MIN) * core::f64::consts::LN_2,
@@ -85,7 +87,7 @@ impl Lifetimes {
 /// Observations of peers of one class of ages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// For how long peers of this age were watched, all together, in seconds.
+    /// The time for which peers of this age were watched, all together, in seconds.
     pub watched: f64,
     /// Deaths at this age. Not a whole number once old deaths have faded.
     pub deaths: f64,
@@ -102,7 +104,7 @@ impl Default for LifeTable {
 }
 
 impl LifeTable {
-    /// Notes that a peer was watched from one age to another, and lived.
+    /// Records that a peer was watched from one age to another, and lived.
     pub fn live(&mut self, from: Duration, to: Duration) {
         let (mut from, to) = (from.as_secs_f64(), to.as_secs_f64());
         for class in class_of(from)..CLASSES {
@@ -116,13 +118,13 @@ impl LifeTable {
         self.fade();
     }
 
-    /// Notes that a peer of this age died.
+    /// Records that a peer of this age died.
     pub fn die(&mut self, age: Duration) {
         self.0[class_of(age.as_secs_f64())].deaths += 1.0;
         self.fade();
     }
 
-    /// Adds observations of one class; nothing if there is no such class, or if the numbers cannot have been observed.
+    /// Adds observations of one class. Adds nothing if there is no such class, or if the numbers cannot have been observed.
     pub fn add(&mut self, class: usize, seen: Seen) {
         let is_sound = |number: f64| number.is_finite() && number >= 0.0;
         if let Some(known) = self.0.get_mut(class).filter(|_| is_sound(seen.watched) && is_sound(seen.deaths)) {
@@ -131,17 +133,17 @@ impl LifeTable {
         }
     }
 
-    /// Returns the classes that were observed, in order of age.
+    /// Returns the classes with observations, in order of age.
     pub fn classes(&self) -> impl Iterator<Item = (usize, Seen)> {
         self.0.iter().copied().enumerate().filter(|(_, seen)| *seen != Seen::default())
     }
 
-    /// Returns the deaths seen.
+    /// Returns the number of deaths in all classes.
     pub fn deaths(&self) -> f64 {
         self.0.iter().map(|seen| seen.deaths).sum()
     }
 
-    /// Returns for how long peers were watched, all together, in seconds.
+    /// Returns the time for which peers were watched, all together, in seconds.
     pub fn watched(&self) -> f64 {
         self.0.iter().map(|seen| seen.watched).sum()
     }
@@ -161,8 +163,8 @@ impl LifeTable {
     }
 }
 
-/// Returns the sum of tables of several members, one table a member. None counts for more than four times the median, in the time that it
-/// watched and in its deaths: so a few members that tell lies cannot move the sum far.
+/// Returns the sum of tables of several members, one table a member. No table counts for more than four times the median, in its watched
+/// time and in its deaths. So a few members that lie cannot move the sum far.
 pub fn sum<'a>(tables: impl IntoIterator<Item = &'a LifeTable>) -> LifeTable {
     let tables: Vec<&LifeTable> = tables.into_iter().collect();
     let cap =
@@ -197,7 +199,7 @@ fn end_of(class: usize) -> f64 {
     libm::exp2(class as f64 / 2.0)
 }
 
-/// Returns the mean of one over the age, over the ages of a class.
+/// Returns the mean of `1 / age` over the ages of a class.
 fn inverse_age(class: usize) -> f64 {
     let (start, end) = (start_of(class), end_of(class));
     libm::log(end / start) / (end - start)
@@ -208,7 +210,7 @@ fn inverse_age(class: usize) -> f64 {
 pub struct Estimate {
     /// The model.
     pub lifetimes: Lifetimes,
-    /// The deaths seen.
+    /// The number of deaths.
     pub deaths: f64,
 }
 
@@ -231,14 +233,14 @@ pub fn fit(table: &LifeTable) -> Option<Estimate> {
     Some(Estimate { lifetimes, deaths })
 }
 
-/// Returns the logarithm of how likely these deaths are where so many are expected, up to a constant.
+/// Returns the logarithm of the likelihood of these deaths where `expected` deaths are expected, up to a constant.
 fn likelihood(seen: Seen, expected: f64) -> f64 {
     let deaths = if seen.deaths > 0.0 { seen.deaths * libm::log(expected.max(1e-12)) } else { 0.0 };
     deaths - expected
 }
 
-/// Fits a Pareto model whose minimum lies in class `first`, and returns it with its likelihood. The class itself and those below have rates
-/// of their own.
+/// Fits a Pareto model whose minimum lies in class `first`, and returns it with its likelihood. The class itself and those below it have
+/// rates of their own.
 fn fit_pareto(table: &LifeTable, deaths: f64, first: usize) -> Option<(f64, Lifetimes)> {
     let part = |classes: core::ops::Range<usize>| classes.map(|class| table.0[class]);
     let add = |sum: Seen, seen: Seen| Seen { watched: sum.watched + seen.watched, deaths: sum.deaths + seen.deaths };
@@ -259,7 +261,7 @@ fn fit_pareto(table: &LifeTable, deaths: f64, first: usize) -> Option<(f64, Life
     let at_rate = |seen: Seen| if seen.watched > 0.0 { likelihood(seen, seen.deaths) } else { 0.0 };
     let early = part(0..first).map(|seen| likelihood(seen, seen.watched * below.deaths / below.watched.max(1e-9)));
     let all = of_tail + at_rate(own) + early.sum::<f64>();
-    // Of those that came to this class so many died in it: that tells from which age on they could.
+    // The deaths in this class, as a part of the peers that entered it, tell the age from which on peers die.
     let entered = own.watched / (end_of(first) - start_of(first));
     let died = if entered > 0.0 { own.deaths / entered } else { 0.0 };
     let min = (end_of(first) * libm::exp(-died / shape)).max(start_of(first));
@@ -275,7 +277,7 @@ mod tests {
     /// Quantiles of a distribution, each watched from an age until it ends, or for at most `seen` seconds.
     fn table(quantile: impl Fn(f64) -> f64, from: f64, seen: f64) -> LifeTable {
         let mut table = LifeTable::default();
-        // Without fading: each step is added by itself.
+        // Each step is added by itself, so nothing fades.
         for lived in (0..1000).map(|index| quantile((f64::from(index) + 0.5) / 1000.0)).filter(|lived| *lived > from) {
             let [from, to] = [from, lived.min(from + seen)].map(Duration::from_secs_f64);
             let mut one = LifeTable::default();
@@ -357,7 +359,7 @@ mod tests {
         assert!(table.deaths() <= DEATHS_MAX && mean < 120.0, "{mean}");
     }
 
-    /// One member of nine claims anything: the estimate stays within a third of what it was, or twice of that.
+    /// One member of nine lies in any way: the estimate stays between two thirds and one and a half times its value.
     #[test]
     fn one_liar_moves_little() {
         let honest = table(exponential, 0.0, 60.0);
@@ -419,7 +421,7 @@ mod tests {
             prop_assert!(residual <= model.residual(old));
         }
 
-        /// Whatever was seen or is told, there is a model with sound numbers, or none.
+        /// With any observations and reports, there is a model with sound numbers, or none.
         #[test]
         fn any_table_can_be_fitted(all in proptest::collection::vec((0..2 * CLASSES, any::<f64>(), any::<f64>()), 0..60)) {
             let mut table = LifeTable::default();

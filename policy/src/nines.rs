@@ -14,51 +14,54 @@ pub struct Prospects<'a> {
     /// For each member, and each learner that is about to vote, the probability from 0 to 1 that it dies within the window; 1 for a member
     /// that is silent or away.
     pub own: &'a [f64],
-    /// The same of the successor's members; `None` where the group is alone, or where its successor's leader has not told.
+    /// The same for the successor's members; `None` where the group is alone, or where its successor's leader has not reported it.
     pub successor: Option<&'a [f64]>,
 }
 
 impl Prospects<'_> {
     /// Returns whether these members have the nines that a group should have ([`NINES_TARGET`]). Members count as failing independently: no
-    /// number of them helps against the loss of a site, and it is for newcomers and for splits to spread over sites.
+    /// number of them helps against the loss of a site. Newcomers and splits spread members over sites.
     fn is_safe(&self, dies: &[f64]) -> bool {
         let members: Vec<Exposure> = dies.iter().map(|dies| Exposure { dies: *dies, site: None }).collect();
         nines(per_hour(loses_majority(&members), self.window)) >= NINES_TARGET
     }
 
-    /// Returns whether the group, or its successor, is likelier to fail than a group should be without those of its members that are silent or away:
-    /// one that restarts is no danger, as long as the others are enough.
+    /// Returns whether the group, or its successor, is likelier to fail than a group should be, without its members that are silent or
+    /// away. A member that restarts is no danger, as long as the rest are enough.
     pub(crate) fn is_endangered(&self) -> bool {
         let left = |dies: &[f64]| dies.iter().copied().filter(|dies| *dies < 1.0).collect::<Vec<_>>();
         !self.is_safe(&left(self.own)) || self.successor.is_some_and(|theirs| !self.is_safe(&left(theirs)))
     }
 
-    /// Returns whether two groups of these members would both be safe, and still be after the death of any one of their members. Members
-    /// are dealt to both in order of their danger, as splits do about, so that one more dead member never makes a half look safer.
+    /// Returns whether two groups of these members would both be safe, also after the death of any one of their members. Members are dealt
+    /// to both groups in order of their danger, much as a split does, so that one more dead member never makes a half look safer.
     fn halves_are_safe(&self, mut dies: Vec<f64>) -> bool {
         dies.sort_unstable_by(|one, other| other.total_cmp(one));
         let half = |first: usize| -> Vec<f64> { dies.iter().copied().skip(first).step_by(2).collect() };
         [half(0), half(1)].into_iter().all(|mut half| {
             let living = half.iter().filter(|dies| **dies < 1.0).count();
-            // The member in the least danger: without it the others are worst off.
+            // The member in the least danger: its death leaves the rest worst off.
             half.last_mut().into_iter().for_each(|safest| *safest = 1.0);
             living > MEMBERS_MIN && self.is_safe(&half)
         })
     }
 }
 
-/// A group with fewer living members is in danger, whatever is known of lifetimes: no group removes members below that.
+/// A group with fewer living members is in danger, at any lifetimes: no group removes members below that.
 pub(crate) const MEMBERS_MIN: usize = 3;
 /// A trade of fewer members is not worth its copies, unless one of the groups has fewer than [`MEMBERS_MIN`].
 const TRADED_MIN: usize = 2;
 
-/// Two neighbours merge, or trade members, where one of them is likelier to fail than a group should be; a group splits where both halves
-/// would not be. Where lifetimes are not known: as [`Thresholds`].
+/// Merges two neighbours, or has them trade members, where one of them is likelier to fail than a group should be; splits a group where
+/// neither half would be. Where lifetimes are not known, it decides as [`Thresholds`].
 ///
-/// What counts is the probability that a majority of the very members dies before the dead are replaced, each by its own age, so old members
-/// count for more where lives are long-tailed (Scatter §7.2.3). Between a split and a merge there is room for one death in each half.
-/// Two neighbours that would split again at once do not merge; the smaller one takes members of the larger. Nor do neighbours that would have
-/// more members than the network allows: there only trades help. A group that has twice as many as that, and so no room for newcomers, splits.
+/// The criterion is the probability that a majority of the very members dies before the dead are replaced. Each member counts by its own
+/// age, so old members count for more where lives are long-tailed (Scatter §7.2.3). Between a split and a merge there is room for one death
+/// in each half.
+///
+/// Two neighbours that would split again at once do not merge: the smaller one takes members of the larger. Neighbours that would have more
+/// members than the network allows do not merge either: there only trades help. A group with twice that maximum, and so no room for
+/// newcomers, splits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nines;
 
@@ -83,7 +86,7 @@ impl Sizing for Nines {
     }
 }
 
-/// Makes two neighbours of equal size where that is worth it.
+/// Returns the trade that makes two neighbours equally large, where it is worth its copies.
 fn trade_some(own: usize, successor: usize) -> Option<Resize> {
     let is_worth = own.abs_diff(successor) / 2 >= TRADED_MIN || own.min(successor) < MEMBERS_MIN;
     trade(own, successor).filter(|_| is_worth)
@@ -101,7 +104,7 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_millis(3_300);
 
-    /// A network whose groups have at most this many members.
+    /// Upper limit of members of a group in this network.
     const MAX: usize = 24;
 
     fn sizes<'a>(own: &'a [f64], successor: Option<&'a [f64]>) -> Sizes<'a> {
@@ -114,12 +117,12 @@ mod tests {
         Nines.propose(&sizes(own, Some(successor)))
     }
 
-    /// So many members of an exponential population with this mean life.
+    /// So many members of an exponential population with this mean life, in seconds.
     fn alike(members: usize, mean_s: u64) -> Vec<f64> {
         vec![Lifetimes::Exponential { mean: Duration::from_secs(mean_s) }.dies_within(Duration::ZERO, WINDOW); members]
     }
 
-    /// Where peers die soon groups are larger than where they live long.
+    /// Where peers die soon, groups are larger than where peers live long.
     #[test]
     fn sizes_follow_lifetimes() {
         let safe = |mean_s| size_for(alike(1, mean_s)[0], WINDOW, NINES_TARGET);
@@ -159,7 +162,7 @@ mod tests {
         assert_eq!(propose(&silent, &aged(3_600)), Some(Resize::Merge), "one more death and it fails");
     }
 
-    /// One of nine members restarts, and a merge waits for it; of five it does not, since four of them are too few.
+    /// A merge waits for a restart of one of nine members. It does not wait for one of five, since the other four are too few.
     #[test]
     fn a_restart_is_no_danger() {
         let urgent = |members: usize, away: usize, mean_s| {
@@ -176,7 +179,7 @@ mod tests {
     }
 
     prop_compose! {
-        /// A model of lifetimes, and groups of members with these ages.
+        /// Groups of members of these ages, as their probabilities to die under one model of lifetimes.
         fn any_groups(groups: usize)(
             (is_pareto, mean_s, shape) in (any::<bool>(), prop_oneof![50u64..500, 500u64..20_000], 0.8f64..2.5),
             ages in proptest::collection::vec(proptest::collection::vec(0u64..20_000, 1..20), 1..=groups),
@@ -190,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Divides members as a split does: `Some`: dealt in order of danger; `None`: as they come.
+    /// Divides members as a split does: `dealt` in order of danger, or else in the order in which they come.
     fn split(mut members: Vec<f64>, dealt: bool) -> [Vec<f64>; 2] {
         if dealt {
             members.sort_unstable_by(|one, other| other.total_cmp(one));
@@ -200,7 +203,7 @@ mod tests {
         [members, rest]
     }
 
-    /// Does what the group at this place of a ring wants; false where that is nothing.
+    /// Makes the change that the group at this place of a ring wants; returns `false` where it wants none.
     fn act(ring: &mut Vec<Vec<f64>>, place: usize, dealt: bool) -> bool {
         let next = (place + 1) % ring.len();
         let successor = (next != place).then(|| ring[next].as_slice());
@@ -231,8 +234,8 @@ mod tests {
     }
 
     proptest! {
-        /// After a split the halves do not want each other back, also where one member of each has died since; and what was merged does not
-        /// split. So it is where lifetimes are estimated a tenth differently each time.
+        /// After a split the halves do not merge again, also where one member of each has died since; and a merged group does not split.
+        /// The same holds where the estimates of lifetimes differ by a tenth each time.
         #[test]
         fn splits_and_merges_do_not_flap(groups in any_groups(2), noise in 0.9f64..1.1) {
             let [own, successor] = [groups[0].clone(), groups[groups.len() - 1].clone()];
@@ -252,7 +255,7 @@ mod tests {
             }
         }
 
-        /// A ring of groups comes to rest, however its groups divide their members.
+        /// A ring of groups comes to rest, with any division of members in a split.
         #[test]
         fn every_ring_comes_to_rest(groups in any_groups(8), dealt: bool) {
             let mut ring = groups;
@@ -263,7 +266,8 @@ mod tests {
             }
         }
 
-        /// One more dead member never makes a group look healthier: what was to merge is to merge, and what was not to split is not to.
+        /// One more dead member never makes a group look healthier: a group that was to merge still is, and one that was not to split still
+        /// is not.
         #[test]
         fn death_is_never_good(groups in any_groups(2), which in any::<usize>()) {
             let of = |groups: &[Vec<f64>]| propose(&groups[0], &groups[groups.len() - 1]);

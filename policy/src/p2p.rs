@@ -11,19 +11,19 @@ use overlay::NodeId;
 
 use crate::halves::{Halving, MemberView, cluster_size, movers};
 
-/// Members that are far apart go to different halves, and both halves live on for about as long (Harmony §7.4).
+/// Puts members that are far apart into different halves, such that both halves live on for about as long (Harmony §7.4).
 ///
-/// Pairs of members are taken in decreasing order of their round trips. Of a pair without halves the longer-lived member goes to the half
+/// Pairs of members are taken in decreasing order of their round trips. Of a pair without halves, the longer-lived member goes to the half
 /// with the smaller total lifetime, and the other member to the other half. A member whose partner has a half goes to the other half. As
-/// soon as a half has half of all members the rest goes to the other.
+/// soon as a half has half of all members, the rest goes to the other.
 ///
-/// The paper does not say in which order pairs of equal round trips come. Here round trips within an eighth of each other, or 2 ms, are
-/// equal: measured ones never are quite, and chance would divide sites. Of equal pairs those come first of which one member has a half. A
-/// member that is as far from members of both halves goes to the half with the smaller total lifetime. So lifetimes decide alone within one
-/// site, and where no round trip is known: such a one counts as zero. Members that are not heard are divided by themselves, after the
-/// others; the paper has no such members.
+/// The paper leaves the order of pairs with equal round trips open. Here round trips within an eighth of each other, or 2 ms, are equal:
+/// measured ones never are quite, and chance would divide sites. Of equal pairs, those of which one member has a half come first. A member
+/// that is as far from members of both halves goes to the half with the smaller total lifetime. So lifetimes decide alone within one site,
+/// and where no round trip is known: an unknown one counts as zero. Members that are not heard are divided by themselves, after the rest;
+/// the paper has no such members.
 ///
-/// The members that are farthest from those that stay move first; of equally far members the one that is expected to die first.
+/// The members that are farthest from those that stay move first; of equally far members, the one that is expected to die first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct P2p;
 
@@ -37,11 +37,11 @@ impl Halving for P2p {
     }
 }
 
-/// Both halves span as many clusters as they can, and within that bound each cluster is divided by [`P2p`] (Harmony §7.5).
+/// Makes both halves span as many clusters as they can, and within that bound divides each cluster by [`P2p`] (Harmony §7.5).
 ///
 /// Each cluster of two or more members is divided, and the clusters of one are divided as if they were one cluster. The parts are put
-/// together so that both halves have the same size; where that leaves a choice, so that both live on for about as long. [`crate::halves::Alike`]
-/// spans as many clusters, and deals the members of each in order of age, whatever their round trips.
+/// together so that both halves have the same size; where that leaves a choice, so that both live on for about as long.
+/// [`crate::halves::Alike`] spans as many clusters, and deals the members of each in order of age, at any round trips.
 ///
 /// Members of the largest cluster move first, and of these in the order of [`P2p`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,13 +69,13 @@ impl Halving for MultiCluster {
     }
 }
 
-/// Orders members by how gladly they are given away: the least is the farthest from the staying members.
+/// Returns the key by which members are given away: the least is the farthest from the staying members.
 fn leaves_first(members: &[MemberView], staying: &[usize], index: usize) -> (Reverse<Duration>, Duration, NodeId) {
     let distances = staying.iter().map(|other| round_trip(members, index, *other));
     (Reverse(distances.fold(Duration::ZERO, Duration::saturating_add)), members[index].lifetime, members[index].node)
 }
 
-/// The round trip between two members as either of them has it; zero where it is not known.
+/// Returns the round trip between two members, as either of them has it; zero where it is not known.
 fn round_trip(members: &[MemberView], one: usize, other: usize) -> Duration {
     let known = |from: usize, to: usize| members[from].round_trips.get(to).copied().flatten();
     known(one, other).or_else(|| known(other, one)).unwrap_or_default()
@@ -120,9 +120,9 @@ impl Half {
     }
 }
 
-/// Round trips that differ by less are equal: this part of the longer one,
+/// Round trips are equal that differ by less than this part of the longer one (an eighth), or by less than [`EQUAL_MIN`].
 const EQUAL_PART: u32 = 8;
-/// or this.
+/// Round trips are equal that differ by less.
 const EQUAL_MIN: Duration = Duration::from_millis(2);
 
 /// Divides a class of members into halves whose sizes differ by one at most (Harmony §7.4).
@@ -141,11 +141,11 @@ fn p2p_split(members: &[MemberView], class: &[usize]) -> [Half; 2] {
     split.halves
 }
 
-/// A split that goes on.
+/// The state of a split.
 struct Split<'a> {
     members: &'a [MemberView],
     halves: [Half; 2],
-    /// The size of a half that takes no more.
+    /// The size at which a half takes no more members.
     full: usize,
 }
 
@@ -158,7 +158,7 @@ impl Split<'_> {
         self.is_full(0) || self.is_full(1)
     }
 
-    /// Returns which member gets a half next, and which half, given the round trips of the pairs that are looked at and the members
+    /// Returns the member that gets a half next, and the half. `far` are the round trips of the pairs in question, and `rest` the members
     /// without a half, the longest-lived first. `None` where each such pair has its halves.
     fn next(&self, far: &RangeInclusive<Duration>, rest: &[usize]) -> Option<(usize, usize)> {
         let poorer = usize::from(self.halves[1].lifetime < self.halves[0].lifetime);
@@ -218,7 +218,7 @@ mod tests {
         all.iter().enumerate().map(view).collect()
     }
 
-    /// The first half by place, in order.
+    /// Returns the first half by place, in order.
     fn first(policy: &dyn Halving, members: &[MemberView]) -> Vec<usize> {
         let first = policy.first_half(members);
         (0..members.len()).filter(|index| first.contains(&members[*index].node)).collect()
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!((first(&P2p, &members), first(&Alike, &members)), (Vec::from([0, 1, 2]), Vec::from([0, 2, 4])));
     }
 
-    /// The example of the algorithm by hand: 0 and 1 are 90 ms apart, 2 and 3 are 50 ms apart, all others 10 ms.
+    /// The example of the algorithm by hand: 0 and 1 are 90 ms apart, 2 and 3 are 50 ms apart, all other pairs 10 ms.
     #[test]
     fn total_lifetimes_are_evened_out() {
         let round_trip = |one: usize, other: usize| match (one.min(other), one.max(other)) {
@@ -252,8 +252,8 @@ mod tests {
         assert_eq!(first(&P2p, &blind), [0, 1]);
     }
 
-    /// Both clusters are in both halves, and in each cluster the two members that are far from each other are parted. `Alike` parts
-    /// them by age.
+    /// Both clusters are in both halves, and in each cluster the two members that are far from each other are parted. `Alike` parts them by
+    /// age.
     #[test]
     fn each_cluster_is_divided_by_distance() {
         let round_trip = |one: usize, other: usize| match (one.min(other), one.max(other)) {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     proptest! {
-        /// Halves of equal size, in which as many members are heard. The two that are heard and farthest apart are parted.
+        /// Halves are of equal size, and as many members are heard in both. The two heard members that are farthest apart are parted.
         #[test]
         fn halves_are_even(members in any_members()) {
             for policy in [&P2p as &dyn Halving, &MultiCluster] {
@@ -330,8 +330,8 @@ mod tests {
             prop_assert!(sum(true).abs_diff(sum(false)) <= *lives.iter().max().expect("some"));
         }
 
-        /// Harmony §7.5: each cluster with two members or more that are heard is in both halves, and the clusters of one are shared out. So
-        /// it spans as much as `Alike`. Movers cost no cluster that they need not.
+        /// Harmony §7.5: each cluster with two or more heard members is in both halves, and the clusters of one are shared out. So the
+        /// policy spans as many clusters as `Alike`. Movers cost no cluster needlessly.
         #[test]
         fn clusters_are_spanned(members in any_members(), count in 0..12usize) {
             let span = |policy: &dyn Halving, is_first: bool| {

@@ -6,12 +6,12 @@ use crate::density::{Density, LOAD_MIN, is_even};
 
 /// Decides where a group ends and its successor begins.
 pub trait Repartitioning: Sync {
-    /// Where the successor should begin instead; `None` where all is well. Each group looks only behind itself, so every
-    /// boundary is looked at by one. Quiet on its own output, if that is measured as it was expected.
+    /// Returns the point at which the successor should begin instead; `None` where the boundary should stay. Each group looks only at its
+    /// successor, so one group looks at each boundary. Quiet on its own output, if the loads are then measured as expected.
     fn propose(&self, own: &Density<'_>, successor: &Density<'_>) -> Option<Point>;
 }
 
-/// Boundaries stay where they are.
+/// Leaves boundaries where they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fixed;
 
@@ -22,7 +22,7 @@ impl Repartitioning for Fixed {
 }
 
 /// Moves the boundary between two groups where the load per capacity of one exceeds 1.6 times that of the other (Scatter §6.3), such that
-/// both carry as equal a load for what they can do as possible.
+/// the loads per capacity of both become as equal as possible.
 ///
 /// The boundary goes between two measured pieces, not into one. The move must relieve the busier group of an eighth of its load at least.
 /// So the noise of measurement moves nothing back and forth, and a single hot key is not passed on from group to group.
@@ -48,7 +48,7 @@ impl Repartitioning for Proportional {
             mine.max(theirs)
         };
         let best = if mine > theirs {
-            // The smallest part that will do.
+            // The cut with the smallest part to move, of equal ones.
             own.cuts().rev().min_by_key(|(_, before)| larger(*before))
         } else {
             successor.cuts().map(|(at, before)| (at, here + before)).min_by_key(|(_, before)| larger(*before))
@@ -69,7 +69,7 @@ mod tests {
 
     const CELLS: u32 = 32;
 
-    /// Keys, and how much is asked for each.
+    /// Keys with the load of each.
     type Keys = Vec<(Point, u32)>;
 
     fn cells(range: KeyRange, keys: &Keys) -> Vec<u32> {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// Hazard 49. Whatever is asked for: each move is worth it, and after a few there is none.
+        /// Hazard 49. With any loads, each move is worth it, and after a few moves there is none.
         #[test]
         fn it_comes_to_rest(
             start: u128,
@@ -175,7 +175,7 @@ mod tests {
             }
         }
 
-        /// Where much is asked for everywhere, one move does it, though what is measured differs each time by some percent.
+        /// Where the load is high everywhere, one move is enough, though measurements differ each time by some percent.
         #[test]
         fn one_move_does_it(at in 1u32..64, load in 60u32..5_000, noise in proptest::collection::vec(95u32..105, 64)) {
             let (start, end) = (0, 1 << 120);

@@ -6,13 +6,13 @@ use core::time::Duration;
 
 /// The nines that a group should have: less than one chance in a thousand to lose its majority within an hour.
 pub const NINES_TARGET: f64 = 3.0;
-/// The largest size that [`size_for`] finds: each write goes to all members.
+/// The largest size that [`size_for`] finds, in members: each write goes to all members.
 pub const MEMBERS_MAX: usize = 31;
 
-/// A member as far as its death is concerned.
+/// The exposure of a member to its death.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exposure {
-    /// The probability, from 0 to 1, that it dies within the window; 1 for a member that is suspected or away.
+    /// The probability, from 0 to 1, that the member dies within the window; 1 for a member that is suspected or away.
     pub dies: f64,
     /// The network or site whose members fail together; `None` for a member that fails alone.
     pub site: Option<u32>,
@@ -21,15 +21,15 @@ pub struct Exposure {
 /// Returns the probability that at most half of these members live at the end of the window: the group has no majority then. `1` for no
 /// members at all.
 ///
-/// Members of one site fail together: the most exposed first, so that the site loses a member with the probability of its most exposed
-/// one, and all of its members with that of its least exposed one. Sites fail independently of each other.
+/// Members of one site fail together, the most exposed first. So the site loses a member with the probability of its most exposed one, and
+/// all of its members with that of its least exposed one. Sites fail independently of each other.
 pub fn loses_majority(members: &[Exposure]) -> f64 {
     leaves_fewer(members, members.len() / 2 + 1)
 }
 
 /// Returns the probability that fewer than `needed` of these members live at the end of the window.
 fn leaves_fewer(members: &[Exposure], needed: usize) -> f64 {
-    // By number of dead members: how probable it is.
+    // The probability of each number of dead members.
     let mut dead = vec![1.0];
     for site in sites(members) {
         let mut next = vec![0.0; dead.len() + site.len()];
@@ -45,13 +45,13 @@ fn leaves_fewer(members: &[Exposure], needed: usize) -> f64 {
 }
 
 /// Returns the probability that a group with these members cannot go on at the end of the window: that of the configuration in the greatest
-/// danger. Of each former configuration that recovery asks half must live, for a majority of it has accepted everything.
+/// danger. Of each former configuration that recovery asks, half must live, since a majority of it has accepted everything.
 pub fn cannot_go_on<'a>(members: &[Exposure], former: impl IntoIterator<Item = &'a [Exposure]>) -> f64 {
     let of_former = former.into_iter().map(|members| leaves_fewer(members, members.len().div_ceil(2)));
     of_former.fold(loses_majority(members), f64::max)
 }
 
-/// Returns these members after the death of the one that is in the least danger: the others are worst off without it.
+/// Returns these members after the death of the member in the least danger: this death leaves the rest worst off.
 pub fn after_a_death(mut members: Vec<Exposure>) -> Vec<Exposure> {
     let safest = members.iter_mut().min_by(|one, other| one.dies.total_cmp(&other.dies));
     safest.into_iter().for_each(|member| member.dies = 1.0);
@@ -67,14 +67,14 @@ pub fn per_hour(probability: f64, window: Duration) -> f64 {
     }
 }
 
-/// Returns how many nines this probability of failure leaves: 3 for 0.001. At most 16, which is all that the arithmetic can tell.
+/// Returns the number of nines that this probability of failure leaves: 3 for 0.001. At most 16, the limit of the arithmetic.
 pub fn nines(probability: f64) -> f64 {
-    // Not a negative zero for certain failure.
+    // Certain failure must not give a negative zero.
     (0.0 - libm::log10(probability.max(1e-16))).clamp(0.0, 16.0)
 }
 
-/// Returns the least odd number of members, from 3 to [`MEMBERS_MAX`], of which each dies within the window with probability `dies`, that has
-/// the wanted nines an hour; [`MEMBERS_MAX`] if none has. An even number is worse than the odd one below it.
+/// Returns the least odd number of members, from 3 to [`MEMBERS_MAX`], that has the wanted nines an hour, where each member dies within the
+/// window with probability `dies`; [`MEMBERS_MAX`] if none has. An even number is worse than the odd one below it.
 pub fn size_for(dies: f64, window: Duration, wanted: f64) -> usize {
     let has_them = |members: &usize| {
         let members = vec![Exposure { dies, site: None }; *members];

@@ -2,41 +2,42 @@
 
 use crate::nines::{MEMBERS_MIN, Prospects};
 
-/// What a group knows of its own size and of its successor's, in members that live and vote.
+/// The sizes of a group and of its successor, in members that live and vote.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes<'a> {
-    /// Its own living members, with learners that are about to vote.
+    /// The group's living members, with learners that are about to vote.
     pub own: usize,
-    /// Its successor's living members; `None` where the group is alone on the ring.
+    /// The successor's living members; `None` where the group is alone on the ring.
     pub successor: Option<usize>,
-    /// A group of fewer should not be.
+    /// The least members that a group should have.
     pub min: usize,
-    /// Nor one of more.
+    /// The most members that a group should have.
     pub max: usize,
-    /// How likely the members of both are to die; `None` where too few deaths were seen to tell.
+    /// How likely the members of both groups are to die; `None` where members saw too few deaths for an estimate.
     pub prospects: Option<Prospects<'a>>,
 }
 
-/// What should become of a group.
+/// A change of a group's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resize {
-    /// Two groups.
+    /// The group splits into two.
     Split,
-    /// One with its successor.
+    /// The group merges with its successor.
     Merge,
-    /// So many of its members should go to its successor.
+    /// So many of the group's members move to its successor.
     Give(usize),
-    /// So many members of its successor should come to it.
+    /// So many members of the successor move to the group.
     Take(usize),
 }
 
 impl Sizes<'_> {
-    /// Returns whether it should be done at once. Other changes of a group's size wait: a member that has just gone may be back soon, or a
-    /// newcomer on the way.
+    /// Returns whether the change should begin at once. Other changes of a group's size wait: a member that has just gone may be back soon,
+    /// or a newcomer may be on the way.
     ///
-    /// A split, of half as many members again as there should be at most: where many peers join at one time, groups grow faster than they
-    /// split otherwise, and each write goes to all of their members. A merge or a trade, where one of the groups has fewer than three members, or
-    /// is likelier to fail than a group should be; where that is not known, has fewer than two thirds of the members that it should have at least.
+    /// A split is urgent where the group has half as many members again as the maximum. Where many peers join at one time, groups grow
+    /// faster than they split otherwise, and each write goes to all of their members. A merge or a trade is urgent where one of the groups
+    /// has fewer than three members, or is likelier to fail than a group should be. Where that probability is not known, it is urgent where
+    /// one of the groups has fewer than two thirds of the minimum.
     pub fn is_urgent(&self, wanted: Resize) -> bool {
         let Sizes { own, successor, min, max, prospects } = *self;
         if wanted == Resize::Split {
@@ -49,11 +50,11 @@ impl Sizes<'_> {
 
 /// Decides about a group's size.
 pub trait Sizing: Sync {
-    /// What should be done about it. Quiet on its own output, unless [`can_flap`].
+    /// Returns the change that should follow; `None` where the sizes are right. Quiet on its own output, unless [`can_flap`].
     fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize>;
 }
 
-/// Groups stay as they are.
+/// Leaves groups as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Never;
 
@@ -63,16 +64,16 @@ impl Sizing for Never {
     }
 }
 
-/// Would groups of these limits split and merge again and again? The halves of a group that is too large must not be too
+/// Returns whether groups of these limits would split and merge again and again: the halves of a group that is too large must not be too
 /// small.
 pub fn can_flap(min: usize, max: usize) -> bool {
     max + 1 < 2 * min
 }
 
-/// A group with more members than the maximum splits. Of two neighbours of which one has fewer than the minimum comes one group,
-/// or, where that would be too large, two of equal size.
+/// Splits a group with more members than the maximum. Where one of two neighbours has fewer members than the minimum, both merge, or, where
+/// the merged group would be too large, trade members until they have equal sizes.
 ///
-/// Each group looks only behind itself, and is looked at by the group before it: so every pair of neighbours is looked at once.
+/// Each group looks only at its successor, so every pair of neighbours is looked at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Thresholds;
 
@@ -90,7 +91,7 @@ impl Sizing for Thresholds {
     }
 }
 
-/// Makes two neighbours of equal size; `None` where they are.
+/// Returns the trade that makes two neighbours equally large; `None` where they are.
 pub(crate) fn trade(own: usize, successor: usize) -> Option<Resize> {
     match (own.abs_diff(successor) / 2, own < successor) {
         (0, _) => None,
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!([of(&[0.02; 6]), of(&[0.000_01; 6])], [true, false]);
     }
 
-    /// What it leads to it leaves alone, whatever the sizes were.
+    /// The policy proposes nothing for the sizes that its own proposal leads to, from any sizes.
     #[test]
     fn quiet_on_its_own_output() {
         for (min, max) in [(5, 12), (3, 5), (2, 3), (1, 1), (6, 11)] {

@@ -1,11 +1,11 @@
-//! How much of a group's range each member should be primary of, beside the others (Harmony §7.6).
+//! The part of a group's range of which each member should be primary, relative to the rest (Harmony §7.6).
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use overlay::NodeId;
 
-/// How much a member can do beside a typical member, in steps of a quarter, from a quarter to 16 times as much.
+/// Capacity of a member relative to a typical member, in steps of a quarter, from a quarter to 16 times as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Capacity(u16);
 
@@ -40,17 +40,17 @@ impl Capacity {
 /// A member that can be primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Able {
-    /// Its name.
+    /// The member's id.
     pub node: NodeId,
-    /// For how long it has lived as a member.
+    /// The time for which it has lived as a member.
     pub age: Duration,
-    /// For how long it has been a member with a copy of all records, at most its age.
+    /// The time for which it has been a member with a copy of all records, at most its age.
     pub settled: Duration,
     /// Its median residual life ([`crate::lifetimes::Lifetimes::residual`]); `None` where lifetimes are not known.
     pub residual: Option<Duration>,
-    /// How much it can do.
+    /// Its capacity relative to a typical member.
     pub capacity: Capacity,
-    /// How long it waits for the answers of a majority; `None` where that is not known.
+    /// The time for which it waits for the answers of a majority; `None` where that is not known.
     pub agreement: Option<Duration>,
 }
 
@@ -65,28 +65,28 @@ impl Able {
 const OLD: Duration = Duration::from_secs(3_600);
 /// Members whose ages differ by less came together: none of them is a newcomer beside the other.
 const TOGETHER: Duration = Duration::from_secs(60);
-/// A newcomer has no sub-range for this time. As long as a division rests (`Timing::rested` of the group): clients pay for two changes,
-/// when the newcomer takes a sub-range and when it dies, and many newcomers die at once.
+/// A newcomer has no sub-range for this time, which is as long as a division rests (`Timing::rested` of the group). Clients pay for two
+/// changes, when the newcomer takes a sub-range and when it dies, and many newcomers die at once.
 const EMPTY_FOR: Duration = Duration::from_secs(30);
 /// The weight of a typical member that is no newcomer.
 const FULL: u64 = 4;
 
-/// The weights of members, and which of them are still to grow.
+/// The weights of members, and which members are still to grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Weights {
-    /// For each member; 0 for a newcomer that should have no sub-range. Not all are 0.
+    /// The weight of each member; 0 for a newcomer that should have no sub-range. Not all are 0.
     pub(crate) all: Vec<u64>,
-    /// The members that are, or were of late, newcomers: they may have less than their weights say, as these have grown.
+    /// Whether each member is, or was recently, a newcomer: it may have less than its weight says, as that has grown.
     pub(crate) young: Vec<bool>,
 }
 
 impl Weights {
     /// Weighs members by their capacities, and newcomers by steps of 0, 1/4, 1/2 and 1 (Harmony §7.6: a newcomer's part starts empty).
     ///
-    /// A member that has not been settled for [`EMPTY_FOR`] has weight 0. Afterwards it has a quarter or a half as long as its residual life
-    /// is below a quarter or a half of the median member's. Where lifetimes are not known, ages stand for residual lives. Under exponential
-    /// lifetimes all residual lives are equal: there a newcomer has its full weight after the first step. A member of at least [`OLD`] has its
-    /// full weight, and so has one that came together with the median member.
+    /// A member that has not been settled for [`EMPTY_FOR`] has weight 0. Afterwards it has a quarter or a half as long as its residual
+    /// life is below a quarter or a half of the median member's. Where lifetimes are not known, ages stand for residual lives. Under
+    /// exponential lifetimes all residual lives are equal: there a newcomer has its full weight after the first step. A member of at least
+    /// [`OLD`] has its full weight, and so has one that came together with the median member.
     pub(crate) fn of(able: &[Able]) -> Weights {
         let median_age = median(able.iter().map(|able| able.age.min(OLD)));
         let lives = lives(able);
@@ -107,15 +107,16 @@ impl Weights {
     }
 }
 
-/// A member is far where it waits for a majority so much longer than the median member, in halves of that time: five as a primary, and three
-/// as a member without a sub-range, which does not get one back at once when it comes a little nearer.
+/// A member is far where its wait for a majority exceeds this multiple of the median member's, in halves: five as a primary, and three as a
+/// member without a sub-range. So such a member does not get one back at once when it comes a little nearer.
 const FAR: (u32, u32) = (5, 3);
-/// And at least so much longer: nobody notices less.
+/// A far member also waits at least so much longer: clients do not notice less.
 const FAR_MIN: Duration = Duration::from_millis(100);
 
-/// Returns the members that are not far from the others (Scatter §6.2). Each operation of a far primary takes much longer than that of
-/// another, and so does each step of its takeover, which holds up all changes of members until the epoch is established. `is_primary`: of
-/// some sub-range now. At least half of the members are not far, and those whose distance is not known are not.
+/// Returns the members that are not far from the rest (Scatter §6.2). Each operation of a far primary takes much longer than that of
+/// another, and so does each step of its takeover, which holds up all changes of members until the epoch is established. `is_primary` tells
+/// whether a member is primary of some sub-range now. At least half of the members are not far, and a member with an unknown distance is
+/// not far.
 pub(crate) fn near(able: &[Able], is_primary: impl Fn(NodeId) -> bool) -> Vec<Able> {
     let mut known: Vec<Duration> = able.iter().filter_map(|able| able.agreement).collect();
     known.sort_unstable();
@@ -127,8 +128,8 @@ pub(crate) fn near(able: &[Able], is_primary: impl Fn(NodeId) -> bool) -> Vec<Ab
     able.iter().filter(|able| !is_far(able)).copied().collect()
 }
 
-/// Returns how long each member is expected to live on, in one unit for all: residual lives where all are known, or else ages. Ages from
-/// [`OLD`] on are equal, and a small difference in age never counts for much.
+/// Returns the time for which each member is expected to live on, in one unit for all: residual lives where all are known, or else ages.
+/// Ages from [`OLD`] on are equal, and a small difference in age never counts for much.
 fn lives(able: &[Able]) -> Vec<Duration> {
     let residuals: Option<Vec<Duration>> = able.iter().map(|able| able.residual).collect();
     residuals.unwrap_or_else(|| able.iter().map(|able| able.age.min(OLD) + TOGETHER).collect())
@@ -141,7 +142,7 @@ fn median(all: impl Iterator<Item = Duration>) -> Duration {
     all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
-/// Divides the weights by what all of them can be divided by.
+/// Divides the weights by their greatest common divisor.
 fn reduced(all: Vec<u64>) -> Vec<u64> {
     fn common(one: u64, other: u64) -> u64 {
         if other == 0 { one } else { common(other, one % other) }
@@ -208,7 +209,7 @@ mod tests {
     }
 
     proptest! {
-        /// A member that can do more never has a smaller part of the sum of all weights.
+        /// A member with more capacity never has a smaller part of the sum of all weights.
         #[test]
         fn more_capacity_is_never_less_weight(
             quarters in proptest::collection::vec(0u16..80, 1..12), chosen: prop::sample::Index, more in 0u16..80,
