@@ -1,12 +1,13 @@
 //! Finds the commit that a program is built from, for the build scripts of all programs.
 //!
-//! `SCATTER_COMMIT` in the environment wins, for packagers who build from an archive. Otherwise git's own files are read,
-//! without git: so nothing else is needed, and where there is no repository the commit is `unknown`.
+//! `SCATTER_COMMIT` in the environment wins, for packages that are built from an archive. Otherwise the script reads git's
+//! files itself, without git. So the build needs no other program, and where there is no repository the commit is
+//! `unknown`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Digits of a commit that are shown.
+/// Number of shown digits of a commit.
 const DIGITS: usize = 12;
 
 /// Sets `SCATTER_BUILD_COMMIT` for the compiler.
@@ -17,21 +18,22 @@ pub fn tell() {
     println!("cargo:rustc-env=SCATTER_BUILD_COMMIT={}", &commit[..commit.len().min(DIGITS)]);
 }
 
-/// Seven hex digits at least: no other text may come into what the program prints.
+/// Returns whether a text is a commit, of at least seven hex digits: no other text may get into the output of the
+/// program.
 fn is_commit(text: &str) -> bool {
     text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Where git keeps what this source tree is.
+/// The directories in which git keeps its state of this source tree.
 struct Repository {
-    /// Of this work tree.
+    /// The directory of this work tree.
     own: PathBuf,
-    /// Of all work trees of the repository.
+    /// The directory of all work trees of the repository.
     common: PathBuf,
 }
 
 impl Repository {
-    /// The repository whose root is the workspace's: one further up is about something else.
+    /// Returns the repository with the workspace's root: a repository further up is about another project.
     fn find() -> Option<Repository> {
         let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?).parent()?.to_owned();
         let dot_git = root.join(".git");
@@ -44,10 +46,10 @@ impl Repository {
         Some(Repository { own, common })
     }
 
-    /// The commit that is checked out. This script runs again when that changes, and for nothing else.
+    /// Returns the commit that is checked out. This script runs again when that commit changes, and for no other reason.
     fn commit(&self) -> Option<String> {
         let head = read(&self.own.join("HEAD"))?;
-        // A commit on a branch that was packed away makes a new file for it, but always a line here.
+        // A commit on a packed branch creates a file for the branch, but each commit adds a line here.
         watch(&self.own.join("logs/HEAD"));
         let Some(name) = head.strip_prefix("ref:").map(str::trim) else {
             return Some(head).filter(|head| is_commit(head));
@@ -55,7 +57,7 @@ impl Repository {
         read(&self.common.join(name)).or_else(|| self.packed(name)).filter(|commit| is_commit(commit))
     }
 
-    /// The same of a branch that git has packed away with others.
+    /// Returns the commit of a branch that git has packed away with other branches.
     fn packed(&self, name: &str) -> Option<String> {
         let packed = read(&self.common.join("packed-refs"))?;
         let mut lines = packed.lines().filter_map(|line| line.split_once(' '));
@@ -63,14 +65,14 @@ impl Repository {
     }
 }
 
-/// A file of git's, watched.
+/// Reads and watches a file of git.
 fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     watch(path);
     Some(text.trim().to_owned())
 }
 
-/// Has this script run again when the file changes. Not where it is missing: cargo would run the script every time.
+/// Has this script run again when the file changes. A missing file is not watched: cargo would run the script every time.
 fn watch(path: &Path) {
     if path.is_file() {
         println!("cargo:rerun-if-changed={}", path.display());

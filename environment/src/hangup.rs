@@ -1,6 +1,7 @@
-//! Whether the process was started so that a closed terminal does not end it.
+//! Whether a closed terminal ends the process.
 
-/// Returns whether the process was started with SIGHUP ignored, as `nohup` does. False where the system does not tell.
+/// Returns whether the process was started with SIGHUP ignored, as `nohup` does. `false` where the system does not
+/// report it.
 pub fn is_hangup_ignored() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
 }

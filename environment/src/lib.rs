@@ -1,5 +1,5 @@
-//! Settings from the environment, for all programs of the project: an empty variable counts as unset, a flag on the command line
-//! wins wherever it stands, and an error about the value of a variable names the variable, not a flag that nobody typed.
+//! Settings from the environment, for all programs of the project. An empty variable counts as unset. A flag on the command line wins at
+//! any place. An error about the value of a variable names the variable, not a flag that was not typed.
 
 mod hangup;
 
@@ -11,16 +11,16 @@ use clap::{Arg, Command};
 
 pub use hangup::is_hangup_ignored;
 
-/// Returns the value of a variable of the environment.
+/// Function that returns the value of a variable of the environment.
 pub type Lookup<'a> = &'a dyn Fn(&OsStr) -> Option<OsString>;
 
-/// The environment of this process.
+/// Returns the value of a variable in the environment of this process.
 pub fn of_process(name: &OsStr) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// Returns the command without the variables that are empty or whose flags are in `typed`, here and in all subcommands. A global flag
-/// needs the latter: clap prefers the variable where the flag stands before the subcommand.
+/// Returns the command without the variables that are empty or have their flags in `typed`, here and in all subcommands. A global flag
+/// needs the second rule: clap prefers the variable where the flag stands before the subcommand.
 pub fn without_unused(command: Command, typed: &[OsString], lookup: Lookup<'_>) -> Command {
     let is_empty = |arg: &Arg| arg.get_env().and_then(lookup).is_some_and(|value| value.is_empty());
     let is_typed = |arg: &Arg| arg.get_long().is_some_and(|long| is_typed(long, typed));
@@ -31,8 +31,8 @@ pub fn without_unused(command: Command, typed: &[OsString], lookup: Lookup<'_>) 
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, inside))
 }
 
-/// Returns the text for stderr about a command line that is refused: the error, and the environment variable that it is about, if any. Its
-/// quotations of the command line are made such that a terminal only shows them.
+/// Returns the text for stderr about a refused command line: the error, and the environment variable of the wrong value, if any. Its
+/// quotations of the command line are escaped, so a terminal only shows them.
 pub fn refusal(error: &clap::Error, command: &Command, typed: &[OsString], lookup: Lookup<'_>) -> String {
     let mut text = shown(&error.to_string());
     if let Some(name) = culprit(error, command, typed, lookup) {
@@ -41,7 +41,7 @@ pub fn refusal(error: &clap::Error, command: &Command, typed: &[OsString], looku
     text
 }
 
-/// Returns a text from outside such that a terminal only shows it: characters that could steer the terminal are escaped as in Rust.
+/// Escapes a text from outside, so that a terminal only shows it: characters that could steer the terminal are escaped as in Rust.
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {
@@ -53,7 +53,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Returns the variable that an error is about; `None` where its flag is in `typed`, or no variable has to do with it.
+/// Returns the variable that an error is about; `None` where its flag is in `typed`, or the error is about no variable.
 fn culprit(error: &clap::Error, command: &Command, typed: &[OsString], lookup: Lookup<'_>) -> Option<String> {
     let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
     let long = shown.split([' ', '=', '[']).next()?.strip_prefix("--").filter(|long| !is_typed(long, typed))?;
@@ -61,14 +61,14 @@ fn culprit(error: &clap::Error, command: &Command, typed: &[OsString], lookup: L
     Some(variable.to_string_lossy().into_owned())
 }
 
-/// Returns the variable behind a flag, where it is set.
+/// Returns the variable behind a flag, where the variable is set.
 fn variable_of(command: &Command, long: &str, lookup: Lookup<'_>) -> Option<OsString> {
     let own = command.get_arguments().filter(|arg| arg.get_long() == Some(long)).filter_map(Arg::get_env);
     let set = own.filter(|name| lookup(name).is_some()).map(OsStr::to_owned).next();
     set.or_else(|| command.get_subcommands().find_map(|sub| variable_of(sub, long, lookup)))
 }
 
-/// Returns whether this flag is on the command line: behind `--` there are none.
+/// Returns whether this flag is on the command line. There are no flags behind `--`.
 fn is_typed(long: &str, typed: &[OsString]) -> bool {
     let is_flag = |word: &OsString| {
         let word = word.to_string_lossy();

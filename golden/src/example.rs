@@ -1,4 +1,4 @@
-//! Values made from a type alone: a deserializer that reads from nothing and says what it was asked for.
+//! Example values from a type alone, by a deserializer that needs no input: it makes each value that the type asks for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,29 +8,29 @@ use serde::de::{
 };
 use serde::de::{Visitor, value::U32Deserializer};
 
-/// Elements of a list, unless it is nested deeply.
+/// Number of elements of a list, unless the list is nested deeply.
 const ELEMENTS: usize = 2;
-/// Lists are empty below this depth.
+/// Depth from which on lists are empty.
 const DEPTH_MAX: usize = 48;
 /// Types around a text that refuse one with spaces.
 const PLAIN: &[&str] = &["PeerName"];
-/// More examples than any type has: it would go on for ever.
+/// Limit of the number of examples: no type has more, so the loop would not end.
 const EXAMPLES_MAX: usize = 10_000;
 
-/// What [`examples`] found out about a type.
+/// Examples of a type, made by [`examples`].
 #[derive(Debug)]
 pub struct Examples<T> {
     /// Values, each with a name: the variants that occur in it and in none before.
     pub values: Vec<(String, T)>,
-    /// The fields of each struct in them, in the order in which they are written.
+    /// The fields of each struct in the values, in the order in which they are written.
     pub fields: BTreeMap<String, Vec<String>>,
 }
 
 /// Makes values of a type, the same every time, until each variant of each enum and both cases of each option in it have
-/// occurred. Every number and text in a value differs from all others, and needs all of its width.
+/// occurred. Every number and text in a value differs from all other ones in it, and needs all of its width.
 ///
 /// # Panics
-/// Where the type refuses a value: it has rules of its own that are not known here.
+/// Where the type refuses a value: it has rules of its own that this function does not know.
 pub fn examples<T: DeserializeOwned>() -> Examples<T> {
     let mut maker = Maker::default();
     let mut values = Vec::new();
@@ -51,7 +51,7 @@ pub fn examples<T: DeserializeOwned>() -> Examples<T> {
 /// An enum, or an option at its place: its name, and its variants, since names are not unique.
 type Choice = (String, &'static [&'static str]);
 
-/// A variant: which choice was made, and what further ones came up below it.
+/// A variant that has occurred, with the choices that came up below it.
 #[derive(Default)]
 struct Seen {
     below: BTreeSet<Choice>,
@@ -60,17 +60,17 @@ struct Seen {
 #[derive(Default)]
 struct Maker {
     counter: u64,
-    /// The names of what is being made, from the outside in.
+    /// The names of the types and fields in work, from the outside in.
     path: Vec<String>,
-    /// The choices made on the way here.
+    /// The choices around the present value.
     open: Vec<(Choice, usize)>,
     seen: BTreeMap<Choice, BTreeMap<usize, Seen>>,
-    /// What occurs for the first time in this example, and whether it is a variant of an enum.
+    /// The cases that occur for the first time in this example, and whether each is a variant of an enum.
     news: Vec<(bool, String)>,
     fields: BTreeMap<String, Vec<String>>,
-    /// The next number is zero.
+    /// Whether the next number is zero.
     zero: bool,
-    /// The next text has no spaces.
+    /// Whether the next text has no spaces.
     plain: bool,
 }
 
@@ -78,7 +78,7 @@ struct Maker {
 const OPTION: &[&str] = &["Some", "None"];
 
 impl Maker {
-    /// What is new in an example: variants, or where there are none the cases of options.
+    /// Returns the name of an example: its new variants, or where there are none its new cases of options.
     fn name(&self) -> String {
         let of = |variants| self.news.iter().filter(move |news| news.0 == variants).map(|news| news.1.as_str());
         let is_variant = self.news.iter().any(|news| news.0);
@@ -86,13 +86,14 @@ impl Maker {
         if name.is_empty() { "all".into() } else { name }
     }
 
-    /// A number that needs the width that is asked for.
+    /// Returns a number that needs a width of `bytes`.
     fn number(&mut self, bytes: u32) -> u128 {
         if std::mem::take(&mut self.zero) {
             return 0;
         }
         self.counter += 1;
-        // The highest byte is small, so that signed numbers are positive and seconds can be added to.
+        // The highest byte is small, so that signed numbers are positive, and seconds do not overflow when they are
+        // added up.
         let high = 1u128 << (8 * bytes - 8);
         high + u128::from(self.counter)
     }
@@ -100,7 +101,7 @@ impl Maker {
     fn choose(&mut self, name: &str, variants: &'static [&'static str]) -> usize {
         let is_option = variants == OPTION;
         let place = || self.path.last().cloned().unwrap_or_default();
-        // Results of all types have one name.
+        // All `Result` types have one name.
         let name = if is_option || name == "Result" { format!("{name} {}", place()) } else { name.to_owned() };
         let choice: Choice = (name.clone(), variants);
         for (open, variant) in &self.open {
@@ -127,7 +128,7 @@ impl Maker {
         (0..variants.len()).find(open).unwrap_or(if is_option { 1 } else { 0 })
     }
 
-    /// All variants of this choice have occurred, and all below them.
+    /// Returns whether all variants of this choice have occurred, and all below them.
     fn is_complete(&self, choice: &Choice, asked: &mut BTreeSet<Choice>) -> bool {
         if !asked.insert(choice.clone()) {
             return true;
@@ -137,7 +138,7 @@ impl Maker {
             && known.values().all(|seen| seen.below.iter().all(|choice| self.is_complete(choice, asked)))
     }
 
-    /// Makes something that has a choice in it.
+    /// Makes a value that contains a choice.
     fn within<T>(
         &mut self,
         name: &str,
@@ -169,7 +170,7 @@ impl Maker {
     }
 }
 
-/// Why a value cannot be made.
+/// The reason for which a value cannot be made.
 #[derive(Debug)]
 struct Refused(String);
 
@@ -179,7 +180,7 @@ impl fmt::Display for Refused {
     }
 }
 
-// The standard library's, or serde's own where that is built without it.
+// The trait of the standard library, or serde's own where serde is built without it.
 impl de::StdError for Refused {}
 
 impl de::Error for Refused {
@@ -191,9 +192,9 @@ impl de::Error for Refused {
 /// The elements of a list, a tuple, a struct or a map.
 struct Parts<'a> {
     maker: &'a mut Maker,
-    /// What they are part of.
+    /// The name of the whole.
     of: String,
-    /// Their names, where they have some.
+    /// The names of the elements, where they have some.
     names: &'static [&'static str],
     next: usize,
     count: usize,
@@ -243,7 +244,7 @@ impl<'de> MapAccess<'de> for Parts<'_> {
     }
 }
 
-/// One variant of an enum.
+/// A variant of an enum.
 struct Variant<'a> {
     maker: &'a mut Maker,
     name: String,
@@ -391,7 +392,7 @@ impl<'de> Deserializer<'de> for &mut Maker {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
         let of = self.path.last().cloned().unwrap_or_default();
-        // An interval map holds point zero, and no two neighbours are equal.
+        // An interval map holds point zero, and no two neighbouring values are equal.
         let is_interval_map = of == "Entries.starts";
         self.zero = is_interval_map;
         let count = if is_interval_map { 1 } else { self.elements() };

@@ -1,4 +1,4 @@
-//! A golden file, and what is said where it does not fit any more.
+//! A golden file, and the messages where it does not fit any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,15 +8,15 @@ use serde::de::DeserializeOwned;
 
 use crate::example::examples;
 
-/// Writes the files anew where it is set.
+/// The environment variable with which the files are written anew.
 const BLESS: &str = "SCATTER_BLESS";
 
-/// What a version is the version of.
+/// A format that has a version.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// Its version now.
+    /// The present version.
     pub version: u64,
-    /// The constant that holds it, and the file where that stands.
+    /// The constant with the version, and the file of the constant.
     pub constant: &'static str,
     /// The package whose tests write the file: behind `cargo test -p`.
     pub package: &'static str,
@@ -29,11 +29,11 @@ pub struct Golden {
     format: Format,
     entries: BTreeMap<String, Vec<u8>>,
     fields: BTreeMap<String, Vec<String>>,
-    /// What stands in the file, where it is there.
+    /// The content of the file, if there is a file.
     stored: Option<Content>,
 }
 
-/// What stands in a file.
+/// Content of a golden file.
 #[derive(Debug, Default, PartialEq)]
 struct Content {
     version: u64,
@@ -41,17 +41,20 @@ struct Content {
     fields: BTreeMap<String, Vec<String>>,
 }
 
-/// How a type differs from its file.
+/// A difference of a type from its file.
 #[derive(Debug, PartialEq)]
 enum Change {
     /// Other names, the same bytes.
     Names,
-    /// These are not written as they were.
+    /// The examples, or types, with these names have other bytes.
     Bytes(Vec<String>),
 }
 
 impl Golden {
-    /// Reads the file `tests/golden/NAME.txt` of the package whose `CARGO_MANIFEST_DIR` this is.
+    /// Reads the file `tests/golden/NAME.txt` of the package with this `CARGO_MANIFEST_DIR`.
+    ///
+    /// # Panics
+    /// Where the file has a line that is not of its format.
     pub fn new(manifest_dir: &str, name: &str, format: Format) -> Golden {
         let path = PathBuf::from(manifest_dir).join("tests/golden").join(name).with_extension("txt");
         let stored = std::fs::read_to_string(&path).ok().map(|text| {
@@ -61,12 +64,18 @@ impl Golden {
     }
 
     /// Adds an example under a name of its own.
+    ///
+    /// # Panics
+    /// Where an example already has this name.
     pub fn add(&mut self, name: &str, bytes: &[u8]) {
         let before = self.entries.insert(name.to_owned(), bytes.to_vec());
         assert!(before.is_none(), "two examples are called {name}");
     }
 
     /// Adds examples of a whole type.
+    ///
+    /// # Panics
+    /// As [`examples`] and [`Golden::add`].
     pub fn add_all<T: DeserializeOwned>(&mut self, encode: impl Fn(&T) -> Vec<u8>) {
         let found = examples::<T>();
         for (name, value) in &found.values {
@@ -75,7 +84,8 @@ impl Golden {
         self.fields.extend(found.fields);
     }
 
-    /// The bytes in the file under this name. To be asked after [`Golden::check`]: before that they may be of any version.
+    /// Returns the bytes in the file under this name. Call it after [`Golden::check`]: before that they may be of any
+    /// version.
     ///
     /// # Panics
     /// Where there is no such example.
@@ -84,10 +94,10 @@ impl Golden {
         stored.get(name).unwrap_or_else(|| panic!("there is no example called {name}"))
     }
 
-    /// Compares with the file, or writes it.
+    /// Compares the examples with the file, or writes the file.
     ///
     /// # Panics
-    /// Where they differ; and where it is to be written though bytes changed and the version did not.
+    /// Where they differ or the file is missing; and where the file is to be written, though bytes changed and the version did not.
     pub fn check(&self) {
         let Format { version, constant, package } = self.format;
         let path = self.path.display();
@@ -134,7 +144,7 @@ impl Golden {
 }
 
 impl Content {
-    /// The file's text, without the comment at its head.
+    /// Returns the text of the file, without the comment at its head.
     fn text(&self) -> String {
         let mut text = format!("version {}\n", self.version);
         for (name, fields) in &self.fields {
@@ -146,7 +156,7 @@ impl Content {
         text
     }
 
-    /// Reads such a text; the line that makes no sense otherwise.
+    /// Parses the text of a file; the error is the first line that is not of its format.
     fn parse(text: &str) -> Result<Content, String> {
         let mut content = Content::default();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with("# ")) {
@@ -166,7 +176,7 @@ impl Content {
         Ok(content)
     }
 
-    /// How another content differs, apart from the version.
+    /// Returns the difference of another content, apart from the version.
     fn changed(&self, new: &Content) -> Option<Change> {
         let mut others = BTreeSet::new();
         for (name, bytes) in &self.entries {
@@ -174,7 +184,7 @@ impl Content {
                 others.insert(name.clone());
             }
         }
-        // Two fields of one type that change places leave no trace in bytes that are made from the type.
+        // Where two fields of one type change places, bytes that are made from the type stay the same.
         for (name, fields) in &self.fields {
             let sorted = |fields: &[String]| fields.iter().cloned().collect::<BTreeSet<_>>();
             if new.fields.get(name).is_some_and(|now| now != fields && sorted(now) == sorted(fields)) {
@@ -199,14 +209,14 @@ impl Content {
     }
 }
 
-/// The first of these names.
+/// Lists the first of these names, and the number of the rest.
 fn few(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown = names[..names.len().min(SHOWN)].join(", ");
     if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
 }
 
-/// Files are to be written anew, where that may be.
+/// Returns whether files are to be written anew, where that is allowed.
 fn is_blessed() -> bool {
     std::env::var_os(BLESS).is_some_and(|value| value == "1")
 }
@@ -269,7 +279,7 @@ mod tests {
         golden
     }
 
-    /// Words that a check ends with, where it does not pass.
+    /// Returns the message of a check that does not pass.
     fn words(golden: Golden) -> Option<String> {
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| golden.check()));
         ended.err().map(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())

@@ -1,8 +1,8 @@
 //! Golden files: the bytes of every stored and every sent type, checked in, so that none changes without its version.
 //!
-//! [`examples`] makes values of a type by itself, until each variant of each enum in it has occurred: a variant that is
-//! new has an example at once. [`Golden`] compares their bytes with a file. What it finds it says in words: which version
-//! constant is to be raised, and the one command that writes the file anew (`SCATTER_BLESS=1 cargo test … golden`), which
+//! [`examples`] makes values of a type by itself, until each variant of each enum in it has occurred: a new variant has
+//! an example at once. [`Golden`] compares their bytes with a file. Its message about a difference names the version
+//! constant to raise, and the one command that writes the file anew (`SCATTER_BLESS=1 cargo test … golden`). The command
 //! refuses where bytes have changed and the version has not.
 
 mod example;

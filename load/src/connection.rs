@@ -1,4 +1,4 @@
-//! One connection: what is to be written, what came, and which requests are under way.
+//! One connection: output to write, input that came, and requests in flight.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -10,14 +10,14 @@ use mio::{Interest, Registry, Token};
 
 use crate::protocol::{Answer, Operation, Protocol};
 
-/// Read at once from the socket.
+/// Number of bytes read from the socket at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) is_write: bool,
-    /// What its waiting counts from.
+    /// The start of its waiting time.
     pub(crate) since: Instant,
 }
 
@@ -27,9 +27,9 @@ pub(crate) struct Connection<P> {
     out: Vec<u8>,
     written: usize,
     input: Vec<u8>,
-    /// So much of it came, and was not taken yet; behind it is room.
+    /// Number of bytes at its front that came and were not taken yet; the rest is room.
     filled: usize,
-    /// The first has the number `first`; `None` was answered out of order.
+    /// The first has the number `first`; `None` is one that was answered out of order.
     under_way: VecDeque<Option<Sent>>,
     first: u64,
     unanswered: usize,
@@ -46,7 +46,7 @@ impl<P: Protocol> Connection<P> {
         token: Token,
     ) -> std::io::Result<Connection<P>> {
         let mut stream = TcpStream::connect(at)?;
-        // Not everywhere before it is connected; without it requests only wait longer.
+        // Some systems refuse this before the socket is connected; without it requests only wait longer.
         let _ = stream.set_nodelay(true);
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
         let mut out = Vec::new();
@@ -74,12 +74,12 @@ impl<P: Protocol> Connection<P> {
         self.protocol.is_open()
     }
 
-    /// When the oldest request was sent, or due.
+    /// Returns the time at which the oldest request was sent, or due.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.under_way.iter().flatten().next().map(|sent| sent.since)
     }
 
-    /// All that are under way; they are not any more.
+    /// Removes and returns all requests in flight.
     pub(crate) fn abandon(&mut self) -> impl Iterator<Item = Sent> + '_ {
         self.unanswered = 0;
         self.under_way.drain(..).flatten()
@@ -94,7 +94,7 @@ impl<P: Protocol> Connection<P> {
         self.protocol.request(number, operation, &mut self.out);
     }
 
-    /// Sends what the socket takes.
+    /// Sends as many bytes as the socket takes.
     pub(crate) fn flush(&mut self) -> std::io::Result<()> {
         while self.written < self.out.len() && !self.waits_to_write {
             match self.stream.write(&self.out[self.written..]) {
@@ -112,7 +112,7 @@ impl<P: Protocol> Connection<P> {
         Ok(())
     }
 
-    /// The socket can be written to, or failed.
+    /// Handles a socket that can be written to, or has failed.
     pub(crate) fn writable(&mut self) -> std::io::Result<()> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
@@ -122,10 +122,10 @@ impl<P: Protocol> Connection<P> {
         self.flush()
     }
 
-    /// Takes in all that came. `answered` is told each request that has its answer, and why it was refused.
+    /// Reads all input. `answered` gets each request that has its answer, with the reason of a refusal.
     pub(crate) fn readable(&mut self, mut answered: impl FnMut(Sent, Option<String>)) -> std::io::Result<()> {
         loop {
-            // Zeros once, and not for each read: that would be a sixth of what the generator does.
+            // Fills the buffer with zeros once, and not for each read: that would be a sixth of the generator's work.
             if self.input.len() < self.filled + READ_BYTES {
                 self.input.resize(self.filled + READ_BYTES, 0);
             }

@@ -1,4 +1,4 @@
-//! Drives the connections.
+//! The threads that drive the connections.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,25 +17,25 @@ use crate::protocol::{Operation, Protocol};
 use crate::report::Report;
 use crate::timer::Timer;
 
-/// A connection that broke is opened again after so long.
+/// The time after which a lost connection is opened again.
 const REOPEN: Duration = Duration::from_millis(100);
-/// How often connections are looked at that say nothing.
+/// The interval at which silent connections are checked.
 const TICK: Duration = Duration::from_millis(50);
 const LOST: &str = "the connection was lost";
 const SILENT: &str = "no answer";
 
-/// A load could not be brought to a server.
+/// The reason for which a load could not be run.
 #[derive(Debug, Error)]
 pub enum Failed {
-    /// The plan makes no sense.
+    /// The plan is invalid.
     #[error("{0}")]
     Plan(&'static str),
     /// A server cannot be reached, or does not speak the protocol.
     #[error("{server}: {cause}")]
     Server {
-        /// Which.
+        /// The server.
         server: SocketAddr,
-        /// What the system, or the protocol, says.
+        /// The error of the system or of the protocol.
         cause: io::Error,
     },
     /// The generator itself cannot work.
@@ -43,11 +43,16 @@ pub enum Failed {
     Generator(io::Error),
 }
 
-/// Carries out a plan; `protocol` makes each connection's side. `at_edge` is called when the time that counts begins, and
-/// when it ends.
+/// Runs a plan; `protocol` makes the client's side of each connection. `at_edge` is called when the counted time begins,
+/// and when it ends.
 ///
-/// Every server must be there at the beginning. A connection that breaks later is opened again; the requests that were
-/// under way on it count as refused.
+/// Every server must be there at the beginning. A connection that breaks later is opened again; the requests that were in
+/// flight on it count as refused.
+///
+/// # Errors
+/// [`Failed::Plan`] before a connection is opened. [`Failed::Server`] where a server cannot be reached at the beginning,
+/// or does not speak the protocol. [`Failed::Generator`] where a poll fails, or a thread panics. There is no report then,
+/// though requests may have been sent.
 pub fn run<P: Protocol>(
     plan: &Plan,
     protocol: impl Fn() -> P + Sync,
@@ -63,7 +68,7 @@ pub fn run<P: Protocol>(
                 let work = move || {
                     let driver = Driver::open(plan, part, protocol);
                     let failed = driver.is_err();
-                    // Whoever listens waits for all of them; it does not go away first.
+                    // The receiver waits for all threads, so it outlives this call.
                     let _ = tell.send(failed);
                     driver?.work(&begun)
                 };
@@ -74,7 +79,7 @@ pub fn run<P: Protocol>(
         let (handles, begin): (Vec<_>, Vec<_>) = drivers.into_iter().unzip();
         if opened {
             let from = Instant::now() + plan.warm_up;
-            // One whose thread has died says so when it is joined.
+            // The result of a thread that has died is reported when the thread is joined.
             begin.iter().for_each(|begin| begin.send(from).unwrap_or_default());
             if plan.distribution != Distribution::Once {
                 thread::sleep(plan.warm_up);
@@ -92,7 +97,7 @@ pub fn run<P: Protocol>(
     })
 }
 
-/// One thread's share of the connections.
+/// The connections of one thread.
 struct Driver<'a, P, F> {
     plan: &'a Plan,
     protocol: F,
@@ -102,11 +107,11 @@ struct Driver<'a, P, F> {
     keys: Keys,
     value: Vec<u8>,
     written: u64,
-    /// Requests that no connection had room for, by when they were due.
+    /// The due times of requests that no connection had room for.
     waiting: VecDeque<Instant>,
     /// The seat that gets the next request in an open loop.
     turn: usize,
-    /// There is nothing more to ask.
+    /// Whether there are no more requests to send.
     is_done: bool,
     report: Report,
 }
@@ -115,16 +120,17 @@ struct Driver<'a, P, F> {
 struct Seat<P> {
     target: SocketAddr,
     connection: Option<Connection<P>>,
-    /// When there was none any more.
+    /// The time at which the connection was lost.
     lost: Instant,
 }
 
-/// The time that counts.
+/// The counted time.
 #[derive(Clone, Copy)]
 struct Span {
     from: Instant,
     until: Instant,
-    /// In an open loop a request counts by when it was due, in a closed one by when it was answered.
+    /// Whether a request counts by the time at which it was due, as in an open loop; in a closed loop it counts by the
+    /// time of its answer.
     by_due: bool,
 }
 
@@ -170,7 +176,10 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         Ok(())
     }
 
-    /// Until each connection stands, or one cannot be had.
+    /// Waits until each connection is open.
+    ///
+    /// # Errors
+    /// A connection cannot be opened in time.
     fn wait_until_open(&mut self) -> Result<(), Failed> {
         let until = Instant::now() + self.plan.patience;
         let mut events = Events::with_capacity(1024);
@@ -198,15 +207,15 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         Ok(())
     }
 
-    /// Works as the plan says; the time that counts begins when `begin` says.
+    /// Runs the plan; the counted time begins when `begin` says.
     fn work(mut self, begin: &Receiver<Instant>) -> Result<Report, Failed> {
-        // Where another thread could not open its connections there is nothing to do.
+        // Another thread could not open its connections: there are no requests to send.
         let Ok(from) = begin.recv() else { return Ok(self.report) };
         let began = Instant::now();
         let once = self.plan.distribution == Distribution::Once;
         let until = if once { from + Duration::from_secs(1 << 30) } else { from + self.plan.duration };
         let span = Span { from, until, by_due: matches!(self.plan.pace, Pace::Open { .. }) };
-        // From the agreed moment on, however late this thread hears of it.
+        // From the agreed moment on, however late this thread learns of it.
         let mut schedule = Schedule::new(self.plan, from.checked_sub(self.plan.warm_up).unwrap_or(began));
         let mut events = Events::with_capacity(1024);
         let mut looked = began;
@@ -215,7 +224,7 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         }
         loop {
             let now = Instant::now();
-            // Also at the end: what came to be due since the last time is asked, however late.
+            // Also at the end: requests that became due since the last time are sent, however late.
             let next = if self.is_done { None } else { self.hand_out(&mut schedule, now, &span) };
             let is_over = self.is_done || now >= span.until;
             if is_over && (self.seats.iter().all(Seat::is_idle) && self.waiting.is_empty()) {
@@ -224,7 +233,7 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
             if now >= span.until + self.plan.patience {
                 break;
             }
-            // Closed loops end at once: what is under way then was answered too late to count.
+            // Closed loops end at once: requests in flight then would be answered too late to count.
             if is_over && !span.by_due && !once {
                 break;
             }
@@ -253,7 +262,7 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         Ok(self.report)
     }
 
-    /// In an open loop: gives out what is due; when the next one is.
+    /// In an open loop, hands out the requests that are due; returns the time of the next one.
     fn hand_out(&mut self, schedule: &mut Schedule, now: Instant, span: &Span) -> Option<Instant> {
         let next = loop {
             let next = schedule.next()?;
@@ -274,7 +283,7 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         Some(next)
     }
 
-    /// A connection that may get a request, each in its turn.
+    /// Returns a connection that may get a request, each in its turn.
     fn room(&mut self) -> Option<usize> {
         let most = self.in_flight_max();
         let seats = self.seats.len();
@@ -290,7 +299,8 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         }
     }
 
-    /// In a closed loop: as many under way as there should be. In an open one: what waits for room.
+    /// In a closed loop, sends requests until as many are in flight as there should be. In an open loop, sends requests
+    /// that wait for room.
     fn fill(&mut self, seat: usize, now: Instant, span: &Span) {
         let most = self.in_flight_max();
         while self.seats[seat].has_room(most) && !self.is_done && (span.by_due || now < span.until) {
@@ -310,7 +320,7 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         if !self.keys.chance(self.plan.writes) {
             return connection.request(Operation::Read(key), since);
         }
-        // Each value another one, so that nobody gains by comparing.
+        // Each value differs from the last, so that no server gains by a comparison.
         self.written += self.plan.threads as u64;
         let number = self.written.to_le_bytes().map(|byte| byte | 0x80);
         let bytes = number.len().min(self.value.len());
@@ -339,7 +349,7 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         }
     }
 
-    /// Opens lost connections again, and gives silent ones up.
+    /// Opens lost connections again, and closes silent ones.
     fn look_round(&mut self, now: Instant, span: &Span) {
         for seat in 0..self.seats.len() {
             let Seat { connection, lost, .. } = &self.seats[seat];
@@ -355,7 +365,7 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         }
     }
 
-    /// Gives a connection up, and what was under way on it.
+    /// Closes a connection, and counts its requests in flight as refused.
     fn lose(&mut self, seat: usize, now: Instant, why: &str, span: &Span) {
         let Seat { connection, lost, .. } = &mut self.seats[seat];
         *lost = now;
@@ -383,10 +393,10 @@ impl<P: Protocol> Seat<P> {
     }
 }
 
-/// When requests are due, in an open loop.
+/// The due times of requests in an open loop.
 struct Schedule {
     began: Instant,
-    /// One after so long.
+    /// The time between two requests.
     every: Option<Duration>,
     passed: u64,
 }

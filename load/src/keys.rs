@@ -1,4 +1,4 @@
-//! Which keys are asked for.
+//! The keys of requests.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -34,12 +34,13 @@ pub struct Keys {
 enum Draw {
     Uniform,
     Zipf(Zipf<f64>),
-    /// The next one, and how far it is to the one after.
+    /// The next key, and its distance to the key after.
     Once(u64, u64),
 }
 
 impl Keys {
-    /// For the `part`th of so many generators that share the keys. `None` if the distribution makes no sense.
+    /// Creates the keys of the `part`th of `parts` generators that share the keys. `None` if the distribution is
+    /// invalid.
     pub fn new(distribution: Distribution, keys: u64, seed: u64, part: u64, parts: u64) -> Option<Keys> {
         let draw = match distribution {
             Distribution::Uniform => Draw::Uniform,
@@ -50,7 +51,7 @@ impl Keys {
         Some(Keys { random, keys, draw })
     }
 
-    /// The next key; `None` when each was there once and that was all that was wanted.
+    /// Returns the next key; `None` once each key was returned under [`Distribution::Once`].
     pub fn next_key(&mut self) -> Option<u64> {
         match &mut self.draw {
             Draw::Uniform => Some(self.random.random_range(0..self.keys)),
@@ -63,7 +64,7 @@ impl Keys {
         }
     }
 
-    /// Whether the next request is one of a kind with this share, 0 to 1.
+    /// Returns whether the next request is one of a kind with this share, from 0 to 1.
     pub fn chance(&mut self, share: f64) -> bool {
         share >= 1.0 || (share > 0.0 && self.random.random_bool(share))
     }

@@ -1,13 +1,14 @@
-//! A load generator: so many requests under way on so many connections, or so many requests a second whatever the
-//! answers do, and what became of them.
+//! A load generator: a number of requests in flight on a number of connections, or a rate of requests that does not
+//! depend on answers. It reports the outcomes.
 //!
-//! One thread drives many connections, so that little of a machine is taken from the servers that it also runs. A
-//! [`Protocol`] says how a read and a write look to a server; [`Resp`] is the Redis protocol. [`run`] does the rest.
+//! One thread drives many connections, so that the generator takes little of a machine from the servers on it. A
+//! [`Protocol`] encodes reads and writes for a server; [`Resp`] is the Redis protocol. [`run`] does the rest.
 //!
-//! * *Closed loop*: each connection has a fixed number of requests under way. It finds out what a server can do; its
+//! * *Closed loop*: each connection has a fixed number of requests in flight. It measures the capacity of a server; its
 //!   waiting times say little about users, who do not wait for each other.
-//! * *Open loop*: requests are due at a fixed rate. A waiting time counts from when a request was due, not from when the
-//!   generator got round to sending it: a server that stops for a second is seen to have made a second's requests wait.
+//! * *Open loop*: requests are due at a fixed rate. A waiting time counts from the time at which a request was due, not
+//!   from the time at which the generator sent it: a server that stops for a second is seen to have made a second's
+//!   requests wait.
 
 mod connection;
 mod driver;

@@ -1,4 +1,4 @@
-//! What is to be done.
+//! The plan of a load.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,16 +8,17 @@ use crate::keys::Distribution;
 /// How requests follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Each connection always has so many under way; at least 1.
+    /// Each connection always has a fixed number of requests in flight.
     Closed {
-        /// Under way on each connection.
+        /// Requests in flight on each connection; at least 1.
         in_flight: usize,
     },
-    /// So many a second over all connections, evenly; above 0.
+    /// Requests are due at a fixed rate, evenly over all connections.
     Open {
-        /// Requests a second.
+        /// Requests a second; above 0.
         rate: f64,
-        /// A connection has at most so many under way; those that are due beyond it wait, and their waiting counts.
+        /// Upper limit of requests in flight on a connection, at least 1. Requests that are due beyond it wait, and
+        /// their waiting counts.
         in_flight_max: usize,
     },
 }
@@ -25,35 +26,35 @@ pub enum Pace {
 /// A load.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Servers. Connections are spread over them evenly. At least one.
+    /// The servers, at least one. Connections are spread over them evenly.
     pub targets: Vec<SocketAddr>,
-    /// Connections in all; at least 1.
+    /// Number of connections in all; at least 1.
     pub connections: usize,
-    /// Threads that drive them; at least 1, and no more than connections.
+    /// Number of threads that drive them; at least 1, and no more than connections.
     pub threads: usize,
     /// How requests follow each other.
     pub pace: Pace,
-    /// Keys are numbers below this; at least 1.
+    /// The number of keys, which are numbers below it; at least 1.
     pub keys: u64,
-    /// Which keys are asked for.
+    /// How requests are spread over the keys.
     pub distribution: Distribution,
     /// The share of requests that are writes, 0 to 1.
     pub writes: f64,
-    /// Bytes of a value that is written.
+    /// Length of a written value, in bytes.
     pub value_bytes: usize,
-    /// Not counted.
+    /// Time before the counted time.
     pub warm_up: Duration,
-    /// Counted.
+    /// The counted time.
     pub duration: Duration,
-    /// Given up after so much time without an answer.
+    /// Time without an answer after which a connection and its requests are given up.
     pub patience: Duration,
-    /// Which keys, and which requests are writes, depend on it alone.
+    /// The keys, and the choice between reads and writes, depend on it alone.
     pub seed: u64,
 }
 
 impl Plan {
-    /// A closed loop over these servers with the usual sizes: 16 connections with 16 requests each, 100,000 keys,
-    /// uniform, 100-byte values, writes only, ten seconds after two to warm up.
+    /// Creates a closed loop over these servers with the usual sizes: 16 connections with 16 requests each, 100,000
+    /// keys, uniform, 100-byte values, writes only, ten seconds after two to warm up.
     pub fn new(targets: Vec<SocketAddr>) -> Plan {
         Plan {
             targets,
@@ -71,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// Writes each of its keys once, instead: what a load needs before it.
+    /// Returns the plan that writes each of the keys once, as a load with reads needs before it.
     pub fn filling(&self) -> Plan {
         Plan {
             distribution: Distribution::Once,
@@ -82,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// Returns the first fault of the plan, if any.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let pace_is_wrong = match self.pace {
             Pace::Closed { in_flight } => in_flight == 0,

@@ -1,42 +1,42 @@
-//! What processes have used. On Linux only; elsewhere nothing is known.
+//! Resources that processes have used. On Linux only: elsewhere the functions return `None`.
 
 use std::time::Duration;
 
-/// Time of cores that a process has used, in all its threads.
+/// Processor time that a process has used, in all its threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// In the program itself.
+    /// Time in the program itself.
     pub user: Duration,
-    /// In the kernel, for it.
+    /// Time in the kernel, for the program.
     pub system: Duration,
 }
 
 impl CpuTime {
-    /// Both.
+    /// Returns the sum of both.
     pub fn total(&self) -> Duration {
         self.user + self.system
     }
 
-    /// What was added since an earlier look.
+    /// Returns the time that was added since an earlier measurement.
     pub fn since(&self, earlier: &CpuTime) -> CpuTime {
         CpuTime { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
     }
 }
 
-/// What this process has used; `None` where there is no such process, or it cannot be known. In steps of a hundredth of a
-/// second.
+/// Returns the processor time of this process, in steps of a hundredth of a second; `None` where there is no such
+/// process, or its time cannot be known.
 pub fn cpu_time(pid: u32) -> Option<CpuTime> {
     cpu_time_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, rustix::param::clock_ticks_per_second())
 }
 
 fn cpu_time_in(stat: &str, ticks_per_second: u64) -> Option<CpuTime> {
-    // The name of the program is in parentheses and may hold anything.
+    // The name of the program is in parentheses and may hold any characters.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().skip(11);
     let mut time = || Some(Duration::from_secs_f64(fields.next()?.parse::<f64>().ok()? / ticks_per_second as f64));
     Some(CpuTime { user: time()?, system: time()? })
 }
 
-/// Bytes of memory that this process holds at the moment.
+/// Returns the memory that this process holds at the moment, in bytes; `None` as for [`cpu_time`].
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages = statm.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()?;

@@ -1,36 +1,37 @@
-//! How a request looks to a server.
+//! Protocols of servers, as the generator uses them.
 
 use thiserror::Error;
 
-/// One request.
+/// A request.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation<'a> {
-    /// The value of a key.
+    /// Reads the value of a key.
     Read(u64),
-    /// A new value for a key.
+    /// Writes a new value for a key.
     Write(u64, &'a [u8]),
 }
 
-/// What a server said to a request.
+/// The answer of a server to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which of the connection's requests, from 0.
+    /// The number of the request on its connection, from 0.
     pub number: u64,
-    /// Why it was not done, in a few words that are the same for all requests refused for that.
+    /// The reason of a refusal, in a few words that are the same for all requests refused for that reason; `None` where
+    /// the request was executed.
     pub refusal: Option<String>,
 }
 
-/// An answer that makes no sense; the connection is given up.
+/// An answer that violates the protocol; the connection is closed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the server says what makes no sense: {0}")]
 pub struct Nonsense(pub String);
 
-/// One side of one connection. Servers may answer out of order.
+/// The client's side of one connection. Servers may answer out of order.
 pub trait Protocol: Send {
-    /// What is said first on a new connection.
+    /// Appends the first bytes on a new connection.
     fn open(&mut self, out: &mut Vec<u8>);
 
-    /// Whether requests may be sent: by default at once.
+    /// Returns whether requests may be sent: by default at once.
     fn is_open(&self) -> bool {
         true
     }
@@ -38,8 +39,11 @@ pub trait Protocol: Send {
     /// Appends the connection's request of this number; numbers count up from 0.
     fn request(&mut self, number: u64, operation: Operation<'_>, out: &mut Vec<u8>);
 
-    /// Takes whole messages from the front of `input`: how many bytes they were. What must be said at once is appended
-    /// to `out`.
+    /// Takes whole messages from the front of `input`; returns their length in bytes. Bytes that must be sent at once
+    /// are appended to `out`.
+    ///
+    /// # Errors
+    /// The input violates the protocol; answers before it may have been added to `answers`.
     fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, Nonsense>;
 }
 

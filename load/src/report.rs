@@ -1,4 +1,4 @@
-//! What became of a load.
+//! The outcomes of a load.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,17 +8,17 @@ use hdrhistogram::Histogram;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-/// Waiting times are kept to three digits, from a microsecond to so long; longer ones count as that.
+/// Upper limit of waiting times. They are kept to three digits, from a microsecond on; longer ones count as this one.
 const LONGEST: Duration = Duration::from_secs(1000);
 
-/// What became of the requests of one kind.
+/// The outcomes of the requests of one kind.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Done.
+    /// Number of requests that were answered as executed.
     pub done: u64,
-    /// Not done, by what was said of it.
+    /// Number of requests that were refused or got no answer, by the reason.
     pub refused: BTreeMap<String, u64>,
-    /// In nanoseconds, of those that were done.
+    /// Waiting times of executed requests, in nanoseconds.
     waiting: Histogram<u64>,
 }
 
@@ -48,22 +48,22 @@ impl Tally {
         self.waiting.add(&other.waiting).expect("the same bounds");
     }
 
-    /// Not done, for whatever reason.
+    /// Returns the number of requests that were refused or got no answer, for any reason.
     pub fn refused(&self) -> u64 {
         self.refused.values().sum()
     }
 
-    /// So long or less waited this share, 0 to 1, of what was done.
+    /// Returns the time within which this share of executed requests, from 0 to 1, was answered.
     pub fn quantile(&self, share: f64) -> Duration {
         Duration::from_nanos(self.waiting.value_at_quantile(share))
     }
 
-    /// The mean of the waiting times.
+    /// Returns the mean of the waiting times.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.waiting.mean() as u64)
     }
 
-    /// The longest waiting time.
+    /// Returns the longest waiting time.
     pub fn longest(&self) -> Duration {
         Duration::from_nanos(self.waiting.max())
     }
@@ -88,24 +88,24 @@ impl Serialize for Tally {
     }
 }
 
-/// What became of a load.
+/// The outcomes of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Writes.
     pub writes: Tally,
     /// Reads.
     pub reads: Tally,
-    /// Over so long.
+    /// The counted time.
     pub elapsed: Duration,
 }
 
 impl Report {
-    /// Done in a second, of all kinds.
+    /// Returns the executed requests a second, of all kinds.
     pub fn rate(&self) -> f64 {
         (self.writes.done + self.reads.done) as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Done, of all kinds.
+    /// Returns the number of executed requests, of all kinds.
     pub fn done(&self) -> u64 {
         self.writes.done + self.reads.done
     }
@@ -128,7 +128,7 @@ impl Serialize for Report {
     }
 }
 
-/// A table: a line for writes and one for reads, where there were any, and what was refused.
+/// Writes a table: a line for writes and one for reads, where there were any, and the refusals.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [("writes", &self.writes), ("reads", &self.reads)];

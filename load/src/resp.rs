@@ -4,22 +4,22 @@ use std::io::Write as _;
 
 use crate::protocol::{Answer, Nonsense, Operation, Protocol};
 
-/// A connection to a server that speaks it.
+/// A connection to a server that speaks the Redis protocol.
 pub struct Resp {
     read: &'static str,
     password: Option<Vec<u8>>,
-    /// Answers that belong to no request are awaited first.
+    /// Number of awaited answers that belong to no request; they come first.
     opening: u64,
     answered: u64,
 }
 
 impl Resp {
-    /// Reads with `GET`.
+    /// Creates a connection that reads with `GET`.
     pub fn new(password: Option<Vec<u8>>) -> Resp {
         Resp { read: "GET", password, opening: 0, answered: 0 }
     }
 
-    /// Reads with `SCATTER.RGET`, that is, from any replica.
+    /// Creates a connection that reads with `SCATTER.RGET`, that is, from any replica.
     pub fn relaxed(password: Option<Vec<u8>>) -> Resp {
         Resp { read: "SCATTER.RGET", ..Resp::new(password) }
     }
@@ -89,7 +89,7 @@ impl Protocol for Resp {
     }
 }
 
-/// What a key of this number is called, where its store leaves that open: as `redis-benchmark` does.
+/// Returns the name of a key, for stores that leave it open: the same as of `redis-benchmark`.
 pub fn key_name(key: u64) -> [u8; 16] {
     let mut name = *b"key:000000000000";
     let (mut place, mut rest) = (name.len(), key);
@@ -102,7 +102,7 @@ pub fn key_name(key: u64) -> [u8; 16] {
 }
 
 fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    // A vector takes all that is written to it.
+    // A write to a vector does not fail.
     let _ = write!(out, "*{}\r\n", words.len());
     for word in words {
         let _ = write!(out, "${}\r\n", word.len());

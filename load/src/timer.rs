@@ -1,20 +1,20 @@
-//! A poll that ends at a moment, more exactly than the whole milliseconds that a poll can wait for.
+//! A poll that ends at a moment, more exactly than the whole milliseconds of a poll's timeout.
 
 use std::io;
 use std::time::Duration;
 
 use mio::{Events, Poll, Registry, Token};
 
-/// Linux has a timer that can be polled.
+/// A timer that can be polled, as Linux has.
 #[cfg(target_os = "linux")]
 pub(crate) struct Timer(std::os::fd::OwnedFd);
 
-/// Elsewhere moments are met to the millisecond.
+/// A stand-in on other systems, where a poll ends within a millisecond of its moment.
 #[cfg(not(target_os = "linux"))]
 pub(crate) struct Timer;
 
 impl Timer {
-    /// With events under this token, which mean nothing.
+    /// Creates a timer whose events have this token; these events are to be ignored.
     #[cfg(target_os = "linux")]
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Timer> {
         use std::os::fd::AsRawFd as _;
@@ -30,7 +30,7 @@ impl Timer {
         Ok(Timer)
     }
 
-    /// Waits for events, for exactly so long, or for about `most`.
+    /// Waits for events, for exactly `exactly`, or for about `most`.
     pub(crate) fn poll(
         &self,
         poll: &mut Poll,
@@ -54,7 +54,7 @@ impl Timer {
     #[cfg(target_os = "linux")]
     fn set(&self, after: Duration) -> io::Result<Option<Duration>> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
-        // Zero would mean never.
+        // Zero would disarm the timer.
         let after = after.max(Duration::from_nanos(1));
         let it_value = Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() };
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };

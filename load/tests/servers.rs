@@ -1,4 +1,4 @@
-//! The load generator against small servers that do what it must notice.
+//! The load generator against small servers with faults that it must notice.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use load::{Distribution, Failed, Pace, Plan, Resp, run};
 
-/// A server that calls `serve` with each connection and how many there were before. Its threads end with the test.
+/// Starts a server that calls `serve` with each connection and the number of connections before. Its threads end with
+/// the test.
 fn server(serve: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -23,7 +24,7 @@ fn server(serve: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> SocketAddr 
     address
 }
 
-/// Answers `count` requests, each after `think` has been told its number.
+/// Answers `count` requests, each with the result of `think` for its number.
 fn answer(mut stream: TcpStream, count: u64, mut think: impl FnMut(u64) -> &'static str) {
     let (mut answered, mut words) = (0, 0);
     let mut bytes = [0; 4096];
@@ -62,8 +63,8 @@ fn a_closed_loop_counts_what_was_answered_and_refused() {
     assert!(report.writes.quantile(1.0) <= report.writes.longest() + Duration::from_millis(1));
 }
 
-/// A server that stops for 200 ms of 400: of requests that are due all the time, a quarter waits for over 100 ms. A
-/// generator that waits for answers before it asks again would see two of them.
+/// A server stops for 200 ms of 400: of requests that are due all the time, a quarter waits for over 100 ms. A
+/// generator that waits for answers before it sends further requests would see two of them.
 #[test]
 fn an_open_loop_sees_what_a_pause_costs_all_that_were_due() {
     let server = server(|stream, _| {
@@ -97,7 +98,7 @@ fn each_key_once_and_then_no_more() {
     assert_eq!((report.writes.done, count.load(Ordering::Relaxed)), (1001, 1001));
 }
 
-/// The connection is opened again, and what was under way on it counts as refused.
+/// The connection is opened again, and requests in flight on it count as refused.
 #[test]
 fn a_lost_connection_is_opened_again() {
     let server = server(|stream, number| answer(stream, if number < 2 { 20 } else { u64::MAX }, |_| "$1\r\nx\r\n"));
