@@ -3,7 +3,7 @@
 //! ```text
 //! SCATTER_FUZZ=frame cargo +nightly fuzz run --features libfuzzer decoders
 //! ```
-//! Where none is named the first byte chooses.
+//! Where none is named, the first byte chooses.
 
 #![no_main]
 

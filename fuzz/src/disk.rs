@@ -1,4 +1,4 @@
-//! What a store finds on its disk.
+//! Decoders of a store's files.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,7 +6,7 @@ use node::Change;
 use peer::store::sim::{Loss, SimDisk};
 use peer::store::{Engine, StoreConfig, StoreError, fuzz};
 
-/// Reads the body of a journal's frame. Written again, it is the same bytes.
+/// Decodes the body of a journal's frame. The decoded batches are encoded to the same bytes.
 pub fn journal(body: &[u8]) -> bool {
     let Some(batches) = fuzz::batches(body) else { return false };
     assert_eq!(fuzz::body(&batches), body);
@@ -24,7 +24,7 @@ pub fn journals() -> Vec<Vec<u8>> {
     vec![fuzz::body(&[]), fuzz::body(&[vec![]]), fuzz::body(&[changes.clone(), vec![], changes[..1].to_vec()])]
 }
 
-/// Reads a manifest without its checksums.
+/// Decodes a manifest without its checksums.
 pub fn manifest(body: &[u8]) -> bool {
     fuzz::manifest(body)
 }
@@ -34,7 +34,7 @@ pub fn manifests() -> Vec<Vec<u8>> {
     manifests.map(|(_, content)| fuzz::manifest_body(&content).to_vec()).collect()
 }
 
-/// Opens a store in which one file, which the first byte names, was replaced by the other bytes. A store that opens,
+/// Opens a store in which one file, chosen by the first byte, was replaced by the other bytes. A store that opens,
 /// opens again.
 pub fn store(bytes: &[u8]) -> bool {
     let Some((which, content)) = bytes.split_first() else { return false };
@@ -55,7 +55,7 @@ pub fn stores() -> Vec<Vec<u8>> {
     files.map(|(which, (_, content))| [vec![which as u8], content].concat()).collect()
 }
 
-/// A store with a checkpoint and batches behind it, not sealed.
+/// A store with a checkpoint and later batches, not sealed.
 static BASE: LazyLock<SimDisk> = LazyLock::new(|| {
     let disk = SimDisk::new();
     let mut engine = open(&disk).expect("an empty disk makes a store");

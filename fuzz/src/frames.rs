@@ -1,15 +1,15 @@
-//! What peers say to each other.
+//! Decoder of frames between peers.
 
 use node::wire::{self, Frame, Stamp};
 use overlay::{Incarnation, NodeId, PeerKey};
 
 use crate::samples;
 
-/// Decodes a frame. What was understood is written no longer than it came, and reads back the same.
+/// Decodes a frame. The decoded frame is encoded to no more bytes than came, and reads back the same.
 pub fn frame(bytes: &[u8]) -> bool {
     let Ok((stamp, frame)) = wire::decode(bytes, None) else { return false };
     if let Frame::Group { message, .. } = &frame {
-        // What is asked of a message before anything is believed.
+        // The checks of a message before a node believes it.
         wire::class_of(message);
         let _ = message.check(NodeId { peer: PeerKey([7; 32]), incarnation: Incarnation(1) });
     }

@@ -1,4 +1,4 @@
-//! Everything that bytes from outside, or from a disk, are decoded by: one [`Target`] each.
+//! All decoders of bytes from outside or from a disk: one [`Target`] each.
 //!
 //! `tests/mutations.rs` tries each with thousands of damaged encodings whenever the tests run. A real fuzzer goes on
 //! from there: see `fuzz_targets/decoders.rs`.
@@ -13,18 +13,18 @@ mod settings;
 mod stored;
 mod stream;
 
-/// One decoder.
+/// A decoder.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// What it is called.
+    /// The name of the decoder.
     pub name: &'static str,
-    /// Decodes bytes and checks what comes of them; says whether they were accepted. Must not panic, whatever they are.
+    /// Decodes bytes and checks the result; returns whether the bytes were accepted. Must not panic on any bytes.
     pub run: fn(&[u8]) -> bool,
-    /// Encodings that are accepted, of every kind there is.
+    /// Returns encodings that are accepted, of every kind.
     pub corpus: fn() -> Vec<Vec<u8>>,
 }
 
-/// All of them.
+/// All decoders.
 pub const TARGETS: [Target; 12] = [
     Target { name: "frame", run: frames::frame, corpus: frames::corpus },
     Target { name: "record", run: stored::record, corpus: stored::records },

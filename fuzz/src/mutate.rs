@@ -1,11 +1,11 @@
 //! Damage that repeats: the same seed makes the same bytes.
 
-/// A small generator of chance (SplitMix64).
+/// A small random generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Chance(pub u64);
 
 impl Chance {
-    /// Any number.
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -14,7 +14,7 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.number() % end as u64) as usize
     }
@@ -24,7 +24,7 @@ impl Chance {
     }
 }
 
-/// What lengths and numbers look like where they are wrong: in one to nine bytes, fixed and in groups of seven bits.
+/// Typical wrong lengths and numbers: in one to nine bytes, fixed and in groups of seven bits.
 const NUMBERS: [&[u8]; 10] = [
     &[0],
     &[0x7f],
@@ -38,7 +38,7 @@ const NUMBERS: [&[u8]; 10] = [
     &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
 ];
 
-/// One of the `corpus`, damaged in one to four ways; now and then nothing but chance.
+/// Returns an encoding of the `corpus`, damaged in one to four ways; one time in 16, random bytes only.
 pub fn mutated(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     if chance.below(16) == 0 {
         let len = chance.below(200);
@@ -62,13 +62,13 @@ fn damage(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], chance: &mut Chance) {
             drop(bytes.splice(at..at, copy));
         }
         3 => {
-            // The beginning of one with the end of another.
+            // The beginning of one encoding with the end of another.
             let other = &corpus[chance.below(corpus.len())];
             bytes.truncate(at);
             bytes.extend_from_slice(&other[chance.below(other.len() + 1)..]);
         }
         4 => {
-            // A number for as many bytes as it has, or for one: a length that was short.
+            // A number in place of as many bytes as it has, or of one: a length that was short.
             let number = NUMBERS[chance.below(NUMBERS.len())];
             let replaced = if chance.below(2) == 0 { number.len() } else { 1 };
             drop(bytes.splice(at..(at + replaced).min(bytes.len()), number.iter().copied()));

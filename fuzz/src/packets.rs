@@ -1,8 +1,9 @@
-//! What clients, a switch and replicas send each other.
+//! Decoder of the packets of clients, a switch and replicas.
 
 use header::{Header, Operation, Packet, ReplyTo};
 
-/// Decodes a packet. Encoded it is what came, and what a switch writes into it is all that changes.
+/// Decodes a packet. It is encoded to the same bytes, and a switch that stamps it changes only the fields that it
+/// writes.
 pub fn packet(bytes: &[u8]) -> bool {
     let Ok(packet) = Packet::decode(bytes) else { return false };
     assert_eq!(encoded(&packet), bytes);

@@ -1,4 +1,4 @@
-//! What clients send.
+//! Decoder of clients' requests.
 
 use peer::resp::decoder::{Decoder, Excess, Item, Limits, ProtocolError};
 
@@ -11,7 +11,7 @@ enum Out {
     Error(ProtocolError),
 }
 
-/// Reads requests, wherever the network cut them. Written as arrays, they read back the same.
+/// Decodes requests, with the same result for any cuts of the network. Written as arrays, they read back the same.
 pub fn resp(bytes: &[u8]) -> bool {
     let mut accepted = true;
     for stranger in [false, true] {

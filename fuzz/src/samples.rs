@@ -1,4 +1,4 @@
-//! One of everything that is encoded, for the fuzzer to begin with. What groups say to each other is in [`dealings`].
+//! Samples of all encoded types, as a start for the fuzzer. Samples of messages between groups are in [`dealings`].
 
 mod dealings;
 
@@ -44,7 +44,7 @@ fn key(name: &str) -> Key {
     Key::new(name.as_bytes()).expect("names of samples are short")
 }
 
-/// A value, a tombstone, and one that remembers operations.
+/// Returns a value, a tombstone, and a record that remembers operations.
 pub fn records() -> Vec<Record> {
     let plain = |value: Option<Bytes>, deadline| Record {
         number: NUMBER,
@@ -328,7 +328,7 @@ fn messages() -> Vec<Message> {
         .collect()
 }
 
-/// Every message there is.
+/// Returns a frame of every kind.
 pub fn frames() -> Vec<Frame> {
     let order = CopyOrder { ring: RingId(9), number: 1 << 60, source: GroupId(6), ranges: vec![RANGE] };
     let told = CopyTold { ring: RingId(9), number: 1 << 60, source: GroupId(6), records: 300, done: true };
@@ -403,7 +403,7 @@ pub fn frames() -> Vec<Frame> {
     messages().into_iter().map(within).chain(outside).collect()
 }
 
-/// Everything that a group has remembered; its state first.
+/// Returns everything that a group stores, its state first.
 pub fn durables() -> Vec<Durable> {
     let mut promises = IntervalMap::new(None);
     promises.set(RANGE, Some(TERM_BALLOT));

@@ -1,11 +1,11 @@
-//! The files that people, and a peer itself, keep beside the store.
+//! Decoders of the files that people, and a peer itself, keep beside the store.
 
 use std::path::Path;
 
 use peer::config::{self, Sources};
 use peer::machine::fuzz;
 
-/// Reads a `peer.json`.
+/// Decodes a `peer.json`.
 pub fn memo(text: &[u8]) -> bool {
     fuzz::memo(text)
 }
@@ -26,11 +26,11 @@ pub fn memos() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Reads a file of settings, and settles on what it says.
+/// Decodes a file of settings, and resolves its settings.
 pub fn settings(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     let Ok(layer) = config::parse(Path::new("scatter.toml"), text) else { return false };
-    // Keys and passwords are files of their own, which are not read here.
+    // Keys and passwords are files of their own, which this decoder does not read.
     let layer = config::Layer { network_key: None, resp_password_file: None, admin_token_file: None, ..layer };
     config::resolve(Sources { flags: layer, home: Some("/home/x".into()), ..Sources::default() }).is_ok()
 }

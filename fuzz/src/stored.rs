@@ -1,4 +1,4 @@
-//! What a node finds in its store.
+//! Decoders of a node's entries in its store.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use overlay::{Epoch, Incarnation, KeyRange, Point, RingId};
 
 use crate::samples;
 
-/// Decodes a record. What was understood is written no longer than it was found, and reads back the same.
+/// Decodes a record. The decoded record is encoded to no more bytes than came, and reads back the same.
 pub fn record(bytes: &[u8]) -> bool {
     let Ok(record) = storage::decode_record(bytes) else { return false };
     let written = storage::encode_record(&record);
@@ -23,15 +23,16 @@ pub fn records() -> Vec<Vec<u8>> {
     samples::records().iter().map(|record| storage::encode_record(record).to_vec()).collect()
 }
 
-/// Restores a group from entries, which stand in `bytes` as lengths of one and two bytes with what they announce.
+/// Restores a group from entries. Each stands in `bytes` as the lengths of its key, in one byte, and of its value, in
+/// two bytes, with both behind them.
 pub fn meta(bytes: &[u8]) -> bool {
     let entries = entries(bytes);
     let Ok(Some((_, bays))) = Space(None).restore_life(&entries) else { return false };
-    // Every point has a bay; no map without one is taken.
+    // Every point has a bay; a map without one is refused.
     bays.of(Point(0));
     let Ok(Some(stored)) = Space(None).drawer(0).restore(&entries, false) else { return false };
     if let Some(promises) = &stored.promises {
-        // Every point has a promise, or none; no map without one is taken.
+        // Every point has a promise, or none; a map without one is refused.
         promises.get(Point(0));
     }
     true
@@ -51,7 +52,7 @@ pub fn metas() -> Vec<Vec<u8>> {
             _ => None,
         })
         .collect();
-    // All of it, and as little as makes a group.
+    // All entries, and the fewest that make a group.
     vec![written(&puts), written(&puts[..3])]
 }
 

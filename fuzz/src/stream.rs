@@ -1,8 +1,9 @@
-//! How frames and greetings lie in a stream.
+//! Decoders of the frames and greetings in a stream.
 
 use peer::net::fuzz;
 
-/// Cuts a stream into frames, wherever the network cut it before. Framed again, they are what came.
+/// Cuts a stream into frames, with the same result for any cuts of the network. Framed again, they are the bytes that
+/// came.
 pub fn stream(bytes: &[u8]) -> bool {
     let (frames, too_long) = fuzz::frames([bytes]);
     let piece = 1 + bytes.first().map_or(0, |byte| usize::from(byte % 32));
@@ -18,7 +19,7 @@ pub fn streams() -> Vec<Vec<u8>> {
     lengths.map(frames).into()
 }
 
-/// Reads the first words on a stream.
+/// Decodes the greeting at the beginning of a stream.
 pub fn greeting(bytes: &[u8]) -> bool {
     fuzz::greeting(bytes)
 }

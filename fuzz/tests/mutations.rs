@@ -1,4 +1,4 @@
-//! Every decoder against thousands of damaged encodings: no panic, and no memory for what was merely announced.
+//! Every decoder against thousands of damaged encodings: no panic, and no memory for an announced length alone.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use fuzz::mutate::{Chance, mutated};
 use fuzz::{TARGETS, Target};
 
-/// Damaged encodings for each decoder, and more with `SCATTER_FUZZ_RUNS`.
+/// Number of damaged encodings for each decoder; `SCATTER_FUZZ_RUNS` sets another number.
 const RUNS: u64 = 20_000;
-/// A store is opened twice for each.
+/// The same for a store, which is opened twice for each.
 const STORE_RUNS: u64 = 1_500;
-/// What any input may take.
+/// The memory that any input may take, in bytes.
 const HELD_BYTES: usize = 64 << 10;
-/// What each byte of it may take beside. A list gets room for as many elements as there are bytes left, however many it
-/// announced, and the largest elements have some 200 bytes.
+/// The memory that each byte of an input may take on top, in bytes. A list gets room for as many elements as there are
+/// bytes left, at any announced length, and the largest elements have some 200 bytes.
 const HELD_PER_BYTE: usize = 256;
 
-/// The system's allocator, which counts what each thread holds.
+/// The system's allocator, which counts the memory that each thread holds.
 struct Counting;
 
 #[global_allocator]
@@ -29,14 +29,14 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // Of a thread that is ending nothing is counted any more.
+    // The memory of a thread that is ending is not counted any more.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
         let _ = HELD_MOST.try_with(|most| most.set(most.get().max(held.get())));
     });
 }
 
-// SAFETY: the system's allocator does all of it; counting touches neither what it gives nor what it takes.
+// SAFETY: the system's allocator does all of it; counting touches neither its results nor its arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The most that is held at one time while this runs.
+/// Returns the most memory that is held at one time during `run`, in bytes, and the result of `run`.
 fn held_most(run: impl FnOnce() -> bool) -> (usize, bool) {
     let before = HELD.get();
     HELD_MOST.set(before);
@@ -59,7 +59,7 @@ fn held_most(run: impl FnOnce() -> bool) -> (usize, bool) {
     ((HELD_MOST.get() - before) as usize, accepted)
 }
 
-/// Runs one input. A panic says how to run it again.
+/// Runs one input. A panic prints the input, to run it again.
 fn run(target: &Target, bytes: &[u8]) -> bool {
     let (held, accepted) = match catch_unwind(AssertUnwindSafe(|| held_most(|| (target.run)(bytes)))) {
         Ok(ran) => ran,
@@ -76,7 +76,7 @@ fn run(target: &Target, bytes: &[u8]) -> bool {
 fn torment(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a decoder of this name");
     let corpus = (target.corpus)();
-    // Whatever is made once only is made here.
+    // One-time allocations are made here.
     for bytes in &corpus {
         assert!((target.run)(bytes), "{name} refuses {:?}", bytes.escape_ascii().to_string());
     }

@@ -73,7 +73,7 @@ pub struct Look {
     pub is_lacking: bool,
 }
 
-/// Places whose owners a peer should know.
+/// Places with owners that a peer should know.
 #[derive(Debug, Default)]
 struct Places {
     /// Places that a peer should know in any case.

@@ -1,4 +1,4 @@
-//! A map in ring order whose search takes a few steps for any number of entries.
+//! A map in ring order with a search of a few steps, for any number of entries.
 //!
 //! Points of the ring are hashes: they are spread evenly, and the first 64 bits of two nearly always differ. So a map is a
 //! row of *shelves*, each with some dozens of entries in order. A search compares these prefixes alone: in the row, which

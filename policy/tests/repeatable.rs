@@ -1,10 +1,10 @@
-//! Property tests of the workspace draw the same cases in every run, unless the environment asks for others.
+//! Property tests of the workspace draw the same cases in every run, unless the environment asks for other cases.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
 
-/// What the first cases of a property with the default settings would be.
+/// Returns the first cases of a property with the default settings.
 fn cases() -> Vec<(u128, Vec<u32>)> {
     let mut runner = TestRunner::new(ProptestConfig::default());
     let strategy = any::<(u128, Vec<u32>)>();

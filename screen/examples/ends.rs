@@ -1,5 +1,5 @@
-//! A program that takes the terminal and ends in one of many ways: for the test that the terminal is given back, and a
-//! sketch of how a program with a screen is built.
+//! A program that takes the terminal and ends in one of many ways: for the test that the terminal is given back, and a sketch
+//! of a program with a screen.
 //!
 //! `ends quit|panic|thread|stuck|error`: on the key `q`; by a panic of its own, or of another thread; by a signal while it does
 //! nothing; by an error.
@@ -32,9 +32,9 @@ fn show(how: &str) -> Result<u8, Box<dyn std::error::Error>> {
             Happening::Key(key) if key.code == KeyCode::Char('q') => return Ok(0),
             Happening::Key(key) if key.code == KeyCode::Char('x') => match how {
                 "panic" => panic!("on purpose"),
-                // While it draws: what was begun must not be left on the terminal.
+                // During a drawing: its beginning must not be left on the terminal.
                 "drawing" => screen.draw(|_| panic!("on purpose"))?,
-                // What is drawn after that must not be drawn over what the panic said.
+                // Later drawings must not overwrite the message of the panic.
                 "thread" => {
                     drop(std::thread::spawn(|| panic!("on purpose")).join());
                     said = "LATE LATE LATE".to_owned();

@@ -1,23 +1,23 @@
-//! What is emphasized how: with the sixteen colours that every terminal has, or with none.
+//! Styles for emphasis: with the sixteen colours that every terminal has, or with none.
 //!
-//! The sixteen are named, not mixed: a person's terminal decides what they look like, and that suits a light background as
-//! well as a dark one. Without colours what matters is bold, reversed or underlined, and the program says it in words or
-//! signs as well: no state is told by a style alone.
+//! The sixteen are named, not mixed: a person's terminal decides their look, and that suits a light background as well as
+//! a dark one. Without colours, important parts are bold, reversed or underlined. The program also says the same in words
+//! or signs: no state is shown by a style alone.
 
 use std::ffi::OsStr;
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// Which styles there are.
+/// The set of styles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
-    /// The sixteen of every terminal.
+    /// The sixteen colours of every terminal.
     Sixteen,
     /// No colours: bold, dim, underlined and reversed only.
     Plain,
 }
 
-/// Colours that tell things apart which are of one kind; no red, which means that something is wrong.
+/// Colours that tell apart things of one kind. Red is not among them: it means that there is an error.
 const KINDS: [Color; 10] = [
     Color::Cyan,
     Color::Yellow,
@@ -32,19 +32,20 @@ const KINDS: [Color; 10] = [
 ];
 
 impl Palette {
-    /// As this process's environment wants it: none where `NO_COLOR` is set and not empty, or where `TERM` is `dumb`.
+    /// Returns the palette for this process's environment: no colours where `NO_COLOR` is set and not empty, or where
+    /// `TERM` is `dumb`.
     pub fn of_environment() -> Palette {
         Palette::wanted(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref())
     }
 
-    /// As these values of `NO_COLOR` and `TERM` want it.
+    /// Returns the palette for these values of `NO_COLOR` and `TERM`.
     pub fn wanted(no_color: Option<&OsStr>, term: Option<&OsStr>) -> Palette {
         let refused = no_color.is_some_and(|value| !value.is_empty());
         let dumb = term.is_some_and(|term| term == "dumb");
         if refused || dumb { Palette::Plain } else { Palette::Sixteen }
     }
 
-    /// A colour, or where there is none, something else.
+    /// Returns the style with a colour, or with `instead` where there are no colours.
     fn or(self, colour: Color, instead: Modifier) -> Style {
         match self {
             Palette::Sixteen => Style::new().fg(colour),
@@ -52,58 +53,58 @@ impl Palette {
         }
     }
 
-    /// Ordinary text.
+    /// Style of ordinary text.
     pub fn text(self) -> Style {
         Style::new()
     }
 
-    /// Less important than what stands beside it.
+    /// Style of text that is less important than the text beside it.
     pub fn faint(self) -> Style {
         self.or(Color::DarkGray, Modifier::DIM)
     }
 
-    /// More important than what stands beside it.
+    /// Style of text that is more important than the text beside it.
     pub fn strong(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// The title of a part of the screen.
+    /// Style of the title of a part of the screen.
     pub fn title(self) -> Style {
         self.or(Color::Cyan, Modifier::empty()).add_modifier(Modifier::BOLD)
     }
 
-    /// All is well.
+    /// Style of a good state.
     pub fn good(self) -> Style {
         self.or(Color::Green, Modifier::empty())
     }
 
-    /// To be looked at.
+    /// Style of a state that needs attention.
     pub fn warning(self) -> Style {
         self.or(Color::Yellow, Modifier::BOLD)
     }
 
-    /// Something is wrong.
+    /// Style of an error.
     pub fn bad(self) -> Style {
         self.or(Color::LightRed, Modifier::REVERSED).add_modifier(Modifier::BOLD)
     }
 
-    /// The name of a key to press.
+    /// Style of the name of a key to press.
     pub fn key(self) -> Style {
         self.or(Color::Cyan, Modifier::UNDERLINED)
     }
 
-    /// The row or the tab that was chosen.
+    /// Style of the chosen row or tab.
     pub fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// A figure that is drawn, such as a sparkline.
+    /// Style of a drawn figure, such as a sparkline.
     pub fn figure(self) -> Style {
         self.or(Color::Green, Modifier::empty())
     }
 
-    /// One of several of a kind; the same number always has the same style. Without colours all look the same: tell them
-    /// apart by letters as well.
+    /// Style of one thing of several of a kind; the same number always has the same style. Without colours all look the
+    /// same: tell them apart by letters as well.
     pub fn kind(self, number: usize) -> Style {
         self.or(KINDS[number % KINDS.len()], Modifier::empty())
     }

@@ -1,27 +1,27 @@
 //! Text from outside, made such that a terminal only shows it.
 //!
 //! A name or a message that a stranger chose may hold escape sequences, line ends, marks that turn the direction of
-//! writing, or heaps of marks on one letter. What comes out of here is one line of known width, and each character of it is
-//! shown or joins what is shown.
+//! writing, or heaps of marks on one letter. The result of these functions is one line of known width. Each of its
+//! characters is shown, or joins a shown one.
 //!
-//! What stands for what: a control of ASCII is shown as its picture (escape as `␛`, line feed as `␊`, delete as `␡`), so
-//! that a reader sees what was there; anything else that may not be shown as `�`.
+//! A control of ASCII is replaced by its picture (escape by `␛`, line feed by `␊`, delete by `␡`), so that a reader sees
+//! it. Any other character that must not be shown is replaced by `�`.
 
 use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-/// Stands for what has no picture of its own.
+/// Replaces characters without a picture of their own.
 const REPLACEMENT: char = '\u{fffd}';
-/// Ends what was cut.
+/// Marks the end of a cut text.
 const ELLIPSIS: &str = "…";
-/// Characters of one cluster at most: no script needs as many marks on a letter, and the longest emoji are shorter.
+/// Upper limit of characters in one cluster: no script needs as many marks on a letter, and the longest emoji are shorter.
 const CLUSTER_CHARS_MAX: usize = 16;
-/// What flags of regions begin with; the tags behind it spell the region.
+/// The first character of a region's flag; the tags behind it spell the region.
 const BLACK_FLAG: char = '\u{1f3f4}';
 
-/// The text as one line that a terminal only shows.
+/// Returns the text as one line that a terminal only shows.
 pub fn line(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return Cow::Borrowed(text);
@@ -39,14 +39,14 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.graphemes(true).map(cluster).collect())
 }
 
-/// JSON on one line that means the same and that a terminal only shows: what steers is escaped. Only texts in it can hold
-/// such characters, so that is always possible.
+/// Returns JSON on one line that means the same and that a terminal only shows: characters that steer are escaped. Only
+/// texts in it can hold such characters, so that is always possible.
 pub fn json(raw: &str) -> String {
     let mut text = String::with_capacity(raw.len());
     let mut units = [0; 2];
     for char in raw.chars() {
         let alone = char.encode_utf8(&mut [0; 4]).to_owned();
-        // What is only unsafe by itself, such as an accent, is escaped as well; that does no harm.
+        // A character that is only unsafe by itself, such as an accent, is escaped as well, which does no harm.
         if char.is_ascii_graphic() || char == ' ' || line(&alone) == alone {
             text.push(char);
         } else {
@@ -56,12 +56,12 @@ pub fn json(raw: &str) -> String {
     text
 }
 
-/// Columns that a terminal takes for a text that went through [`line()`].
+/// Returns the number of columns that a terminal takes for a text that went through [`line()`].
 pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.graphemes(true).map(cluster_width).sum() }
 }
 
-/// As [`line()`], cut to at most so many columns; `…` is its last one where something was cut.
+/// Returns the text as [`line()`] does, cut to at most `columns` columns; the last of these is `…` where the text was cut.
 pub fn cut(text: &str, columns: usize) -> String {
     let text = line(text);
     if width(&text) <= columns {
@@ -82,7 +82,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     shown
 }
 
-/// As [`cut`], with blanks behind it up to exactly so many columns.
+/// Returns the text as [`cut`] does, with blanks behind it up to exactly `columns` columns.
 pub fn left(text: &str, columns: usize) -> String {
     let mut shown = cut(text, columns);
     let blanks = columns.saturating_sub(width(&shown));
@@ -90,15 +90,15 @@ pub fn left(text: &str, columns: usize) -> String {
     shown
 }
 
-/// As [`cut`], with blanks before it up to exactly so many columns.
+/// Returns the text as [`cut`] does, with blanks before it up to exactly `columns` columns.
 pub fn right(text: &str, columns: usize) -> String {
     let shown = cut(text, columns);
     let blanks = columns.saturating_sub(width(&shown));
     format!("{:blanks$}{shown}", "")
 }
 
-/// Lines of at most so many columns, broken at blanks where there are any. Line ends of the text are kept as such; all else
-/// is as in [`line()`]. With no columns there are no lines.
+/// Returns lines of at most `columns` columns, broken at blanks where there are any. Line ends of the text are kept as
+/// such; all else is as in [`line()`]. With no columns there are no lines.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     if columns == 0 {
         return Vec::new();
@@ -122,7 +122,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
             if word.trim().is_empty() {
                 continue;
             }
-            // A word that is longer than a line is broken anywhere; a cluster wider than that cannot be shown at all.
+            // A word that is longer than a line is broken anywhere; a cluster wider than a line cannot be shown at all.
             for cluster in word.graphemes(true).filter(|cluster| cluster_width(cluster) <= columns) {
                 let wide = cluster_width(cluster);
                 if used + wide > columns {
@@ -138,13 +138,13 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// As the drawing library counts: it places what follows.
+/// Counts the columns of a cluster as the drawing library does: that count places the next cluster.
 fn cluster_width(cluster: &str) -> usize {
     // Halfwidth sound marks take a column of their own in terminals.
     cluster.width() + cluster.chars().filter(|char| matches!(char, '\u{ff9e}' | '\u{ff9f}')).count()
 }
 
-/// A cluster without what is too much of it. One that shows nothing would join what stands before it.
+/// Cuts a cluster that is too long. A cluster without width would join the text before it, and is replaced.
 fn cluster(cluster: &str) -> Cow<'_, str> {
     if cluster_width(cluster) == 0 {
         return Cow::Owned(REPLACEMENT.to_string());
@@ -155,7 +155,7 @@ fn cluster(cluster: &str) -> Cow<'_, str> {
     }
 }
 
-/// Spells the name of a region behind a flag; invisible anywhere else.
+/// Returns whether a character spells the name of a region behind a flag; it is invisible anywhere else.
 fn is_tag(char: char) -> bool {
     matches!(char, '\u{e0020}'..='\u{e007f}')
 }
@@ -169,8 +169,8 @@ fn shown_as(char: char) -> char {
     }
 }
 
-/// Steers a terminal or a reader's eye instead of being shown. Joiners and variation selectors are not among these: emoji
-/// and many scripts need them.
+/// Returns whether a character steers a terminal or a reader's eye instead of being shown. Joiners and variation selectors
+/// are not among these: emoji and many scripts need them.
 fn is_hidden(char: char) -> bool {
     matches!(char,
         '\u{80}'..='\u{9f}'                 // The other controls.
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(wrap("x", 0), Vec::<String>::new());
     }
 
-    /// Letters of many kinds, and everything that does harm.
+    /// Letters of many kinds, and all kinds of harmful characters.
     fn texts() -> impl Strategy<Value = String> {
         let harmful = prop::sample::select(vec![
             "\x1b",
@@ -292,7 +292,7 @@ mod tests {
             }
         }
 
-        /// What is drawn takes the columns that were counted.
+        /// A drawn text takes the columns that were counted.
         #[test]
         fn drawn_as_counted(text in texts()) {
             use ratatui::buffer::Buffer;

@@ -1,18 +1,18 @@
-//! A terminal of tmux, for tests of programs with a screen: they are run in it as a person runs them.
+//! A terminal of tmux, for tests of programs with a screen: a test runs them there as a person does.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long something may take to be seen.
+/// The time that an output may take to appear.
 const SEEN_MAX: Duration = Duration::from_secs(30);
 
-/// A server of tmux of its own with a shell in one window of 80x24; gone with this, and with it whatever runs there.
+/// A server of tmux with a shell in one window of 80x24. When this is dropped, the server ends, and all programs in it.
 #[derive(Debug)]
 pub struct Tmux(String);
 
 impl Tmux {
-    /// A shell with these variables. `name` tells it from others of this process. Where there is no tmux it says so on
-    /// standard error, and there is `None`: skip the test.
+    /// Starts a shell with these variables. `name` tells it apart from other ones of this process. Where there is no
+    /// tmux, it says so on standard error and returns `None`: skip the test.
     pub fn start(name: &str, variables: &[(&str, &str)]) -> Option<Tmux> {
         let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
         if !there {
@@ -28,7 +28,7 @@ impl Tmux {
         Some(tmux)
     }
 
-    /// A command of tmux: what it printed.
+    /// Runs a command of tmux; returns its output.
     ///
     /// # Panics
     /// Where tmux refuses it.
@@ -41,17 +41,17 @@ impl Tmux {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Presses keys, by tmux's names for them; what is none of them is typed.
+    /// Presses keys, by tmux's names for them; any other text is typed.
     pub fn keys(&self, keys: &[&str]) {
         self.run(&[&["send-keys"], keys].concat());
     }
 
-    /// Types a line into the shell that runs this command and then says how it ended, on a clear screen.
+    /// Types a line into the shell that clears the screen, runs this command and then shows its exit code.
     pub fn begin(&self, command: &str) {
         self.keys(&[&format!("clear; {command}; echo ended $?"), "Enter"]);
     }
 
-    /// What is on the screen.
+    /// Returns the text on the screen.
     pub fn screen(&self) -> String {
         self.run(&["capture-pane", "-p"])
     }
@@ -61,10 +61,10 @@ impl Tmux {
         self.run(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
     }
 
-    /// Waits until the screen is so: what it is then.
+    /// Waits until `so` holds for the screen; returns the screen then. `what` names the condition in a message.
     ///
     /// # Panics
-    /// Where it does not come to be so.
+    /// Where the condition does not come to hold.
     #[track_caller]
     pub fn until(&self, what: &str, so: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + SEEN_MAX;
@@ -78,14 +78,14 @@ impl Tmux {
         }
     }
 
-    /// Waits until this is on the screen.
+    /// Waits until this text is on the screen; returns the screen.
     #[track_caller]
     pub fn shows(&self, part: &str) -> String {
         self.until(part, |screen| screen.contains(part))
     }
 
-    /// Waits until what [`Tmux::begin`] began has ended, with this code: what is on the screen then. The shell must have
-    /// its terminal as it was before.
+    /// Waits until the command of [`Tmux::begin`] has ended with this code; returns the screen then. The shell must have
+    /// its terminal as before.
     #[track_caller]
     pub fn ends(&self, code: u8) -> String {
         let ended = format!("ended {code}");
@@ -102,7 +102,7 @@ impl Tmux {
         said
     }
 
-    /// Sends a signal to what runs in the shell.
+    /// Sends a signal to the program that runs in the shell.
     #[track_caller]
     pub fn signal(&self, signal: &str) {
         let shell = self.run(&["display-message", "-p", "#{pane_pid}"]);

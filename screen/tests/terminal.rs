@@ -1,4 +1,4 @@
-//! The terminal as it was before, however a program ends: for real, under tmux.
+//! The terminal is as before after any end of a program: for real, under tmux.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use screen::trial::Tmux;
 
-/// The example, which cargo builds beside the tests.
+/// Returns the path of the example, which cargo builds beside the tests.
 fn program() -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
@@ -24,7 +24,7 @@ fn begin(tmux: &Tmux, how: &str) {
     tmux.shows("shown: press a key");
 }
 
-/// The program has ended so, and said that.
+/// Checks that the program has ended in this way, and said so.
 #[track_caller]
 fn ends(tmux: &Tmux, code: u8, said: &str) {
     let screen = tmux.ends(code);
@@ -52,7 +52,7 @@ fn it_is_given_back_however_a_program_ends() {
         tmux.signal(signal);
         ends(&tmux, code, "");
     }
-    // The thread that draws does nothing any more.
+    // The drawing thread does nothing any more.
     begin(&tmux, "stuck");
     tmux.keys(&["x"]);
     std::thread::sleep(Duration::from_millis(300));
@@ -86,7 +86,7 @@ fn what_is_pasted_is_not_typed() {
     assert!(screen.contains("quit") && screen.contains('q'), "{screen}");
     tmux.keys(&["q"]);
     ends(&tmux, 0, "");
-    // The shell did not ask for marks: it gets none.
+    // The shell did not ask for marks, and gets none.
     tmux.run(&["set-buffer", "echo pasted"]);
     tmux.run(&["paste-buffer", "-p"]);
     tmux.keys(&["Enter"]);
@@ -99,7 +99,7 @@ fn it_is_taken_again_after_a_stop_from_outside() {
     begin(&tmux, "quit");
     tmux.signal("STOP");
     std::thread::sleep(Duration::from_millis(300));
-    // Nobody has given the terminal back: the shell's own line end is the only one, until it is told to be sane.
+    // The terminal was not given back: only a line feed (C-j) ends a line in the shell, until `stty sane`.
     tmux.keys(&["C-j", "stty sane", "C-j"]);
     std::thread::sleep(Duration::from_millis(300));
     tmux.keys(&["fg", "Enter"]);
@@ -123,7 +123,7 @@ fn it_is_lent_to_the_shell_and_taken_again() {
     tmux.keys(&["Up"]);
     tmux.until("keys arrive", |screen| screen.contains("shown: Up"));
     tmux.keys(&["q"]);
-    // The shell had gone on behind it: what `fg` waited for has ended.
+    // The shell had gone on behind it: the program that `fg` waited for has ended.
     tmux.until("the shell again", |screen| !screen.contains("shown:"));
     assert_eq!(tmux.run(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]).trim(), "0 1");
 }

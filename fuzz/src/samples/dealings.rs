@@ -1,4 +1,4 @@
-//! Samples of what groups say to each other, and of what their logs say of it.
+//! Samples of messages between groups, and of log entries about transactions.
 
 use group::ballot::Slot;
 use group::health::{Health, LivingMember};
@@ -16,7 +16,7 @@ use super::NODE;
 const ID: TransactionId = TransactionId { group: GroupId(1 << 90), epoch: Epoch(1), slot: Slot(2) };
 const OTHER: NodeId = NodeId { peer: PeerKey([8; 32]), incarnation: Incarnation(2) };
 
-/// One that has the whole ring to itself.
+/// Returns the view of a group that owns the whole ring.
 fn alone() -> View {
     let contact = |node| Contact { node, addresses: vec!["/ip4/127.0.0.1/tcp/6478".into()], name: "elm".parse().ok() };
     let own =
@@ -36,7 +36,7 @@ fn plan() -> Box<Plan> {
     Box::new(Plan::new(operation, &alone(), None, Rank::new(1, WallMillis(5))).expect("two members, two halves"))
 }
 
-/// It coordinates one.
+/// Makes the group of a state the coordinator of a transaction.
 pub(super) fn open_in(state: &mut GroupState) {
     let settled = GroupState { learners: Vec::new(), recovery: Vec::new(), ..state.clone() };
     let mut other = settled;

@@ -1,9 +1,9 @@
-//! Characters that are figures rather than letters (frames, blocks, patterns of dots), as outlines: so a picture does not
+//! Outlines of characters that are figures rather than letters (frames, blocks, patterns of dots). So a picture does not
 //! depend on a font that has them, or has them in the right width.
 
 use std::fmt::Write as _;
 
-/// A cell of the picture: where it begins, and how large it is.
+/// The position and the size of a cell of the picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Its left edge.
@@ -16,12 +16,12 @@ pub struct Place {
     pub height: f32,
 }
 
-/// Half as thick is a light line of a frame.
+/// Half the thickness of a light line of a frame.
 const LIGHT: f32 = 0.6;
-/// And a heavy one.
+/// Half the thickness of a heavy line of a frame.
 const HEAVY: f32 = 1.3;
 
-/// The outline of a figure, to be filled, as SVG has it in paths; `None` where the symbol is no figure.
+/// Returns the outline of a figure, to be filled, in the form of SVG's paths; `None` where the symbol is no figure.
 pub fn outline(symbol: &str, place: Place) -> Option<String> {
     let mut chars = symbol.chars();
     let (char, None) = (chars.next()?, chars.next()) else { return None };
@@ -38,19 +38,19 @@ pub fn outline(symbol: &str, place: Place) -> Option<String> {
     }
 }
 
-/// So many eighths of a cell, from below.
+/// Returns the outline of so many eighths of a cell, from below.
 fn block(eighths: u32, place: Place) -> String {
     let height = place.height * eighths as f32 / 8.0;
     rectangle(place.x, place.y + place.height - height, place.width, height)
 }
 
-/// A square in the middle, of this part of the cell's width.
+/// Returns a square in the middle of a cell, with this part of the cell's width.
 fn centred(place: Place, part: f32) -> String {
     let side = place.width * part;
     rectangle(place.x + (place.width - side) / 2.0, place.y + (place.height - side) / 2.0, side, side)
 }
 
-/// Eight dots, in the order of the bits in Unicode.
+/// Returns up to eight dots, in the order of the bits in Unicode.
 fn dots(bits: u32, place: Place) -> String {
     const PLACES: [(u8, u8); 8] = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3)];
     let (wide, high) = (place.width / 2.0, place.height / 4.0);
@@ -66,7 +66,7 @@ fn dots(bits: u32, place: Place) -> String {
     path
 }
 
-/// How far lines go from the middle of a cell: left, up, right, down; 0 not at all, 1 light, 2 heavy.
+/// Returns the kind of line from the middle of a cell to the left, up, right and down: 0 none, 1 light, 2 heavy.
 fn frame(char: char) -> Option<[u8; 4]> {
     Some(match char {
         '─' | '╌' | '┄' => [1, 0, 1, 0],
@@ -114,7 +114,7 @@ fn rectangle(x: f32, y: f32, width: f32, height: f32) -> String {
     path
 }
 
-/// A number with as many digits as a picture needs.
+/// Formats a number with as many digits as a picture needs.
 pub fn short(number: f32) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! What was drawn, in forms that outlive the screen: plain text, text with colours, SVG, and a listing for tests.
+//! Drawn content in forms that outlive the screen: plain text, text with colours, SVG, and a listing for tests.
 
 mod marks;
 mod svg;
@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier};
 
 pub use svg::svg;
 
-/// Plain text: a line for each row, without the blanks at its end. Every line ends with a line end.
+/// Returns plain text: a line for each row, without the blanks at its end. Every line ends with a line end.
 pub fn text(buffer: &Buffer) -> String {
     let mut text = String::new();
     for row in rows(buffer) {
@@ -22,7 +22,7 @@ pub fn text(buffer: &Buffer) -> String {
     text
 }
 
-/// Text with the colours and emphasis that a terminal shows. Every line begins and ends with none.
+/// Returns text with the colours and emphasis that a terminal shows. Every line begins and ends without them.
 pub fn ansi(buffer: &Buffer) -> String {
     let mut text = String::new();
     for row in rows(buffer) {
@@ -44,7 +44,8 @@ pub fn ansi(buffer: &Buffer) -> String {
     text
 }
 
-/// A listing of the styles, for tests: a letter for each cell, `.` where there is no style, and what each letter means.
+/// Returns a listing of the styles, for tests: a letter for each cell, `.` where there is no style, and the meaning of
+/// each letter.
 pub fn styles(buffer: &Buffer) -> String {
     let mut letters: BTreeMap<Look, char> = BTreeMap::new();
     let mut order = Vec::new();
@@ -72,10 +73,10 @@ pub fn styles(buffer: &Buffer) -> String {
     text
 }
 
-/// How a cell looks.
+/// The look of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Look {
-    /// Of the sixteen, by number; `None` is the terminal's own.
+    /// One of the sixteen colours, by number; `None` is the terminal's own.
     fg: Option<u8>,
     bg: Option<u8>,
     modifier: u16,
@@ -91,7 +92,7 @@ const MODIFIERS: [(Modifier, u8, &str); 6] = [
     (Modifier::CROSSED_OUT, 9, "crossed out"),
 ];
 
-/// In the order of their numbers.
+/// The sixteen colours in the order of their numbers.
 const COLOURS: [(Color, &str); 16] = [
     (Color::Black, "black"),
     (Color::Red, "red"),
@@ -113,7 +114,7 @@ const COLOURS: [(Color, &str); 16] = [
 
 impl Look {
     fn of(cell: &Cell) -> Look {
-        // Beyond the sixteen nothing is drawn here.
+        // Only the sixteen colours are drawn here.
         let number = |colour: Color| COLOURS.iter().position(|(known, _)| *known == colour).map(|at| at as u8);
         Look { fg: number(cell.fg), bg: number(cell.bg), modifier: cell.modifier.bits() }
     }
@@ -122,7 +123,7 @@ impl Look {
         self.modifier & modifier.bits() != 0
     }
 
-    /// A blank that looks so is not the same as nothing.
+    /// Returns whether a blank of this look differs from an empty cell.
     fn shows_blanks(self) -> bool {
         self.bg.is_some() || self.has(Modifier::REVERSED | Modifier::UNDERLINED)
     }
@@ -145,7 +146,7 @@ impl Look {
     }
 }
 
-/// The cells of each row with their columns, without those that lie behind a wide one.
+/// Returns the cells of each row with their columns, without the cells that lie behind a wide one.
 fn rows(buffer: &Buffer) -> impl Iterator<Item = Vec<(usize, &Cell)>> {
     let width = usize::from(buffer.area.width).max(1);
     buffer.content().chunks(width).map(|cells| {
@@ -166,7 +167,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A frame, words, a wide character, a sparkline, dots, and what must be escaped.
+    /// Returns a frame, words, a wide character, a sparkline, dots, and characters that must be escaped.
     pub fn sample() -> Buffer {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 16, 4));
         buffer.set_string(0, 0, "╭ top ─────────╮", Style::new().fg(Color::Cyan));

@@ -1,4 +1,4 @@
-//! A picture as SVG: text stays text, that can be searched and copied; figures are outlines.
+//! A picture as SVG: text stays text that can be searched and copied; figures are outlines.
 
 use std::fmt::Write as _;
 
@@ -8,29 +8,29 @@ use ratatui::style::Modifier;
 use super::marks::{Place, outline, short};
 use super::{Look, rows};
 
-/// One column.
+/// Width of a column, in units of the picture.
 const COLUMN: f32 = 8.4;
-/// One row.
+/// Height of a row.
 const ROW: f32 = 17.0;
-/// The size of letters: a fixed-width font is as wide as 0.6 of it.
+/// Size of letters: a fixed-width font is as wide as 0.6 of it.
 const LETTERS: f32 = 14.0;
-/// From the upper edge of a row to the line that letters stand on.
+/// Distance from the upper edge of a row to the line that letters stand on.
 const BASE: f32 = 12.8;
-/// Around the content.
+/// Margin around the content.
 const MARGIN: f32 = 14.0;
-/// The window's bar, with its title.
+/// Height of the window's bar, with its title.
 const BAR: f32 = 30.0;
 
 const BACKGROUND: &str = "#14181f";
 const BAR_COLOUR: &str = "#222936";
 const FOREGROUND: &str = "#d5dae3";
-/// The sixteen, in the order of their numbers.
+/// The sixteen colours, in the order of their numbers.
 const COLOURS: [&str; 16] = [
     "#39414f", "#e06c75", "#7ec77b", "#d9b360", "#6ca4f0", "#c487de", "#53b9c4", "#aeb6c3", "#707a8b", "#ff7b85",
     "#98df95", "#f2cf7e", "#8fbcff", "#dba5f2", "#79d8e2", "#ffffff",
 ];
 
-/// The picture in a window with a title. A viewer needs no special font, and nothing from elsewhere.
+/// Returns the picture in a window with a title. A viewer needs no special font and no other file.
 pub fn svg(buffer: &Buffer, title: &str) -> String {
     let width = f32::from(buffer.area.width) * COLUMN + 2.0 * MARGIN;
     let height = f32::from(buffer.area.height) * ROW + 2.0 * MARGIN + BAR;
@@ -56,7 +56,7 @@ pub fn svg(buffer: &Buffer, title: &str) -> String {
         }
         run.iter().for_each(|run| run.write(y, &mut out, &mut letters));
     }
-    // Letters above all grounds, and set once for all of them.
+    // Letters stand above all grounds, and their size is set once for all of them.
     let _ = writeln!(out, "<g font-size=\"{}\" xml:space=\"preserve\">\n{letters}</g>\n</svg>", short(LETTERS));
     out
 }
@@ -86,7 +86,7 @@ fn head(out: &mut String, title: &str, width: f32, height: f32) {
     );
 }
 
-/// What a cell holds, as far as it decides what may stand together.
+/// The content of a cell, as far as it decides which cells may stand together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Blank,
@@ -130,7 +130,7 @@ impl Run {
         }
         let wide = self.columns as f32 * COLUMN;
         if ground != BACKGROUND {
-            // A little wider than its cells: no seams between neighbours.
+            // A little wider than its cells, so there are no seams between neighbours.
             let _ = writeln!(
                 grounds,
                 "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{ground}\"/>",
@@ -158,7 +158,7 @@ impl Run {
                     "<text x=\"{}\" y=\"{}\"{} fill=\"{ink}\"{faint}{}>{}</text>",
                     short(x),
                     short(y + BASE),
-                    // The width of letters is known, so whatever font is there, they end where they should.
+                    // The width of letters is known, so with any font they end where they should.
                     if self.kind == Kind::Letters {
                         format!(" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\"", short(wide))
                     } else {
@@ -190,7 +190,7 @@ fn colour(number: Option<u8>, otherwise: &'static str) -> &'static str {
     number.map_or(otherwise, |number| COLOURS[usize::from(number) % COLOURS.len()])
 }
 
-/// As XML has it. What XML cannot hold at all is not there.
+/// Escapes a text for XML. Characters that XML cannot hold at all are left out.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -213,7 +213,7 @@ mod tests {
     use super::super::tests::sample;
     use super::*;
 
-    /// `SCATTER_GOLDEN=write` writes what comes out.
+    /// `SCATTER_GOLDEN=write` writes the result into the file.
     #[test]
     fn a_small_picture_is_as_it_was() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/picture/sample.svg");
@@ -230,7 +230,7 @@ mod tests {
         assert!(drawn.contains("a &amp; b </title>") && drawn.contains("a&lt;b"), "{drawn}");
         assert!(!drawn.contains('\x1b'));
         assert_eq!(drawn.matches("<text").count(), drawn.matches("</text>").count());
-        // A wide character stands where its column is, and what follows it two columns further.
+        // A wide character stands at its column, and the next one two columns further.
         assert!(
             drawn.contains(">日</text>") && drawn.contains("x=\"30.8\"") && drawn.contains("x=\"47.6\""),
             "{drawn}"

@@ -8,14 +8,15 @@ use ratatui::layout::{Position, Size};
 
 use super::told;
 
-/// Everything that is drawn at once goes to the terminal at once, as far as it fits in here, in bytes.
+/// Size of the output buffer, in bytes. All output of one drawing goes to the terminal at once, as far as it fits in
+/// there.
 const OUT_BYTES: usize = 64 << 10;
 
 /// Crossterm's backend, which never waits for an answer of the terminal and never shows or hides the cursor.
 ///
-/// Some terminals do not report where the cursor is, and ratatui asks at each clear. It also prints to standard error
-/// when it cannot show the cursor again, and panics where that is closed. [`Screen`](super::Screen) hides the cursor while
-/// it lives, so neither is needed.
+/// Some terminals do not report where the cursor is, and ratatui asks at each clear. It also prints to standard error when
+/// it cannot show the cursor again, and panics where standard error is closed. [`Screen`](super::Screen) hides the cursor
+/// while it lives, so neither is needed.
 pub(super) struct Mute<W: Write = BufWriter<Stdout>>(CrosstermBackend<W>);
 
 impl Mute {

@@ -1,8 +1,8 @@
 //! The terminal, taken as a whole and always given back: on return, on an error, on a panic in any thread, and when a signal
 //! asks the process to end.
 //!
-//! While a [`Screen`] lives, the terminal shows another screen than the one before, sends keys one by one, says of what is
-//! pasted that nobody typed it, and shows no cursor. There is one at a time in a process.
+//! While a [`Screen`] lives, the terminal shows another screen than before, and sends keys one by one. It marks pasted text
+//! as not typed, and shows no cursor. There is one [`Screen`] at a time in a process.
 
 mod backend;
 mod signals;
@@ -22,26 +22,26 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use backend::Mute;
 use signals::Signals;
 
-/// A signal that comes to another thread than the one that waits is seen after this.
+/// The time after which the waiting thread sees a signal that came to another thread.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The terminal is in the state in which a [`Screen`] has it.
+/// Whether the terminal is in the state in which a [`Screen`] has it.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// There is a [`Screen`].
+/// Whether there is a [`Screen`].
 static ENTERED: AtomicBool = AtomicBool::new(false);
-/// A thread has panicked while there was one.
+/// Whether a thread has panicked while there was a [`Screen`].
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Why there is no screen.
+/// The reason for which there is no screen.
 #[derive(Debug)]
 pub enum EnterError {
     /// Standard input or output is no terminal.
     NoTerminal,
-    /// The terminal cannot move its cursor, as the environment says: `TERM` is `dumb`, empty or not set.
+    /// The terminal cannot move its cursor, according to the environment: `TERM` is `dumb`, empty or not set.
     Dumb,
-    /// There is one already in this process.
+    /// There is a [`Screen`] already in this process.
     Taken,
-    /// The terminal did not do what it was told.
+    /// The terminal did not execute a command.
     Io(io::Error),
 }
 
@@ -74,13 +74,13 @@ impl From<io::Error> for EnterError {
     }
 }
 
-/// What happens at the terminal.
+/// An event at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A key was pressed, or repeats. Ctrl-C is a key like any other here: the program decides.
     Key(KeyEvent),
-    /// This was pasted: text from elsewhere, with whatever is in it; its line ends are no keys. Terminals that do not tell
-    /// what is pasted from what is typed send keys.
+    /// Text was pasted: it comes from elsewhere and may hold any characters; its line ends are no keys. Terminals that do
+    /// not mark pasted text send keys.
     Paste(String),
     /// The terminal has another size, or its content was lost: draw.
     Resized,
@@ -90,17 +90,17 @@ pub enum Happening {
     End(End),
 }
 
-/// Why a program has to end.
+/// The reason for which a program has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A signal came, of this number: SIGINT, SIGTERM or SIGHUP. The last also where the terminal has gone.
+    /// A signal with this number came: SIGINT, SIGTERM or SIGHUP. SIGHUP also where the terminal has gone.
     Signal(i32),
-    /// Another thread has panicked: what it said stands on the terminal, which is restored.
+    /// Another thread has panicked: its message stands on the terminal, which is restored.
     Panicked,
 }
 
 impl End {
-    /// The exit code that a process has by convention which ends for this.
+    /// Returns the exit code that a process has by convention when it ends for this reason.
     pub fn exit_code(self) -> u8 {
         match self {
             End::Signal(number) => 128_u8.saturating_add(u8::try_from(number).unwrap_or(0)),
@@ -109,7 +109,7 @@ impl End {
     }
 }
 
-/// The terminal as long as a program has all of it. Dropped, it is as it was before.
+/// The terminal, as long as a program has all of it. The terminal is as before once this is dropped.
 pub struct Screen {
     terminal: Terminal<Mute>,
     signals: Signals,
@@ -118,8 +118,12 @@ pub struct Screen {
 impl Screen {
     /// Takes the terminal. From now on nothing may be printed.
     ///
-    /// SIGINT, SIGTERM and SIGHUP end up in [`Screen::next`] until the screen is dropped; after that they do what others in
-    /// this process have registered, and nothing by themselves.
+    /// [`Screen::next`] reports SIGINT, SIGTERM and SIGHUP until the screen is dropped. After that they do only what other
+    /// parts of this process have registered.
+    ///
+    /// # Errors
+    /// As [`can_enter`]; [`EnterError::Taken`] where there is a screen already; [`EnterError::Io`] where the terminal
+    /// refuses. The terminal is as before then.
     pub fn enter() -> Result<Screen, EnterError> {
         can_enter()?;
         if ENTERED.swap(true, Ordering::SeqCst) {
@@ -141,8 +145,11 @@ impl Screen {
         Ok(Screen { terminal, signals })
     }
 
-    /// Draws a picture; only what has changed goes to the terminal, and all of it at once. Nothing where the terminal was
-    /// given back: another thread has panicked, and what it said stands there.
+    /// Draws a picture; only changes go to the terminal, and all of them at once. Draws nothing where the terminal was given
+    /// back: another thread has panicked, and its message stands there.
+    ///
+    /// # Errors
+    /// The terminal cannot be written to.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if !TAKEN.load(Ordering::SeqCst) {
             return Ok(());
@@ -153,7 +160,10 @@ impl Screen {
         drawn
     }
 
-    /// Waits for what happens next, for so long at most.
+    /// Waits for the next event, for `wait` at most.
+    ///
+    /// # Errors
+    /// The terminal cannot be read, or cannot be taken again after a stop.
     pub fn next(&mut self, wait: Duration) -> io::Result<Happening> {
         let until = Instant::now() + wait;
         loop {
@@ -164,12 +174,12 @@ impl Screen {
             if rest.is_zero() {
                 return Ok(Happening::Tick);
             }
-            // Readable or not, the next round tells.
+            // The next round tells whether there is input.
             input(rest.min(SLICE))?;
         }
     }
 
-    /// What has happened already.
+    /// Returns an event that has happened already.
     fn now(&mut self) -> io::Result<Option<Happening>> {
         if PANICKED.load(Ordering::SeqCst) {
             return Ok(Some(Happening::End(End::Panicked)));
@@ -180,7 +190,7 @@ impl Screen {
         if self.signals.take_continued() {
             return self.resume().map(Some);
         }
-        // Asked before the library is: where the terminal has gone, that one reads for ever.
+        // Checked before the library reads: where the terminal has gone, the library reads for ever.
         if input(Duration::ZERO)?.contains(PollFlags::HUP) {
             return Ok(Some(Happening::End(End::Signal(signal_hook::consts::SIGHUP))));
         }
@@ -196,7 +206,7 @@ impl Screen {
         Ok(None)
     }
 
-    /// Stops the process, as Ctrl-Z does to any other program.
+    /// Stops the process, as Ctrl-Z does with any other program.
     fn suspend(&mut self) -> io::Result<Happening> {
         give_back();
         signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
@@ -204,10 +214,10 @@ impl Screen {
         self.resume()
     }
 
-    /// Takes the terminal again, from whoever had it meanwhile.
+    /// Takes the terminal again after another program had it.
     fn resume(&mut self) -> io::Result<Happening> {
-        // A process that was stopped from outside had no time to give it back, and the library does not switch to a mode in
-        // which it believes to be.
+        // A process that was stopped from outside had no time to give the terminal back, and the library does not switch to
+        // a mode that it takes for the present one.
         let _ = terminal::disable_raw_mode();
         take()?;
         self.terminal.clear()?;
@@ -217,8 +227,8 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A panic while something was drawn leaves the beginning of an update in the buffer. Where the terminal has gone
-        // there is nothing left to do.
+        // A panic during a drawing leaves the beginning of an update in the buffer. Where the terminal has gone there is
+        // nothing left to do.
         let out = self.terminal.backend_mut();
         let _ = execute!(out, terminal::EndSynchronizedUpdate);
         give_back();
@@ -226,7 +236,7 @@ impl Drop for Screen {
     }
 }
 
-/// Tells whether there is a terminal that a [`Screen`] can take; changes nothing.
+/// Checks whether there is a terminal that a [`Screen`] can take; changes nothing.
 ///
 /// # Errors
 /// [`EnterError::NoTerminal`] or [`EnterError::Dumb`].
@@ -240,10 +250,10 @@ pub fn can_enter() -> Result<(), EnterError> {
     Ok(())
 }
 
-/// Columns and rows that a terminal is taken to have where none says so.
+/// Columns and rows that a terminal is assumed to have where its size is not known.
 pub const USUAL: (u16, u16) = (80, 24);
 
-/// Columns and rows of the terminal that standard output is; `None` where it is none, or does not tell.
+/// Returns the columns and rows of the terminal on standard output; `None` where it is no terminal, or does not report them.
 pub fn size() -> Option<(u16, u16)> {
     if !io::stdout().is_terminal() {
         return None;
@@ -251,12 +261,12 @@ pub fn size() -> Option<(u16, u16)> {
     terminal::size().ok().filter(|size| told(*size) == *size)
 }
 
-/// Returns the size that a terminal tells, or the usual one: a pseudo-terminal that was given no size says 0x0.
+/// Returns the size that a terminal reports, or the usual one: a pseudo-terminal that was given no size reports 0x0.
 fn told((columns, rows): (u16, u16)) -> (u16, u16) {
     if columns == 0 || rows == 0 { USUAL } else { (columns, rows) }
 }
 
-/// Whether a terminal of this type understands no control sequences.
+/// Returns whether a terminal of this type understands no control sequences.
 fn is_dumb(term: Option<&OsStr>) -> bool {
     term.is_none_or(|term| term.is_empty() || term == "dumb")
 }
@@ -265,7 +275,7 @@ fn is_suspend(key: KeyEvent) -> bool {
     key.code == KeyCode::Char('z') && key.modifiers == KeyModifiers::CONTROL
 }
 
-/// What standard input says within so long; nothing where a signal came in between.
+/// Waits for events of standard input for at most `wait`; there are none where a signal came in between.
 fn input(wait: Duration) -> io::Result<PollFlags> {
     let stdin = io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -283,7 +293,7 @@ fn take() -> io::Result<()> {
     execute!(io::stdout(), terminal::EnterAlternateScreen, EnableBracketedPaste, cursor::Hide)
 }
 
-/// Gives the terminal back, once, from whatever thread. Nothing can be done where that fails.
+/// Gives the terminal back, once, from any thread; returns whether it was taken. An error has no remedy here.
 pub(crate) fn give_back() -> bool {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return false;
@@ -301,7 +311,7 @@ pub(crate) fn give_back() -> bool {
     true
 }
 
-/// What a panic says has to stand on the screen that stays.
+/// Has a panic's message appear on the screen that stays.
 fn chain_panic_hook() {
     static CHAINED: Once = Once::new();
     CHAINED.call_once(|| {

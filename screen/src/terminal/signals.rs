@@ -1,4 +1,4 @@
-//! Signals that ask a program to end, seen by a thread of their own: also where the one that draws is stuck, the terminal is
+//! Signals that ask a program to end, seen by a thread of their own: also where the drawing thread is stuck, the terminal is
 //! given back and the process ends.
 
 use std::io;
@@ -12,16 +12,16 @@ use signal_hook::iterator::Handle;
 
 use super::give_back;
 
-/// So long a program may take to end by itself.
+/// The time that a program may take to end by itself.
 const GRACE: Duration = Duration::from_secs(3);
-/// A second signal is seen after this.
+/// The time after which a second signal is seen.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Watches until it is dropped.
+/// Watches signals until it is dropped.
 pub struct Signals {
     seen: Arc<Seen>,
     handle: Handle,
-    /// Dropped with this: so the thread learns that the program has come to its end in time.
+    /// Dropped with this value: so the thread learns that the program ended in time.
     _alive: Sender<()>,
 }
 
@@ -29,7 +29,7 @@ pub struct Signals {
 struct Seen {
     /// The first signal to end; 0 where none came.
     end: AtomicI32,
-    /// The process went on after it was stopped.
+    /// Whether the process went on after it was stopped.
     continued: AtomicBool,
 }
 
@@ -59,12 +59,12 @@ impl Signals {
         Ok(Signals { seen, handle, _alive: alive })
     }
 
-    /// The signal that asks for an end, if one came.
+    /// Returns the signal that asks for an end, if one came.
     pub fn end(&self) -> Option<i32> {
         Some(self.seen.end.load(Ordering::SeqCst)).filter(|number| *number != 0)
     }
 
-    /// Whether the process went on since this was asked last.
+    /// Returns whether the process went on since the last call.
     pub fn take_continued(&self) -> bool {
         self.seen.continued.swap(false, Ordering::SeqCst)
     }
@@ -81,8 +81,8 @@ impl Seen {
     }
 }
 
-/// Whether the program is still there after it had its time to end, or when it is asked a second time: whoever does that does
-/// not want to wait.
+/// Returns whether the program is still there after its time to end, or when it is asked a second time: a second signal asks
+/// not to wait.
 fn outlasts(signals: &mut signal_hook::iterator::Signals, alive: &Receiver<()>) -> bool {
     let until = Instant::now() + GRACE;
     while Instant::now() < until {
