@@ -4,7 +4,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
 
-/// How requests are spread over the keys.
+/// Distribution of requests over the keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
     /// Each key as often as any other.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::keys::Distribution;
 
-/// How requests follow each other.
+/// Pace of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// Each connection always has a fixed number of requests in flight.
@@ -32,11 +32,11 @@ pub struct Plan {
     pub connections: usize,
     /// Number of threads that drive them; at least 1, and no more than connections.
     pub threads: usize,
-    /// How requests follow each other.
+    /// Pace of requests.
     pub pace: Pace,
     /// The number of keys, which are numbers below it; at least 1.
     pub keys: u64,
-    /// How requests are spread over the keys.
+    /// Distribution of requests over the keys.
     pub distribution: Distribution,
     /// The share of requests that are writes, 0 to 1.
     pub writes: f64,

@@ -1,4 +1,4 @@
-//! How many operations each member of a group can execute, according to its leader (Scatter §6.3).
+//! Capacities of a group's members in operations a second, as the leader believes them (Scatter §6.3).
 //!
 //! Members measure their capacities and report them. A member that reports too much would get a larger part of the group's range. So a
 //! capacity above the median is believed only as far as other members saw that member serve operations.

@@ -1,4 +1,4 @@
-//! Which member is primary of which part of a group's range (Harmony §7.6).
+//! Division of a group's range among primaries (Harmony §7.6).
 
 use alloc::vec::Vec;
 
@@ -227,8 +227,8 @@ impl Demand {
     }
 }
 
-/// Gives the sub-ranges of primaries that are not able to the members whose weight is not 0; `None` where there are no such sub-ranges, or no
-/// able members.
+/// Gives the sub-ranges of primaries that are not able to the members with a weight above 0; `None` where there are no such sub-ranges, or
+/// no able members.
 fn share_orphans(
     range: KeyRange,
     current: &[(Point, NodeId)],

@@ -1,4 +1,4 @@
-//! Which members go into which half when a group splits, and which move to another group (Harmony §7.4-7.5).
+//! Division of the members when a group splits, and choice of members that move to another group (Harmony §7.4-7.5).
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! Which group a newcomer asks (Scatter §6.1, Harmony §7.3).
+//! Choice of the group that a newcomer asks (Scatter §6.1, Harmony §7.3).
 
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Which member leads a group (Scatter §6.2, Harmony §7.2).
+//! Choice of the member that leads a group (Scatter §6.2, Harmony §7.2).
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! When a group splits or merges by how likely it is to fail (Scatter §6.1, §7.2.3).
+//! Splits and merges of groups by their probabilities of failure (Scatter §6.1, §7.2.3).
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -117,7 +117,7 @@ mod tests {
         Nines.propose(&sizes(own, Some(successor)))
     }
 
-    /// So many members of an exponential population with this mean life, in seconds.
+    /// Returns this number of members of an exponential population with this mean life, in seconds.
     fn alike(members: usize, mean_s: u64) -> Vec<f64> {
         vec![Lifetimes::Exponential { mean: Duration::from_secs(mean_s) }.dies_within(Duration::ZERO, WINDOW); members]
     }

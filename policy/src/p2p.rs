@@ -1,4 +1,4 @@
-//! How a group splits by latency and lifetime: P2P-split (Harmony §7.4), and multi-cluster split, which runs it in each cluster
+//! Splits of a group by latency and lifetime: P2P-split (Harmony §7.4), and multi-cluster split, which runs it in each cluster
 //! (Harmony §7.5).
 
 use alloc::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! When the boundary between two groups moves, and where to (Scatter §6.3).
+//! Moves of the boundary between two groups (Scatter §6.3).
 
 use overlay::Point;
 

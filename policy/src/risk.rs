@@ -58,7 +58,7 @@ pub fn after_a_death(mut members: Vec<Exposure>) -> Vec<Exposure> {
     members
 }
 
-/// Returns the probability within an hour of an event that has this probability within each window. Windows below a millisecond count as one.
+/// Returns the probability within an hour of an event with this probability in each window. Windows below a millisecond count as one.
 pub fn per_hour(probability: f64, window: Duration) -> f64 {
     let windows = 3600.0 / window.as_secs_f64().max(0.001);
     match probability >= 1.0 {

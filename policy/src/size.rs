@@ -1,4 +1,4 @@
-//! When a group splits, merges with its successor, or trades members with it (Scatter §6.1, Harmony §7.3).
+//! Changes of a group's size: it splits, merges with its successor, or trades members with it (Scatter §6.1, Harmony §7.3).
 
 use crate::nines::{MEMBERS_MIN, Prospects};
 
@@ -24,9 +24,9 @@ pub enum Resize {
     Split,
     /// The group merges with its successor.
     Merge,
-    /// So many of the group's members move to its successor.
+    /// This number of the group's members move to its successor.
     Give(usize),
-    /// So many members of the successor move to the group.
+    /// This number of the successor's members move to the group.
     Take(usize),
 }
 
