@@ -1,4 +1,4 @@
-//! What goes into a [`Node`](crate::Node) and what comes out.
+//! Inputs and outputs of a [`Node`](crate::Node).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,286 +14,286 @@ use serde::{Deserialize, Serialize};
 use crate::survey::Survey;
 use crate::wishes::{Granted, Wish};
 
-/// A client connection of this peer; ids are never used again while the process lives.
+/// Id of a client connection of this peer; never used again while the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// A client operation of this peer; chosen by the driver, never used again while the process lives.
+/// Id of a client operation of this peer. The driver chooses it, and never uses it again while the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// One operation as a client of this peer asks it.
+/// One operation of a client of this peer.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Echoed in the answer.
+    /// Id, repeated in the answer.
     pub id: RequestId,
-    /// Operations of one connection on one key take effect in the order in which they are handed in.
+    /// Connection of the client. Operations of one connection on one key take effect in the order in which they are handed in.
     pub connection: ConnectionId,
     /// The key.
     pub key: Key,
-    /// What to do with it.
+    /// Operation on the key.
     pub op: Op,
-    /// How reads are served.
+    /// Mode of a read.
     pub mode: ReadMode,
-    /// How long the client waits; then it is answered with an error. At most 3 s.
+    /// Time that the client waits; then it gets an error. At most 3 s.
     pub patience: Duration,
-    /// The client's own id (`SCATTER.ONCE`): repeated with the same id, the operation takes effect once.
+    /// The client's own id (`SCATTER.ONCE`): an operation that is repeated with the same id takes effect once.
     pub once: Option<Bytes>,
 }
 
-/// Which stream a frame travels on. Classes do not wait for each other.
+/// Stream of a frame. Classes do not wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Class {
-    /// Heartbeats, elections, the group's log. Small, first.
+    /// Heartbeats, elections, the group's log: small, and sent first.
     Control,
     /// Client operations and their replication.
     Data,
-    /// Bulk state, throttled.
+    /// Bulk state, limited in rate.
     Bulk,
 }
 
-/// What the outside world tells a node.
+/// Input of a node, from its driver.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A frame arrived. `from` is proven by the transport; what it says is a claim.
+    /// A frame arrived. The transport proves `from`; the frame's content is a claim.
     Frame {
         /// The peer at the other end.
         from: PeerKey,
-        /// What it said; decoded here, counted and dropped where it is nonsense.
+        /// The frame's bytes; decoded here, and counted and dropped where they are invalid.
         frame: Bytes,
     },
-    /// A connection to this peer is up (sent once, however many there are).
+    /// A connection to this peer is up. Sent once, for any number of connections.
     PeerUp(PeerKey),
     /// The last connection to this peer is gone. A hint, never a proof.
     PeerDown(PeerKey),
-    /// The one way in, `routecast(key, message)` (RECODE §III): delivers an operation to the service at the key's group, wherever
-    /// that is, in one total order for each key, at most once, also while groups become others. Answered by exactly one
-    /// [`Output::Reply`] with the same id.
+    /// Entry of all client operations, `routecast(key, message)` (RECODE §III). The node delivers an operation to the service at the key's
+    /// group, wherever that group is: in one total order for each key, at most once, and also while groups become other groups. Answered by
+    /// exactly one [`Output::Reply`] with the same id.
     Routecast(Request),
-    /// A datagram came to this peer's address for packets of switches, from there. Nothing in it is believed.
+    /// A datagram came from `from` to this peer's address for packets of switches. Its content is not trusted.
     Packet {
-        /// Its source.
+        /// Source of the datagram.
         from: ReplyTo,
-        /// All of it.
+        /// The whole datagram.
         bytes: Bytes,
     },
-    /// The batch of this token, and all before it, are durable.
+    /// The batch with this token and all batches before it are durable.
     Persisted(u64),
-    /// The store failed: nothing that was not yet [`Input::Persisted`] can be relied on, and nothing more is written.
+    /// The store failed: data that was not yet [`Input::Persisted`] cannot be relied on, and nothing more is written.
     StoreFailed(String),
-    /// What limits the room that the store has left, once that is below its low mark; `None` once it is above it again.
-    /// While room is low, other members become primaries in this node's place, and where none has room, writes are refused.
+    /// Limit of the store's room, once the room is below its low mark; `None` once it is above the mark again. While room is low, other
+    /// members become primaries in this node's place; where no member has room, writes are refused.
     DiskLow(Option<Limit>),
-    /// The store has much left to write behind what is durable, or no longer: what is copied from others waits for it.
+    /// Whether the store has much left to write behind the durable data. Copies from other members wait for it.
     StoreBehind(bool),
-    /// How busy this peer was in a window of time that is over: for so long the scarcest of what it works with was in use, as the loop that
-    /// drives the node, or the bandwidth that its operator allows. From that and from the operations that it served then the node estimates
-    /// how many operations a second it can execute. Windows of ten seconds or more tell most.
+    /// Busy time of this peer in a past window: the time for which its scarcest resource was in use. Resources are the loop that drives the
+    /// node, and the bandwidth that its operator allows. From the busy time and the operations that it served in the window, the node
+    /// estimates how many operations a second it can execute. Windows of ten seconds or more give the best estimates.
     Busy {
-        /// The length of the window.
+        /// Length of the window.
         window: Duration,
-        /// At most `window`.
+        /// Busy time; at most `window`.
         busy: Duration,
     },
-    /// Answers [`Output::Load`]: the stored record, or `None` where there is none.
+    /// Answer to [`Output::Load`]: the stored record, or `None` if there is none.
     Loaded {
-        /// As asked.
+        /// Key of the [`Output::Load`].
         record_key: Bytes,
-        /// As last persisted by this node.
+        /// Record as this node persisted it last.
         record: Option<Bytes>,
     },
-    /// Answers [`Output::Scan`].
+    /// Answer to [`Output::Scan`].
     Scanned {
-        /// As asked.
+        /// Token of the [`Output::Scan`].
         token: u64,
-        /// Records in order of their keys, all that there are from the first key asked up to the last given here.
+        /// Records in order of their keys: all records from the first requested key to the last key given here.
         records: Vec<(Bytes, Bytes)>,
-        /// There are no more behind the last one.
+        /// Whether no records follow the last one.
         done: bool,
     },
-    /// [`Output::WakeAt`] has come. Early or repeated ticks are harmless.
+    /// The time of [`Output::WakeAt`] has come. Early or repeated ticks are harmless.
     Tick,
-    /// Addresses under which others can reach this peer, as the transport now has them (multiaddresses as text).
+    /// Addresses under which other peers can reach this peer, as the transport knows them now (multiaddresses as text).
     Addresses(Vec<String>),
-    /// Stop politely: hand primaries over, then [`Event::Stopped`].
+    /// Request to stop: the node hands its primaries over, then reports [`Event::Stopped`].
     Stop,
-    /// Somebody wants a group to become another; answered by exactly one [`Output::Granted`], 10 s after it
-    /// was begun at the latest; members may have to copy much before.
+    /// Administrator's request that a group become another. Answered by exactly one [`Output::Granted`], at the latest 10 s after the
+    /// transaction began; before that, members may have to copy much data.
     Wish {
-        /// Chosen by the driver, never used again while the process lives.
+        /// Number of the request. The driver chooses it, and never uses it again while the process lives.
         number: u64,
-        /// Which group; this peer must have a part in it.
+        /// Group of the request; this peer must have a part in it.
         group: GroupId,
-        /// What it should do.
+        /// The requested change.
         wish: Wish,
     },
-    /// Somebody wants to know who owns the ring; answered by exactly one [`Output::Surveyed`]. Each group on the way is
-    /// waited for 2 s at most.
+    /// Request for the owners of the ring. Answered by exactly one [`Output::Surveyed`]. The node waits at most 2 s for each group on the
+    /// way.
     Survey {
-        /// Chosen by the driver, never used again while the process lives.
+        /// Number of the survey. The driver chooses it, and never uses it again while the process lives.
         number: u64,
-        /// Where to begin; else at the start of this node's group.
+        /// First point of the survey; `None` for the start of this node's group.
         from: Option<Point>,
-        /// Groups wanted; fewer where the ring has fewer.
+        /// Number of groups wanted; fewer where the ring has fewer.
         count: usize,
     },
-    /// Leave the group for good, then [`Event::Left`]. It goes on serving until others have everything that it has.
+    /// Request to leave the group for good, then [`Event::Left`]. The node goes on serving until other members have all data that it has.
     Leave {
-        /// Also where fewer than three members remain.
+        /// Whether to leave also where fewer than three members remain.
         force: bool,
     },
 }
 
-/// One change to the store. Changes of a batch are atomic; batches are durable in order.
+/// One change to the store. The changes of a batch are atomic; batches are durable in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// Sets a small entry: protocol state. All of them are kept in memory and given back at start.
+    /// Sets a small entry: protocol state. The store keeps all small entries in memory, and gives them back at start.
     PutMeta(Bytes, Bytes),
-    /// Drops the small entries from the first key up to, but without, the second.
+    /// Drops the small entries from the first key up to the second, which stays.
     DropMeta(Bytes, Bytes),
-    /// Moves values from small entries into records, without writing them again: for each small entry with a key
-    /// in `[from, to)` and a value that is not empty, in ascending order, the record whose key is the entry's key without
-    /// its first `strip` bytes takes the value, and the entry stays with an empty value. This is how an accepted write
-    /// becomes a chosen one: the journal holds its value once, and a later entry of the same record wins.
+    /// Moves values from small entries into records, without writing the values again. It takes each small entry with a key in `[from, to)`
+    /// and a value that is not empty, in ascending order. The record whose key is the entry's key without its first `strip` bytes takes the
+    /// value, and the entry stays with an empty value. In this way an accepted write becomes a chosen one: the journal holds its value
+    /// once, and a later entry of the same record wins.
     Promote {
-        /// The first entry.
+        /// First entry.
         from: Bytes,
-        /// Behind the last entry.
+        /// End of the entries, exclusive.
         to: Bytes,
-        /// How many bytes stand before the record's key in the entry's; entries with shorter keys are left alone.
+        /// Number of bytes before the record's key in an entry's key; entries with shorter keys are left alone.
         strip: usize,
     },
-    /// Sets a record: a key's state. There may be more of them than memory.
+    /// Sets a record: the state of a key. Records may need more room than memory has.
     PutRecord(Bytes, Bytes),
     /// Drops a record.
     DropRecord(Bytes),
 }
 
-/// What a node wants done, in this order.
+/// Output of a node: actions for the driver, to be taken in this order.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Output {
-    /// May be lost, repeated or reordered on the way: the protocol allows for it.
+    /// Send a frame. The frame may be lost, repeated or reordered on the way: the protocol allows for it.
     Send {
-        /// To whom. The driver knows or finds the address; a peer that cannot be reached is silence.
+        /// Receiver. The driver knows or finds the address; a peer that cannot be reached counts as silent.
         to: PeerKey,
-        /// On which stream.
+        /// Stream.
         class: Class,
-        /// What to say.
+        /// Bytes of the frame.
         frame: Bytes,
     },
-    /// Send this datagram, from this peer's address for packets of switches. May be lost, as any.
+    /// Send this datagram from this peer's address for packets of switches. It may be lost, as any datagram.
     Packet {
-        /// Where to.
+        /// Destination.
         to: ReplyTo,
-        /// All of it.
+        /// The whole datagram.
         bytes: Bytes,
     },
-    /// Make these changes durable, then say [`Input::Persisted`]. Tokens rise.
+    /// Make these changes durable, then report [`Input::Persisted`]. Tokens rise.
     Persist {
-        /// Named by [`Input::Persisted`].
+        /// Token that [`Input::Persisted`] names.
         token: u64,
-        /// All or nothing.
+        /// Changes of the batch: all take effect, or none.
         changes: Vec<Change>,
     },
-    /// Look a record up, as of all batches handed out before; answered by [`Input::Loaded`], each time it is asked for.
+    /// Look a record up, as of all batches handed out before. Each request is answered by one [`Input::Loaded`].
     Load {
-        /// Which.
+        /// Key of the record.
         record_key: Bytes,
-        /// An operation waits for it: before those that are not, and before pages.
+        /// Whether an operation waits for the record: it is then served before other loads, and before pages.
         urgent: bool,
     },
-    /// List records, as of all batches handed out before; answered by [`Input::Scanned`].
+    /// List records, as of all batches handed out before. Answered by [`Input::Scanned`].
     Scan {
-        /// Named by [`Input::Scanned`].
+        /// Token that [`Input::Scanned`] names.
         token: u64,
-        /// The first key of interest.
+        /// First key.
         from: Bytes,
-        /// Stop after about so many bytes (at least one record).
+        /// Approximate limit of the page in bytes; a page has at least one record.
         bytes_max: usize,
     },
     /// The answer to a client.
     Reply {
-        /// The request it answers.
+        /// Request that is answered.
         id: RequestId,
-        /// What came of it.
+        /// Answer, or the error.
         result: Result<Answer, OpError>,
     },
-    /// What came of [`Input::Wish`].
+    /// Answer to [`Input::Wish`].
     Granted {
-        /// As asked.
+        /// Number of the [`Input::Wish`].
         number: u64,
-        /// What came of it.
+        /// Result of the request.
         granted: Granted,
     },
     /// The answer to [`Input::Survey`].
     Surveyed {
-        /// As asked.
+        /// Number of the [`Input::Survey`].
         number: u64,
-        /// Who owns what.
+        /// Groups, and the ranges that they own.
         survey: Survey,
     },
-    /// Call [`Input::Tick`] then; replaces the time said before.
+    /// Call [`Input::Tick`] at this time; replaces the time of an earlier `WakeAt`.
     WakeAt(Time),
-    /// These addresses belong to this peer: connect where not connected.
+    /// Connect to this peer if it is not connected; these addresses belong to it.
     Dial {
-        /// Whom.
+        /// The peer.
         peer: PeerKey,
-        /// Where it was last known (multiaddresses as text), best first.
+        /// Its last known addresses (multiaddresses as text), best first.
         addresses: Vec<String>,
     },
-    /// Something a person may want to know.
+    /// An event that is of interest to an operator.
     Event(Event),
 }
 
-/// Something worth telling.
+/// Event of a node that its operator or its driver must know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A client operation sent now will be answered.
+    /// Client operations that are sent from now on will be answered.
     Ready,
-    /// No longer so.
+    /// Client operations may no longer be answered.
     NotReady,
     /// Primaries are handed over: the driver seals the store and ends the process.
     Stopped,
-    /// The node has left for good: the driver moves the store aside, remembers that the peer belongs to no ring any more,
-    /// and ends the process.
+    /// The node has left for good. The driver moves the store aside, remembers that the peer belongs to no ring any more, and ends the
+    /// process.
     Left,
-    /// The store failed ([`Input::StoreFailed`]), and the node with it; the text says what to do.
+    /// The store failed ([`Input::StoreFailed`]), and the node with it; the text tells the operator how to proceed.
     Fatal(String),
-    /// This node's incarnation ended because its group went on without it, as after a long sleep. Nothing is wrong with the
-    /// store: the driver starts the node anew on it as a new incarnation, and names the `former` one
-    /// ([`NodeConfig::former`](crate::NodeConfig::former)).
+    /// This node's incarnation ended because its group went on without it, as after a long sleep. The store is sound: the driver starts the
+    /// node anew on it as a new incarnation, and names the `former` one ([`NodeConfig::former`](crate::NodeConfig::former)).
     Reincarnate {
-        /// Why.
+        /// Reason.
         why: String,
-        /// The incarnation that is over.
+        /// The incarnation that ended.
         former: Incarnation,
     },
-    /// Others know a start of this node's process that its store does not, and its journal had lost its end. What it must doubt from
-    /// now on is durable: the driver starts the node again on the same store, as the same incarnation, without sealing the store.
+    /// Other peers know a start of this node's process that its store does not know, and its journal had lost its end. The doubt that
+    /// follows is durable already. The driver starts the node again on the same store, as the same incarnation, without sealing the store.
     StartAgain(String),
-    /// This node's incarnation ended because its store lost something or cannot be read: the driver keeps the store aside, and
-    /// starts the node anew with an empty one as a new incarnation.
+    /// This node's incarnation ended because its store lost data or cannot be read. The driver keeps the store aside, and starts the node
+    /// anew with an empty store as a new incarnation.
     Damaged(String),
-    /// This node's incarnation ended, for what it holds was declared lost: the driver keeps that where nobody serves it, and
-    /// starts the node anew with an empty store as a new incarnation.
+    /// This node's incarnation ended because its data was declared lost. The driver keeps the data where no peer serves it, and starts the
+    /// node anew with an empty store as a new incarnation.
     Quarantine(String),
-    /// Another process with this peer's identity runs and has the say; the text says what to do. The driver ends the process
-    /// with an error, and does not start it anew.
+    /// Another process with this peer's identity runs and takes precedence; the text tells the operator how to proceed. The driver ends the
+    /// process with an error, and does not start it anew.
     Twin(String),
-    /// A peer's processes contradict each other: it runs twice, or from a directory that is an older copy. May be this one.
+    /// Processes of one peer contradict each other: the peer runs twice, or from a directory that is an older copy. The peer may be this
+    /// one.
     Identity {
-        /// Which peer.
+        /// The peer.
         peer: PeerKey,
-        /// What was seen, and what comes of it.
+        /// The observation, and its consequence.
         what: String,
     },
-    /// This peer belongs to this ring from now on: to be remembered apart from the store, so that it never founds a
+    /// This peer belongs to this ring from now on. The driver remembers the ring apart from the store, so that the peer never founds a
     /// second network (hazard 41).
     InRing(RingId),
-    /// This node stopped serving a group, and only a person can find out why: a line for the log.
+    /// This node stopped serving a group, and only an operator can find out the cause: a line for the log.
     Alarm(String),
-    /// Anything else: a line for the log.
+    /// Any other event: a line for the log.
     Note(String),
 }

@@ -1,8 +1,8 @@
-//! How a node comes to be in the groups that are born of its own (Scatter §4). How it lets go of those that are over: see
+//! Births: how a node begins its part in the groups that succeed its own (Scatter §4). For the end of its part in groups that are over, see
 //! [`crate::letting_go`].
 //!
-//! Whoever knows the last states of all groups that a transaction touched works out by itself what is born. Who is late is
-//! told what there is now by whoever is in it, and cuts what it has to fit.
+//! A node that knows the last states of all groups that a transaction touched works out by itself which groups are born. A late node is
+//! told the present groups by one of their members, and cuts its own data to fit.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -30,26 +30,26 @@ use crate::node::Node;
 use crate::sessions::Sessions;
 use crate::wire::{self, Frame};
 
-/// Last states of others' groups that are kept until what comes of them is born.
+/// Upper limit of other groups' last states that are kept until their successors are born.
 const FINALS_MAX: usize = 16;
-/// Groups that are known to be there in part of what is this node's, until the rest is known.
+/// Upper limit of groups that are known to have a part of this node's range, kept until the rest is known.
 const PENDING_MAX: usize = 16;
-/// First words of groups that are not born here yet.
+/// Upper limit of early messages of groups that are not born here yet.
 const EARLY_MAX: usize = 128;
-/// Sub-ranges that others hand over, kept until what they are for is born.
+/// Upper limit of sub-ranges that primaries hand over, kept until their new group is born.
 const HANDED_MAX: usize = 64;
-/// Peers of whom it is remembered when they were told of what is here.
+/// Upper limit of peers for which the time of the last correction is remembered.
 const TOLD_MAX: usize = 1024;
 
 impl Node {
-    /// Sees to what is over, and to what comes of it. True if there was something.
+    /// Handles groups that are over, and their successors. Returns whether there were any.
     pub(crate) fn attend(&mut self) -> bool {
         let departed = core::mem::take(&mut self.departed);
         let mut busy = !departed.is_empty();
         for (serial, why) in departed {
             self.depart(serial, why);
         }
-        // Nothing is born of a life that is over: the next one would take that for what it had.
+        // Nothing is born of an incarnation that is over: the next one would take it for its own.
         while self.birth_wanted && !self.over && self.give_birth() {
             busy = true;
         }
@@ -61,7 +61,7 @@ impl Node {
         busy
     }
 
-    /// One birth, where all is known that it needs.
+    /// Handles one birth, if all that it needs is known.
     fn give_birth(&mut self) -> bool {
         let ended: Vec<_> = self.hosts.all.iter().filter_map(|hosted| hosted.group.state().ending()).collect();
         for (id, plan) in ended {
@@ -88,7 +88,7 @@ impl Node {
                 return false;
             }
             self.keep_finals(kept);
-            // Whoever asks here for what others own now need not be asked who they are.
+            // A node that asks here for keys that other groups own now need not look up their owners.
             born.iter().for_each(|state| self.whereabouts.note_parts(state, self.now.time));
             let mut has_room = true;
             for state in born {
@@ -97,7 +97,7 @@ impl Node {
             if !has_room {
                 return false; // What it needs stays where it is until that is tried again.
             }
-            // What of it this node is not in is not its affair any more.
+            // The parts that this node is not in are no longer its concern.
             self.let_go(|group| touched.contains(&group.state().id) && group.state().ended == Some(id));
             touched.iter().for_each(|group| drop(self.finals.remove(group)));
             self.handed.retain(|(group, _)| !touched.contains(group));
@@ -106,11 +106,11 @@ impl Node {
         false
     }
 
-    /// Whether one of these new groups shows that this node lost something of a group that it comes of: this life is over, before
-    /// anything of it is begun.
+    /// Returns whether one of these new groups shows that this node lost data of a parent group: then this incarnation ends, before any
+    /// part in a new group begins.
     fn finds_loss(&mut self, born: &[GroupState]) -> bool {
         let born = || born.iter().filter(|state| state.audience().contains(&self.me));
-        // What it gave to another group before is that one's now, and no loss of its own.
+        // A range that it gave to another group before is that group's now, and no loss of its own.
         let is_parent = |hosted: &Hosted, state: &GroupState| {
             hosted.group.state().epoch < state.epoch && hosted.place().iter().any(|place| place.overlaps(state.range))
         };
@@ -120,7 +120,7 @@ impl Node {
             .any(|hosted| born().any(|state| is_parent(hosted, state) && hosted.group.find_loss_for(state)))
     }
 
-    /// No groups can have ended like this: what others told of theirs is forgotten, and asked for again.
+    /// Forgets the last states that other nodes reported, since no groups can have ended like this. They are asked for again.
     fn doubt_finals(&mut self, id: TransactionId) -> bool {
         let before = self.finals.len();
         self.finals.retain(|_, last| last.ended != Some(id));
@@ -133,9 +133,9 @@ impl Node {
         false
     }
 
-    /// Others may still need these, and nobody else have them.
+    /// Keeps last states that other nodes may still need, and that may be nowhere else.
     fn keep_finals(&mut self, finals: Vec<GroupState>) {
-        // A group that was alone is known by whoever was in it.
+        // The last state of a group that was alone is known to each of its members.
         if finals.len() < 2 {
             return;
         }
@@ -147,7 +147,7 @@ impl Node {
         self.persist_own(changes);
     }
 
-    /// Somebody asks for a group as it was in that epoch: its last state, if that is kept.
+    /// Sends a group's last state of that epoch or a later one, if it is kept. Returns whether it is.
     pub(crate) fn tell_final(&mut self, of: GroupId, epoch: Epoch, node: NodeId) -> bool {
         let last = self.kept.iter().find(|last| last.id == of && last.epoch >= epoch).cloned();
         let is_kept = last.is_some();
@@ -158,13 +158,13 @@ impl Node {
         is_kept
     }
 
-    /// The state with which this group ended in that transaction, if it is known.
+    /// Returns the state with which this group ended in that transaction, if it is known.
     fn last_state(&self, group: GroupId, id: TransactionId) -> Option<&GroupState> {
         let here = self.hosts.all.iter().map(|hosted| hosted.group.state());
         here.chain(self.finals.values()).find(|state| state.id == group && state.ended == Some(id))
     }
 
-    /// Somebody told of a group that this node has no part in. Is that its affair?
+    /// Handles the state of a group in which this node has no part, and decides whether it concerns this node.
     pub(crate) fn on_foreign_state(&mut self, from: NodeId, state: GroupState) {
         if !state.is_sound() || self.ring != Some(state.ring) {
             self.frames_dropped += 1;
@@ -175,7 +175,7 @@ impl Node {
                 let plan = hosted.group.state().ending().filter(|(id, _)| Some(*id) == state.ended);
                 plan.is_some_and(|(_, plan)| plan.party(state.id).is_some())
             };
-            // What others still have to end with is kept for when this node's own group has.
+            // The last state of a transaction that is still open here is kept until this node's own group has ended too.
             let is_near = self.hosts.living().any(|group| {
                 let dealings = &group.state().dealings;
                 dealings.voted().chain(dealings.coordinates()).any(|(id, _)| Some(id) == state.ended)
@@ -197,8 +197,9 @@ impl Node {
             if self.has_moved_to(&state) {
                 self.take_part(state);
             } else if state.is_learner(self.me) {
-                // Two groups may have noted that it wanted in; it is in one. Each member that still counts on it tells it the state, and is answered:
-                // if all were, members and learners would answer each other with n times n messages in each heartbeat.
+                // Two groups may have noted its wish to join; the node is in one. Each member that still counts on it sends it the state,
+                // and is answered. If all members were answered, members and learners would answer each other with n times n messages in
+                // each heartbeat.
                 self.send_as(state.id, &[from], Message::Declined, state.epoch);
             }
             return;
@@ -213,13 +214,14 @@ impl Node {
         self.follow_pending();
     }
 
-    /// What this node has of ranges that were declared lost while it was away is no part of the store any more: it is kept
-    /// apart, and this life is over (hazard 40). True where that is so.
+    /// Ends this incarnation if it holds ranges that were declared lost while it was away. Its data of them is no part of the store any
+    /// more, and is kept apart (hazard 40). Returns whether that is so.
     fn heeds_losses(&mut self, state: &GroupState) -> bool {
         if state.audience().contains(&self.me) || self.over {
             return false;
         }
-        // What this node only keeps for others, or owned more of than was lost, it lets go of like anything that others own now.
+        // Data that this node only keeps for other members, or a range larger than the lost one, is let go of like any range that another
+        // group owns now.
         let is_lost = |group: &Group| {
             let known = group.state();
             let belongs = known.is_member(self.me) || known.is_learner(self.me);
@@ -237,22 +239,22 @@ impl Node {
         true
     }
 
-    /// Did a migration move this node to that group, which has nothing of what is here? It must have been born after all groups
-    /// that this node has let go of: of one that it voted in it does not know any more what it promised. Who only asked to be let
-    /// in there came later than it was born.
+    /// Returns whether a migration moved this node to that group, which has no data of the groups here. The group must have been born after
+    /// all groups that this node has let go of: the node no longer knows its promises in a group that it voted in. A node that only asked
+    /// to join that group became a learner after the group's birth.
     fn has_moved_to(&self, state: &GroupState) -> bool {
         let mut learners = state.learners.iter();
         let moved = learners.any(|learner| learner.node == self.me && learner.since == state.born_at);
         (moved || state.is_member(self.me)) && state.born > self.voted
     }
 
-    /// Is this, or what took its place, here already?
+    /// Returns whether this group, or its successor, is here already.
     fn knows_later(&self, state: &GroupState) -> bool {
         self.hosts.living().any(|group| group.state().epoch >= state.epoch && is_alike(group.state(), state))
     }
 
-    /// Goes over to what others say there is now, once that takes the place of all that is here: who knew half of it would
-    /// never learn the rest.
+    /// Goes over to the pending groups, once they take the place of all groups here: a node that knew half of them would never learn the
+    /// rest.
     pub(crate) fn follow_pending(&mut self) {
         let is_whole = |state: &GroupState| {
             let older = self.hosts.all.iter().map(|hosted| hosted.group.state());
@@ -266,7 +268,7 @@ impl Node {
             })
         };
         let (ready, rest): (Vec<GroupState>, Vec<GroupState>) = self.pending.iter().cloned().partition(is_whole);
-        // A member that is in none of what comes may have been moved elsewhere: the last states tell, which it asks for.
+        // A member that is in none of the pending groups may have been moved elsewhere: the last states, which it asks for, tell.
         let here = || self.hosts.living().map(Group::state).filter(|state| state.is_member(self.me));
         let stays = here().any(|state| !is_superseded(&ready, state));
         let has_place = |state: &GroupState| state.is_member(self.me) || state.is_learner(self.me);
@@ -289,7 +291,7 @@ impl Node {
         }
     }
 
-    /// A primary of a group that ends, or may, says what it hands over to whoever follows it. That may have begun already.
+    /// Handles the handover of a primary whose group ends, or may end. The succeeding group may have begun already.
     pub(crate) fn on_handover(&mut self, of: GroupId, sender: Sender, handover: Handover) {
         if handover.check(sender.node).is_err() {
             self.frames_dropped += 1;
@@ -304,7 +306,7 @@ impl Node {
         }
     }
 
-    /// May something be born here soon of what this member of that group has, as far as is known?
+    /// Returns whether a group may soon be born here that inherits data of this member of that group, as far as is known.
     fn may_follow(&self, of: GroupId, node: NodeId) -> bool {
         let states = || self.hosts.all.iter().map(|hosted| hosted.group.state());
         let open = states().flat_map(|state| state.dealings.coordinates().into_iter().chain(state.dealings.voted()));
@@ -314,7 +316,7 @@ impl Node {
         })
     }
 
-    /// Begins a part in this group, with what there is of it here.
+    /// Begins a part in this group, with the data of it that is here.
     fn take_part(&mut self, state: GroupState) {
         if self.finds_loss(core::slice::from_ref(&state)) {
             return;
@@ -322,22 +324,20 @@ impl Node {
         self.inherit(state, Inheritance::default());
     }
 
-    /// The same where it is known who was primary last of what, and what some of these hand over. False where there is no room
-    /// for it now.
+    /// Begins a part in this group, given its last primaries and some of their handovers. Returns false if there is no room for it now.
     fn inherit(&mut self, state: GroupState, inheritance: Inheritance) -> bool {
         if !state.audience().contains(&self.me) || self.knows_later(&state) {
             return true;
         }
         let (range, epoch) = (state.range, state.epoch);
-        // The first batch of the last one says where records lie without this one; and what groups say may have this node copy
-        // something.
+        // The first batch of the last group stores the bays without this group. And messages of groups may make this node copy data.
         self.hear_all();
         let mut parents: Vec<usize> = (0..self.hosts.all.len())
             .filter(|index| self.hosts.all[*index].place().iter().any(|place| place.overlaps(range)))
             .filter(|index| self.hosts.all[*index].group.state().epoch < epoch)
             .collect();
-        // It is needed in one of them at most: that for which the new one asks it, and else the last that took it in. Who was moved
-        // may not have heard the end of the other.
+        // The node is needed in one of them at most: the one for which the new group asks it, or else the last one that took it in. A node
+        // that was moved may not have heard the end of the other.
         parents.sort_by_key(|index| {
             let (parent, place) = (self.hosts.all[*index].group.state(), self.hosts.all[*index].place());
             let of_place = |open: &KeyRange| place.iter().any(|place| place.overlaps(*open));
@@ -366,7 +366,7 @@ impl Node {
             }
             None => {
                 let mut group = Group::join_holding(self.group_config(), self.me, state, self.now, seed, copied);
-                // What it has been asked goes for wherever it comes to be.
+                // Requests to the node hold for each group that it comes to be in.
                 group.set_addresses(self.addresses.clone());
                 group.set_full(self.full);
                 group.set_history(self.history());
@@ -374,7 +374,7 @@ impl Node {
                 group
             }
         };
-        // Whatever it was primary of, others may still answer reads there.
+        // Other members may still answer reads in each sub-range of which this node was primary.
         let mut group = group;
         for hosted in &self.hosts.all {
             group.inherit_grants(&hosted.group);
@@ -387,7 +387,7 @@ impl Node {
             return false;
         };
         if moved && self.config.durability == Durability::Sync {
-            // Not before: what it comes from lies elsewhere until then.
+            // Not earlier: until then the records of its parents lie in other bays.
             self.bays_due = Some(serial);
         }
         let copied = match records {
@@ -411,8 +411,8 @@ impl Node {
         true
     }
 
-    /// Where the records of a group lie of which this node takes a part, with what the first of these parents has, and what was
-    /// copied elsewhere. `None` where too much is still to be dropped.
+    /// Returns the bays of a group in which this node begins a part, with the data that the first of these parents has, and with claimed
+    /// copies. `None` if too much is still to be dropped.
     pub(crate) fn bays_for(&self, state: &GroupState, parents: &[usize]) -> Option<(Bays, Vec<Claim>)> {
         let mut bays = self.hosts.bays.clone();
         let mut fresh = alloc::vec![state.range];
@@ -439,8 +439,7 @@ impl Node {
         fresh.into_iter().all(|piece| bays.enter(piece)).then_some((bays, claims))
     }
 
-    /// Asks for the last states of other groups that births wait for, and whoever was in this node's own group for what came
-    /// of it.
+    /// Asks for the last states of other groups that births wait for. Asks former members of this node's groups for the successors.
     pub(crate) fn ask_for_finals(&mut self) {
         if self.config.defects.has(Defect::ToldOnce) {
             return;
@@ -460,7 +459,7 @@ impl Node {
                 None => {}
             }
         }
-        // Whoever was here may know of a part alone; what lies beside that knows the rest.
+        // A former member may know one part alone; the groups beside it know the rest.
         let is_lacking = |beside: &&GroupRef| {
             let older = |hosted: &Hosted| {
                 let state = hosted.group.state();
@@ -482,15 +481,15 @@ impl Node {
         }
     }
 
-    /// Is something known that takes its place in part?
+    /// Returns whether a pending group takes the place of a part of this one.
     fn is_pending(&self, state: &GroupState) -> bool {
         self.pending.iter().any(|known| known.epoch > state.epoch && known.range.overlaps(state.range))
     }
 
-    /// Something was said to a group that this node has no part in: who is late is told what there is now.
+    /// Handles a message for a group in which this node has no part: a late sender is told the present groups.
     pub(crate) fn on_foreign(&mut self, to: GroupId, sender: Sender, message: Message) {
         if message.begins_epoch() && self.expects_birth() {
-            // Others can be faster: unheard, it would be said again much later. Then it is held once.
+            // Other members can be faster: a message that is not heard now would be repeated much later. It is held once.
             let early = (to, sender, message.clone());
             self.early.retain(|held| *held != early);
             if self.early.len() >= EARLY_MAX {
@@ -506,8 +505,8 @@ impl Node {
                 message.outcomes.into_iter().for_each(|(attempt, outcome)| {
                     self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
                 });
-                // What is answered *unknown* may yet be done, as far as whoever asks can tell, and it must wait for the end of
-                // the very ballot that is about to begin here.
+                // An operation that is answered *unknown* may still be executed, as far as its sender can tell, and the sender would have
+                // to wait for the end of the very ballot that is about to begin here.
                 let holds = self.early.len() < EARLY_MAX && self.expects_birth();
                 let is_early = |operation: &Operation| holds && self.is_to_come(operation);
                 let (early, foreign): (Vec<_>, Vec<_>) = message.operations.into_iter().partition(is_early);
@@ -524,7 +523,7 @@ impl Node {
             | Message::Copied(_)
             | Message::Handover(_) => {}
             Message::AskState if self.tell_final(to, sender.epoch, sender.node) => {}
-            // It is thought to be a member, and may be one by now.
+            // The sender takes this node for a member, and it may be one by now.
             Message::Heartbeat(_) | Message::Log(_) if self.hosts.heirs_of(to).next().is_none() => {
                 if self.may_tell(sender.node) {
                     self.send_as(to, &[sender.node], Message::AskState, Epoch(0));
@@ -534,7 +533,7 @@ impl Node {
         }
     }
 
-    /// Is it for a primary of a later epoch than all that this node has, or had, at that place?
+    /// Returns whether the operation is for a primary of a later epoch than all groups that this node has, or had, at that point.
     fn is_to_come(&self, operation: &Operation) -> bool {
         let (point, ballot) = (operation.key.point(), operation.ballot);
         let here = || self.hosts.all.iter().map(|hosted| hosted.group.state());
@@ -543,7 +542,7 @@ impl Node {
         })
     }
 
-    /// Nothing is about to be born here any more: what was said to anything else comes to nothing.
+    /// Answers the early messages if no birth is expected any more: no other group will take them.
     pub(crate) fn let_go_early(&mut self) {
         if !self.expects_birth() {
             self.handed.clear();
@@ -551,7 +550,7 @@ impl Node {
         }
     }
 
-    /// Of operations for a group that this node has no part in it cannot tell what became.
+    /// Answers *unknown* to operations for a group in which this node has no part: it cannot tell their outcome.
     fn answer_unknown(&mut self, (to, sender, message): (GroupId, Sender, Message)) {
         let Message::Client(message) = message else { return };
         let outcomes: Vec<_> =
@@ -562,7 +561,7 @@ impl Node {
         }
     }
 
-    /// Not with every message that somebody sends who is late.
+    /// Returns whether a late node may be corrected now: not with each of its messages.
     fn may_tell(&mut self, node: NodeId) -> bool {
         let last = self.told.get(&node.peer).copied();
         let soon = self.config.timing.heartbeat / 10;
@@ -587,7 +586,7 @@ impl Node {
         }
     }
 
-    /// Says something as one of a group, whether this node has a part in it or not.
+    /// Sends a message in the name of a group, whether this node has a part in it or not.
     pub(crate) fn send_as(&mut self, group: GroupId, to: &[NodeId], message: Message, epoch: Epoch) {
         let Some(ring) = self.ring else { return };
         let class = wire::class_of(&message);
@@ -599,12 +598,12 @@ impl Node {
         }
     }
 
-    /// Makes changes of the node's own durable, where anything is.
+    /// Makes changes of the node's own durable, if the node has durable state.
     pub(crate) fn persist_own(&mut self, changes: Vec<Change>) {
         self.persist_named(0, changes);
     }
 
-    /// The same under this name, which [`crate::hosting::Hosts::on_persisted`] gives back.
+    /// Does the same under this name, which [`crate::hosting::Hosts::on_persisted`] gives back.
     pub(crate) fn persist_named(&mut self, name: u64, changes: Vec<Change>) {
         if self.config.durability == Durability::Sync {
             let token = self.hosts.name_batch(0, name);
@@ -613,7 +612,7 @@ impl Node {
     }
 }
 
-/// Does one of these take the place of that one?
+/// Returns whether one of these groups takes the place of `state`.
 fn is_superseded(these: &[GroupState], state: &GroupState) -> bool {
     these.iter().any(|other| other.epoch > state.epoch && other.range.overlaps(state.range))
 }

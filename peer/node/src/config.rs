@@ -1,4 +1,4 @@
-//! What a node is told at its start.
+//! Configuration of a node at its start.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -12,40 +12,41 @@ use overlay::{Incarnation, PeerKey, PeerName, RingId};
 
 use crate::policies::Policies;
 
-/// What an acknowledgement rests on.
+/// Place of data at the time of its acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// On disk at a quorum.
+    /// Data is on disk at a quorum.
     Sync,
-    /// In the memory of a quorum; every start is a new incarnation (Scatter §5, diskless Paxos). A node of this kind
+    /// Data is in the memory of a quorum; every start is a new incarnation (Scatter §5, diskless Paxos). A node of this kind
     /// hands out no `Persist`, `Load` or `Scan`.
     Memory,
 }
 
-/// How long things take. All members of a group should have the same.
+/// Intervals and timeouts. All members of a group should have the same.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// Between two heartbeats. Default 500 ms.
+    /// Time between two heartbeats. Default 500 ms.
     pub heartbeat: Duration,
-    /// So many missed heartbeats make a suspect. Default 4.
+    /// Number of missed heartbeats after which a member is suspected. Default 4.
     pub missed_max: u32,
-    /// A lease's length; network-wide. Default 1 s.
+    /// Length of a lease; network-wide. Default 1 s.
     pub lease: Duration,
-    /// How far two clocks may drift apart, in 1/1000; network-wide. Default 10 (1 %).
+    /// Limit of the drift between two clocks, in 1/1000; network-wide. Default 10 (1 %).
     pub drift_per_mille: u32,
-    /// A member that is silent for so long, and did not announce an absence, is removed. Default 3 s.
+    /// Silence after which a member is removed, unless it announced an absence. Default 3 s.
     pub exclude_after: Duration,
-    /// For so long a group has the wrong size before it becomes another. Default 10 s.
+    /// Time for which a group has the wrong size before it becomes another. Default 10 s.
     pub resize_after: Duration,
-    /// How often tombstones that nobody needs are let go of. Default 5 minutes.
+    /// Interval of the purge of tombstones that no member needs. Default 5 minutes.
     pub purge_every: Duration,
-    /// How often the horizon of operation ids is raised; ids live at least so long; network-wide. Default 60 s.
+    /// Interval at which the horizon of operation ids is raised; ids live at least so long; network-wide. Default 60 s.
     pub horizon: Duration,
-    /// How often a peer looks for somebody on the ring whom it should know and does not; what it knows it looks at a
-    /// sixteenth as often. Default 2 s.
+    /// Interval at which a peer looks up a point of the ring whose owner it should know and does not. It looks up known owners
+    /// a sixteenth as often. Default 2 s.
     pub look_around: Duration,
-    /// Before a merge, a repartition or a migration members copy what they do not hold of what they will own. Who has got
-    /// nothing for so long is not waited for; with zero nobody is, and all copy afterwards. Default 3 s.
+    /// Silence after which a copying member is not waited for. Before a merge, a repartition or a migration, members copy the
+    /// data of their future range that they lack. A member that got nothing for this time is not waited for; with zero no
+    /// member is, and all members copy afterwards. Default 3 s.
     pub copy_patience: Duration,
 }
 
@@ -66,81 +67,85 @@ impl Default for Timing {
     }
 }
 
-/// A switch, and where this peer is for it.
+/// A switch, and this peer's address for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchConfig {
-    /// Where packets are sent to pass it. What comes from elsewhere is not believed.
+    /// Address to which packets are sent to pass the switch. Packets from any other address are not believed.
     pub at: ReplyTo,
-    /// Where this peer gets packets.
+    /// Address at which this peer gets packets.
     pub here: ReplyTo,
 }
 
-/// What a node is told at its start and never again.
+/// Configuration of a node, which never changes after its start.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// This peer.
     pub me: PeerKey,
-    /// The incarnation to take where the store does not hold one that may go on: never used before by this peer.
+    /// Incarnation to take where the store holds none that may go on: never used before by this peer.
     pub incarnation: Incarnation,
-    /// An incarnation of this peer that is over because its group went on without it ([`Event::Reincarnate`]): where the store
+    /// Incarnation of this peer that ended because its group went on without it ([`Event::Reincarnate`]). Where the store
     /// holds that one, its chosen records are kept, as a copy to catch up from, and the rest is dropped.
     ///
     /// [`Event::Reincarnate`]: crate::Event::Reincarnate
     pub former: Option<Incarnation>,
-    /// Which lane this is, where the peer has several: what is stored and said then names it.
+    /// Number of this node's lane, where the peer has several: stored keys and frames then name the lane.
     pub lane: Option<u8>,
-    /// The ring that this peer belongs to, where it has been in one.
+    /// Ring that this peer belongs to, if it has been in one.
     pub ring: Option<RingId>,
-    /// Found a network where it belongs to none (`--new`).
+    /// Whether to found a network where the peer belongs to none (`--new`).
     pub found: bool,
-    /// What acknowledgements rest on.
+    /// Place of data at the time of its acknowledgement.
     pub durability: Durability,
-    /// Writes of a sub-range in the order of their numbers, instead of each by itself; only a founder's word counts.
+    /// Whether writes of a sub-range take effect in the order of their numbers, instead of each by itself. Only a founder's
+    /// setting counts.
     pub coarse: bool,
-    /// Leased instead of confirmed reads; only a founder's word counts.
+    /// Whether reads are leased instead of confirmed. Only a founder's setting counts.
     pub leases: bool,
-    /// A group of fewer members merges with a neighbour, or takes some of its; only a founder's word counts. Default 5.
+    /// Lower limit of members. A smaller group merges with a neighbour, or takes some of its members. Only a founder's setting
+    /// counts. Default 5.
     pub members_min: u32,
-    /// A group of more members splits; only a founder's word counts. Default 12. Not so few that halves of what is too large
-    /// are too small ([`policy::size::can_flap`]).
+    /// Upper limit of members; a larger group splits. Only a founder's setting counts. Default 12. The limit must not be so
+    /// low that the halves of a group that is too large are too small ([`policy::size::can_flap`]).
     pub members_max: u32,
-    /// How it decides what is left to it.
+    /// Policies of the decisions that are left to the node.
     pub policies: Policies,
-    /// The switch that its groups' reads may pass, where there is one.
+    /// Switch that reads of its groups may pass, if there is one.
     pub switch: Option<SwitchConfig>,
-    /// Chance of which nobody else knows anything: what comes back from a switch is told by it from what strangers send.
+    /// Random number that no other peer knows. The node uses it to tell packets that come back from a switch from packets of
+    /// strangers.
     pub secret: u64,
-    /// What this peer's operator calls it. Default: no name.
+    /// Name that the operator gave this peer. Default: no name.
     pub name: Option<PeerName>,
-    /// The sessions that this peer remembers, without the present one. Default: `None`, this is its first.
+    /// The sessions that this peer remembers, without the present one. Default: `None`, the present session is its first.
     pub history: Option<History>,
-    /// Where this peer stands, for diversity.
+    /// Cluster of this peer, for diversity.
     pub cluster: String,
-    /// Records held in memory, in bytes. Under [`Durability::Memory`] also the limit of what is stored.
+    /// Limit of records in memory, in bytes. Under [`Durability::Memory`] also the limit of stored data.
     pub memory_bytes_max: usize,
-    /// The longest value, in bytes; network-wide. Default 64 KiB.
+    /// Upper limit of a value, in bytes; network-wide. Default 64 KiB.
     pub value_bytes_max: usize,
-    /// How much this peer copies from others at most when it joins or comes back, in bytes a second. Default 8 MiB/s.
+    /// Limit of the rate at which this peer copies from other members when it joins or comes back, in bytes a second. Default
+    /// 8 MiB/s.
     pub transfer_bytes_per_s: u64,
-    /// The largest message between members, in bytes; bulk is cut to it. Default 256 KiB.
+    /// Upper limit of a message between members, in bytes; bulk is cut to it. Default 256 KiB.
     pub message_bytes_max: usize,
-    /// How long this peer is waited for after a clean stop. Default 60 s.
+    /// Time for which the group waits for this peer after a clean stop. Default 60 s.
     pub away: Duration,
-    /// How long things take.
+    /// Intervals and timeouts.
     pub timing: Timing,
-    /// A peer that contradicts what this node accepted stops the program. For simulation and tests, whose peers are
-    /// honest. Default: off.
+    /// Whether a peer that contradicts an entry that this node accepted stops the program. For simulation and tests, whose
+    /// peers are honest. Default: off.
     pub fatal_contradictions: bool,
-    /// Rules left out on purpose, for tests of the checkers. None in earnest.
+    /// Rules that are left out on purpose, for tests of the checkers. None in production.
     pub defects: Defects,
 }
 
 impl NodeConfig {
-    /// How much a peer copies at most where nobody says otherwise: about what a home line takes, and so little that clients
-    /// of a group on two cores hardly feel it.
+    /// Default limit of the rate at which a peer copies, in bytes a second: about the rate of a home line, and so low that
+    /// clients of a group on two cores hardly notice it.
     pub const TRANSFER_BYTES_PER_S: u64 = 8 << 20;
 
-    /// The defaults for a peer, in this life of it if the store does not say otherwise.
+    /// Returns the defaults for a peer, in this incarnation if the store does not hold another.
     pub fn new(me: PeerKey, incarnation: Incarnation) -> NodeConfig {
         NodeConfig {
             me,
@@ -172,30 +177,30 @@ impl NodeConfig {
     }
 }
 
-/// How the store was left.
+/// State of the store at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// There was none: a first start, or the old one was moved aside.
+    /// There was no store: a first start, or the old store was moved aside.
     Empty,
-    /// Sealed by a clean stop: nothing can be missing.
+    /// Sealed by a clean stop: no data can be missing.
     Sealed,
-    /// Intact as far as it reads, but it may lack its end.
+    /// Intact as far as it can be read, but its end may be missing.
     Unsealed,
-    /// The same, and there is a trace of more, which may have been acknowledged.
+    /// As `Unsealed`, and there is a trace of more data, which may have been acknowledged.
     Doubtful,
 }
 
-/// What the store gave back at start.
+/// Content of the store at start.
 #[derive(Clone, Debug)]
 pub struct Restored {
     /// All small entries.
     pub meta: BTreeMap<Bytes, Bytes>,
-    /// How it was left.
+    /// State of the store.
     pub tail: Tail,
 }
 
 impl Restored {
-    /// An empty store.
+    /// Returns the content of an empty store.
     pub fn empty() -> Restored {
         Restored { meta: BTreeMap::new(), tail: Tail::Empty }
     }

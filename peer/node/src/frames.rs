@@ -1,4 +1,4 @@
-//! A node's frames: what it says, and what is said to it, inside a group and on the way in.
+//! Frames that a node sends and receives, inside a group and while it joins.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,9 +15,10 @@ use crate::api::{Class, Event};
 use crate::node::Node;
 use crate::wire::{self, Frame, FrameError, Stamp};
 
-/// Longer than this nobody who wants in waits before it asks again, whatever it was told.
+/// Upper limit of the time for which a newcomer waits before it asks again; a longer wait that a leader asks for is cut
+/// to it.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// In so many places of what a group owned is looked for who owns that now: it may have become several.
+/// Number of points in a former range at which the owner is looked up: the group may have become several.
 const PLACES: u32 = 1 << 16;
 
 impl Node {
@@ -38,7 +39,7 @@ impl Node {
         }
     }
 
-    /// A frame of another version arrived. The sender is told once in each connection, and never in answer to a
+    /// Handles a frame of another version. The sender is told once in each connection, and never in answer to a
     /// [`Frame::NotUnderstood`]: two peers would go on answering each other for ever.
     fn on_foreign_version(&mut self, from: PeerKey, version: u8, frame: &[u8]) {
         self.frames_dropped += 1;
@@ -53,7 +54,7 @@ impl Node {
         }
     }
 
-    /// Does a frame say that it is from whom it came?
+    /// Returns whether the sender that a frame names is the peer that sent it.
     fn is_from(&self, from: PeerKey, stamp: &Stamp, frame: &Frame) -> bool {
         let said = match frame {
             Frame::Group { sender, .. } => sender.node,
@@ -63,7 +64,7 @@ impl Node {
         said == NodeId { peer: from, incarnation: stamp.incarnation }
     }
 
-    /// A frame came whose sender's start counts.
+    /// Handles a frame of a sender whose start counts.
     pub(crate) fn on_admitted(&mut self, from: PeerKey, frame: Frame) {
         if self.starts.is_barred() {
             if let Frame::Contested(contested) = frame {
@@ -109,7 +110,7 @@ impl Node {
             Frame::CopyOrder(order) => self.on_copy_order(from, *order),
             Frame::CopyTold(told) => self.on_copy_told(from, *told),
             Frame::Contested(contested) => self.on_contested(from, *contested),
-            // A peer of another version says it under that version: see `on_foreign_version`.
+            // A peer of another version sends this frame under its own version: see `on_foreign_version`.
             Frame::NotUnderstood { .. } => self.frames_dropped += 1,
             Frame::Started | Frame::Refused(_) | Frame::Lineage(_) => {}
         }
@@ -125,7 +126,7 @@ impl Node {
         let Some(group) = self.hosts.find_mut(id) else { return self.on_foreign(id, sender, message) };
         let (born, sought) = (group.state().born, sender.epoch);
         match message {
-            // As it was before it came to be what it is.
+            // The sender asks for the group that preceded this one under the same id.
             Message::AskState if sought > Epoch(0) && sought < born && self.tell_final(id, sought, sender.node) => {}
             message => self.on_own_message(id, sender, message),
         }
@@ -135,13 +136,13 @@ impl Node {
         let Some(group) = self.hosts.find_mut(id) else { return };
         match message {
             Message::Letter(letter) if !group.state().audience().contains(&sender.node) => self.on_letter(*letter),
-            // Under the same name it is another group: it has another range.
+            // Another group with the same id: it has another range.
             Message::State(state) if state.born != group.state().born => self.on_foreign_state(sender.node, *state),
             message => group.on_message(sender, message),
         }
     }
 
-    /// One group says something to another: to those who were in it, and to what is known to have come of it.
+    /// Sends a letter from one group to another: to its former members, and to the groups that are known to succeed it.
     pub(crate) fn send_letter(&mut self, letter: Letter) {
         let to = letter.to.clone();
         let heirs = self.whereabouts.hints.overlapping(to.range).into_iter().filter(|group| group.epoch > to.epoch);
@@ -151,16 +152,16 @@ impl Node {
         nodes.sort_unstable();
         nodes.dedup_by_key(|node| node.peer);
         if letter.word.is_said_again() {
-            // All who were in it then may be gone: who owns what it owned is known when this is said again.
+            // All former members may be gone: the owner of the former range is known when the letter is repeated.
             let cut = self.rng.below(u64::from(PLACES)) as u32;
             self.whereabouts.want(to.range.cut_at(cut, PLACES), self.now.time);
         }
-        // That may have come of the very group that asks.
+        // The receiver may be born of the very group that asks.
         self.on_letter(letter.clone());
         self.send_as(to.id, &nodes, Message::Letter(Box::new(letter)), to.epoch);
     }
 
-    /// What another group says: to one that this node has a part in, or to what came of it.
+    /// Handles a letter from another group, for a group that this node has a part in, or for its successors.
     pub(crate) fn on_letter(&mut self, letter: Letter) {
         if !letter.is_sound() {
             self.frames_dropped += 1;
@@ -170,7 +171,7 @@ impl Node {
         let answers = |group: &Group| group.state().id == to || group.state().dealings.is_heir_of(to);
         let mut groups = self.hosts.living_mut().filter(|group| answers(group)).peekable();
         while let Some(group) = groups.next() {
-            // Mostly there is one.
+            // In most cases there is one group.
             if groups.peek().is_none() {
                 return group.on_letter(letter);
             }
@@ -178,7 +179,7 @@ impl Node {
         }
     }
 
-    /// A group's state came to a node outside: it is in, or learns which incarnation would be.
+    /// Handles a group's state that came to a node outside: the node is in, or learns which incarnation would be.
     fn on_invitation(&mut self, state: GroupState) {
         if !state.is_sound() || self.ring.is_some_and(|mine| mine != state.ring) {
             self.frames_dropped += 1;
@@ -191,7 +192,7 @@ impl Node {
                 self.each_group(|group| group.set_addresses(addresses.clone()));
             }
             Some(node) if node > self.me => {
-                // It has lived there before, with a later incarnation than its clock gave it now.
+                // The node has been a member before, with a later incarnation than its clock gave it now.
                 let later = node.incarnation.0.saturating_add(1 + self.rng.below(1 << 16));
                 self.me.incarnation = Incarnation(later);
                 self.join_due = self.now.time;
@@ -200,7 +201,8 @@ impl Node {
         }
     }
 
-    /// A group has noted that this node wants in, or has no room to note it. Each question is answered once.
+    /// Handles a group's answer that it noted this node's request to join, or has no room to note it. Each question is
+    /// answered once.
     fn on_wait(&mut self, group: GroupId, leader: PeerKey, millis: u64) {
         if !self.on_noted(group, leader) {
             return;

@@ -1,4 +1,4 @@
-//! The node itself: its groups, sessions, and the edge between them and the outside.
+//! The node itself: its groups, its sessions, and its interface to the driver.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -47,7 +47,7 @@ use crate::switched::{Switched, is_own};
 use crate::whereabouts::Whereabouts;
 use crate::wishes::{Granted, Wishes};
 
-/// One peer.
+/// One peer, as a value without I/O.
 pub struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) me: NodeId,
@@ -55,28 +55,29 @@ pub struct Node {
     pub(crate) now: Now,
     pub(crate) rng: Rng,
     pub(crate) hosts: Hosts,
-    /// It had a part in groups that it has let go of, up to this epoch, and remembers nothing of what it said there.
+    /// Highest epoch of the groups that this node had a part in and has let go of. It remembers nothing of its votes there.
     pub(crate) voted: Epoch,
-    /// Groups that say that this node's part in them is over, and why; it left where there is no reason.
+    /// Groups in which this node's part is over, and the event to report; `None` if the node left.
     pub(crate) departed: Vec<(u64, Option<Event>)>,
-    /// Some group has ended, or the last state of one has come.
+    /// Whether a group has ended, or the last state of one has arrived.
     pub(crate) birth_wanted: bool,
-    /// Last states of groups that this node has no part in, which something is to be born of.
+    /// Last states of groups that this node has no part in, from which a group is still to be born.
     pub(crate) finals: BTreeMap<GroupId, GroupState>,
-    /// Last states of groups that others may still have to know, the oldest first.
+    /// Last states of groups that other nodes may still need, the oldest first.
     pub(crate) kept: Vec<GroupState>,
-    /// Groups that others say there are now, which are to take the place of this node's with others that it does not know yet.
+    /// Groups, as other nodes report them, that succeed groups of this node, together with groups that this node does not know
+    /// yet.
     pub(crate) pending: Vec<GroupState>,
-    /// Since when there are some.
+    /// Time since which `pending` is not empty.
     pub(crate) pending_since: Time,
     finals_due: Time,
-    /// When peers that were late were told of what is here.
+    /// Time at which each late peer was last told the groups that are here.
     pub(crate) told: BTreeMap<PeerKey, Time>,
-    /// First words of groups that others began their parts in before this node did.
+    /// First messages of groups in which other nodes began their part before this node did.
     pub(crate) early: Vec<(GroupId, Sender, Message)>,
-    /// What primaries of groups that are about to end said that they hand over.
+    /// Handovers of primaries of groups that are about to end.
     pub(crate) handed: Vec<(GroupId, Handover)>,
-    /// The group whose first batch tells where records lie since it was born.
+    /// Group whose first batch stores the bays that changed with its birth.
     pub(crate) bays_due: Option<u64>,
     pub(crate) sweep: Sweep,
     pub(crate) successor_search: SuccessorSearch,
@@ -93,7 +94,7 @@ pub struct Node {
     pub(crate) seeking: Seeking,
     pub(crate) probes: Probes,
     pub(crate) switched: Switched,
-    /// Names what passes a switch, and nothing else.
+    /// Source of the tags of packets that pass a switch, and of nothing else.
     pub(crate) tags: Rng,
     pub(crate) starts: Starts,
     sessions: Sessions,
@@ -103,46 +104,49 @@ pub struct Node {
     pub(crate) foreign: BTreeSet<PeerKey>,
     pub(crate) addresses: Vec<String>,
     pub(crate) join_due: Time,
-    /// The store has it that this node is in its group: until then nobody hears of it.
+    /// Whether the store has durably that this node is in its group: until then the node sends no frames.
     pub(crate) entered: bool,
     pub(crate) ready: bool,
-    /// What limits the store's room, where that is low.
+    /// Limit of the store's room, where the room is low.
     pub(crate) full: Option<Limit>,
     probe_due: Time,
-    /// How long it waits for the answer: longer after each one that was none.
+    /// Time to wait for the answer to the node's own probe: longer after each failure.
     probe_patience: Duration,
-    /// The key that it asks for: in its own group, for other groups may serve or not.
+    /// Key of the probe, in the range of the node's own group: other groups may or may not serve.
     probe_key: Option<Key>,
     pub(crate) stopping: Option<Time>,
-    /// It leaves for good, and perhaps insists.
+    /// `Some` once the node leaves for good; true if it leaves in any case.
     pub(crate) leaving: Option<bool>,
-    /// What it was last said to wait for.
+    /// Step of leaving that was last reported.
     pub(crate) leave_step: Option<LeaveStep>,
     pub(crate) over: bool,
     wake_at: Time,
-    /// When it last looked at its timers.
+    /// Time at which the node last ran its timers.
     ticked: Time,
     pub(crate) frames_dropped: u64,
     pub(crate) answered: u64,
 }
 
-/// The connection and request of a node's own question whether it can serve.
+/// Connection and request of the node's own probe of whether it can serve.
 const PROBE: (ConnectionId, RequestId) = (ConnectionId(u64::MAX), RequestId(u64::MAX));
-/// Keys that are tried for one in the range of this node's own group.
+/// Upper limit of keys that are tried to find one in the range of this node's own group.
 const PROBE_KEYS_MAX: u16 = 1 << 14;
-/// A node waits for the answer to its own question at most as long as a client does, for it may be far from the primary.
+/// Upper limit of the wait for an answer to the node's own probe: as long as a client waits, since the node may be far from the
+/// primary.
 const PROBE_PATIENCE_MAX: Duration = Duration::from_secs(3);
-/// How often a node outside asks to be let in, and one inside asks itself whether it can serve.
+/// Interval at which a node outside asks to join, and a member probes whether it can serve.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// How long a node that stops waits for other members to take its sub-ranges, where there are members that can.
+/// Upper limit of the time for which a stopping node waits for other members to take its sub-ranges, where there are members
+/// that can.
 const HAND_OVER_MAX: Duration = Duration::from_secs(4);
-/// How long a node stays that stops together with all others, which may still need its votes for what they accepted.
+/// Time for which a node stays that stops together with all other members, which may still need its votes for entries that they
+/// accepted.
 const SETTLE: Duration = Duration::from_millis(300);
-/// A removal is confirmed after this multiple of the silence that led to it.
+/// Multiple of the silence that led to a removal, after which the removal is confirmed.
 const CONFIRM_FACTOR: u32 = 10;
 
 impl Node {
-    /// A node at its start. `seed` feeds its only source of chance.
+    /// Creates a node at its start. `seed` feeds its only source of random numbers.
     pub fn new(config: NodeConfig, seed: u64, now: Now, restored: Restored) -> Node {
         let mut node = Node {
             me: NodeId { peer: config.me, incarnation: config.incarnation },
@@ -217,7 +221,7 @@ impl Node {
         self.tick();
     }
 
-    /// Takes up what was stored, where there is something.
+    /// Restores the stored state, if there is any.
     fn restore(&mut self, restored: &Restored) -> Result<(), StorageError> {
         let Some((life, bays)) = self.space().restore_life(&restored.meta)? else { return Ok(()) };
         self.starts.restore(self.space().restore_starts(&restored.meta)?);
@@ -228,7 +232,7 @@ impl Node {
             stored.extend(found.map(|found| (drawer, Stored { doubt: found.doubt.or(doubt), ..found })));
         }
         if stored.is_empty() {
-            // It had let go of all that it had, and this is another life. What is left over lies where it lay.
+            // The node had let go of all groups, and this is a new incarnation. Records that are left over stay in their place.
             self.hosts.bays = bays;
             return Ok(());
         }
@@ -252,18 +256,18 @@ impl Node {
         Ok(())
     }
 
-    /// The store holds a life of this peer that is over: its chosen records are kept as a copy, and nothing of what it promised,
-    /// accepted or was told counts for this one.
+    /// Takes over from a stored incarnation that is over. Its chosen records are kept as a copy; none of its promises, accepted
+    /// entries and received messages count for this incarnation.
     fn outlive(&mut self, life: Life, mut stored: Vec<(u8, GroupState)>) {
         let mut changes: Vec<_> = stored.iter().map(|(drawer, _)| self.space().drawer(*drawer).clear()).collect();
         let former = NodeId { incarnation: life.incarnation, ..self.me };
-        // Of two groups that overlap the later one owns the place.
+        // Of two groups that overlap, the later one owns the point.
         stored.sort_by_key(|(_, state)| Reverse(state.epoch));
         let (mut taken, mut kept): (Vec<KeyRange>, Vec<_>) = (Vec::new(), Vec::new());
         for (_, state) in stored {
             let ranges = state.range.without(taken.iter().copied());
             taken.push(state.range);
-            // A learner may have missed what was purged while it copied. Another ring has other records.
+            // A learner may have missed a purge while it copied. Another ring has other records.
             if state.is_member(former) && Some(state.ring) == self.config.ring {
                 kept.push((state, ranges));
             }
@@ -273,7 +277,7 @@ impl Node {
         self.persist_own(changes);
     }
 
-    /// A new network, of which this node is the first.
+    /// Founds a new network, with this node as its first member.
     fn found(&mut self) {
         let ring = RingId(u128::from(self.rng.draw()) << 64 | u128::from(self.rng.draw()));
         let id = GroupId(u128::from(self.rng.draw()) << 64 | u128::from(self.rng.draw()));
@@ -291,7 +295,7 @@ impl Node {
         self.enter(state, true);
     }
 
-    /// The node's first group, in which it is a newcomer, or the founder.
+    /// Enters the node's first group, as a newcomer or as the founder.
     pub(crate) fn enter(&mut self, state: GroupState, founds: bool) {
         let Some((bays, claimed)) = self.bays_for(&state, &[]) else {
             return self.damaged("no room is left for another group");
@@ -324,7 +328,7 @@ impl Node {
     fn in_ring(&mut self, ring: RingId) {
         self.ring = Some(ring);
         if self.config.durability == Durability::Sync {
-            // Before the group's own first batch, which is still to come: until then, nothing is promised.
+            // This comes before the group's own first batch: until that one, the node promises nothing.
             let (space, life) = (self.space(), self.life(ring));
             let lineage = space.lineage(&self.starts.lineage);
             let changes = alloc::vec![space.life(&life), space.bays(&self.hosts.bays), lineage];
@@ -337,8 +341,8 @@ impl Node {
         }
     }
 
-    /// Batches are durable. After the first one a crash finds this node in its group again: before, a founder that died
-    /// would found another network, and must not have told anybody of this one (hazard 41).
+    /// Handles the report that batches are durable. After the first batch, a crash finds this node in its group again. Before
+    /// it, a founder that died would found another network, so it must not have told any peer of this one (hazard 41).
     fn on_persisted(&mut self, token: u64) {
         if token > 0 && !self.entered {
             self.entered = true;
@@ -357,7 +361,7 @@ impl Node {
         Space(self.config.lane)
     }
 
-    /// A peer as people are shown it: with its name, where it is in a group of this node and has one.
+    /// Returns a peer in the form that people see: with its name, if it has one and is in a group of this node.
     pub(crate) fn called(&self, peer: PeerKey) -> Called<'_, PeerKey> {
         let states = self.hosts.living().map(|group| group.state());
         let mut members = states.flat_map(|state| state.members.iter().chain(&state.learners));
@@ -365,7 +369,7 @@ impl Node {
         Called { name: known.and_then(|member| member.name.as_ref()), id: peer }
     }
 
-    /// This node as others should know it.
+    /// Returns the contact under which other peers should know this node.
     pub(crate) fn contact(&self) -> Contact {
         Contact { node: self.me, addresses: self.addresses.clone(), name: self.config.name.clone() }
     }
@@ -401,7 +405,7 @@ impl Node {
         }
     }
 
-    /// This node, in this life.
+    /// Returns this node's id, in this incarnation.
     pub fn id(&self) -> NodeId {
         self.me
     }
@@ -414,43 +418,43 @@ impl Node {
         self.connected.iter().copied().collect()
     }
 
-    /// Does it lead its group?
+    /// Returns whether this node leads its group.
     fn leads(&self) -> bool {
         self.hosts.home().is_some_and(|group| group.log().leads())
     }
 
-    /// Is somebody there?
+    /// Returns whether any peer is connected.
     pub fn is_connected(&self) -> bool {
         !self.connected.is_empty()
     }
 
-    /// The group that it is a member of, for checks.
+    /// Returns the group that this node is a member of, for checks.
     pub fn group(&self) -> Option<&Group> {
         self.hosts.home()
     }
 
-    /// All groups that it has a part in, for checks: those that are over are not among them.
+    /// Returns all groups that this node has a part in, without those that are over, for checks.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.hosts.living()
     }
 
-    /// The last states of groups that it knows how they ended, for checks.
+    /// Returns the last states of groups whose end this node knows, for checks.
     pub fn last_states(&self) -> impl Iterator<Item = &GroupState> {
         self.kept.iter()
     }
 
-    /// Is this record of the store one that this node holds now, and not left over?
+    /// Returns whether this node holds this stored record now, and the record is not left over.
     pub fn holds(&self, record_key: &[u8]) -> bool {
         let key = self.space().key_of(record_key);
         key.is_some_and(|(bay, key)| self.hosts.bays.of(key.point()) == bay && self.hosts.at(key.point()).is_some())
     }
 
-    /// Has it nothing left over of groups that it has no part in any more, and none that is still to be born?
+    /// Returns whether the node has no leftovers of groups that it has no part in any more, and waits for no birth.
     pub fn is_settled(&self) -> bool {
         self.hosts.bays.leftover().is_none() && !self.awaits_birth()
     }
 
-    /// As [`Group::watch`], of each of its groups, for checks, and whether that lives.
+    /// Calls [`Group::watch`] for each of its groups, for checks. The last argument of `see` is whether the group lives.
     pub fn watch_groups(&mut self, mut see: impl FnMut(&Group, Watched, bool)) {
         for hosted in &mut self.hosts.all {
             let watched = hosted.group.watch();
@@ -458,13 +462,13 @@ impl Node {
         }
     }
 
-    /// As [`Group::stop_epoch`], for tests.
+    /// Calls [`Group::stop_epoch`] for each group, for tests.
     pub fn stop_epoch(&mut self) {
         self.each_group(Group::stop_epoch);
     }
 
-    /// Takes one input; `now` never goes backwards. Outputs queue for [`Node::poll_output`]: hand in all that waits,
-    /// then pull, so that one drained batch becomes one frame a peer and one sync.
+    /// Takes one input; `now` never goes backwards. Outputs queue for [`Node::poll_output`]. Hand in all waiting inputs before
+    /// polling: then one drained batch becomes one frame a peer and one sync.
     pub fn handle(&mut self, now: Now, input: Input) {
         self.set_now(now);
         if self.over {
@@ -530,7 +534,7 @@ impl Node {
             Input::Stop => {
                 self.stopping.get_or_insert(now.time);
                 let away = self.config.away;
-                // Who leaves hands over as it is, and need not be waited for.
+                // A node that leaves hands over in its own way, and need not be waited for.
                 if self.leaving.is_none() {
                     self.each_group(|group| group.stop_soon(away));
                 }
@@ -544,7 +548,8 @@ impl Node {
         }
     }
 
-    /// Operations that have come to this node as a primary, in groups that it hosts now, and reads that it answered alone.
+    /// Returns the number of operations that came to this node as a primary, in groups that it hosts now, and of reads that it
+    /// answered alone.
     pub fn operations_taken(&self) -> u64 {
         self.groups().map(Group::operations_taken).sum::<u64>() + self.switched.counts.alone
     }
@@ -558,7 +563,7 @@ impl Node {
         self.hosts.all.iter_mut().for_each(|hosted| hosted.group.set_now(now));
     }
 
-    /// The next thing to do, until `None`.
+    /// Returns the next output, or `None` if there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
             if let Some(output) = self.outputs.pop_front() {
@@ -574,7 +579,7 @@ impl Node {
                 break;
             }
         }
-        // What was told is not put off: this is asked after every batch, and some timeouts count from now.
+        // An announced time is never put off: this runs after every batch, and some timeouts count from now.
         let told = if self.wake_at > self.ticked { self.wake_at } else { Time::NEVER };
         let wake_at = self.next_timeout().min(told);
         if wake_at != self.wake_at {
@@ -584,7 +589,7 @@ impl Node {
         None
     }
 
-    /// What this node knows, for a person to see.
+    /// Returns the node's status, for people.
     pub fn status(&self) -> NodeStatus {
         NodeStatus {
             node: self.me,
@@ -608,7 +613,7 @@ impl Node {
         GroupStatus::of(group, self.lifetimes_status(), self.risk_of(group))
     }
 
-    /// Carries what a group wants done to the outside.
+    /// Carries out an output of a group.
     pub(crate) fn carry(&mut self, serial: u64, output: GroupOutput) {
         let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
         let (state, drawer) = (hosted.group.state(), hosted.drawer);
@@ -707,7 +712,7 @@ impl Node {
         self.catch_probe(before);
     }
 
-    /// The node's own question was answered: it can serve.
+    /// Takes the answers to the node's own requests out of the outputs. An answer to its probe shows that it can serve.
     fn catch_probe(&mut self, from: usize) {
         let mut index = from;
         while index < self.outputs.len() {
@@ -757,7 +762,7 @@ impl Node {
             Ok(record) => {
                 match self.hosts.at_mut(key.point()) {
                     Some(group) => group.on_loaded(&key, record),
-                    // What comes of it counts on that.
+                    // The groups that succeed an ended group count on its loads.
                     None => self.hosts.over_at(key.point()).for_each(|group| group.on_loaded(&key, record.clone())),
                 }
             }
@@ -773,18 +778,18 @@ impl Node {
         }
     }
 
-    /// Damage is *unknown*, never *empty*: this life ends.
+    /// Ends this incarnation because of damage. Damage is *unknown*, never *empty*.
     pub(crate) fn damaged(&mut self, what: &str) {
         self.each_group(Group::on_store_failed);
         self.end_life(Event::Damaged(what.to_string()));
     }
 
-    /// The event of a life that others went on without.
+    /// Returns the event of an incarnation whose group went on without it.
     pub(crate) fn reincarnates(&self, why: &str) -> Event {
         Event::Reincarnate { why: why.to_string(), former: self.me.incarnation }
     }
 
-    /// This incarnation is over, for this reason.
+    /// Ends this incarnation, with this event.
     pub(crate) fn end_life(&mut self, why: Event) {
         self.over = true;
         self.ready = false;
@@ -793,7 +798,7 @@ impl Node {
         self.event(why);
     }
 
-    /// A group's state changed: others may have to be reached, operations may have to go elsewhere.
+    /// Handles a change of a group's state: other peers may have to be reached, and operations may have to go elsewhere.
     fn on_changed(&mut self, serial: u64) {
         let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
         let group = &hosted.group;
@@ -846,10 +851,10 @@ impl Node {
         self.tick_stopping();
     }
 
-    /// Whether a node that stops has nothing left to wait for.
+    /// Ends a stopping node once it has nothing left to wait for.
     fn tick_stopping(&mut self) {
         if let Some(since) = self.stopping {
-            // Nobody waits for the node's own question.
+            // No client waits for the node's own probe.
             let idle = self.hosts.living().all(Group::is_idle) && self.sessions.is_empty_but(PROBE.1);
             let stays = if self.hosts.living().any(Group::stops_together) { SETTLE } else { Duration::ZERO };
             let waited = self.now.time.since(since);
@@ -862,18 +867,18 @@ impl Node {
         }
     }
 
-    /// May something be born soon that this node will have a part in?
+    /// Returns whether a group may soon be born in which this node will have a part.
     pub(crate) fn expects_birth(&self) -> bool {
         self.awaits_birth() || self.hosts.living().any(|group| !group.state().dealings.is_calm())
     }
 
-    /// Is a group here over, and not all of what comes of it born?
+    /// Returns whether a group here is over and not all of its successors are born.
     fn awaits_birth(&self) -> bool {
         let is_over = |hosted: &Hosted| hosted.over.is_some() || hosted.group.state().ended.is_some();
         !self.pending.is_empty() || self.hosts.all.iter().any(is_over)
     }
 
-    /// What is due with several groups.
+    /// Runs the timers that concern several groups.
     fn tend_groups(&mut self) {
         let hosts = &self.hosts;
         let is_old = |state: &GroupState| {
@@ -885,7 +890,7 @@ impl Node {
             self.finals_due = self.now.time + ASK_AGAIN;
             self.ask_for_finals();
             self.follow_pending();
-            // There may have been no room for it.
+            // There may have been no room for a new group.
             self.birth_wanted = true;
         }
         self.let_go_early();
@@ -895,7 +900,7 @@ impl Node {
         self.go_on_sweeping();
     }
 
-    /// Asks itself what a client might ask.
+    /// Submits a read to itself, as a client might.
     fn probe(&mut self) {
         let Some(range) = self.hosts.home().map(|group| group.state().range) else { return };
         let key = match self.probe_key.take() {
@@ -942,7 +947,7 @@ impl Node {
         if self.stopping.is_some() {
             next = next.min(self.now.time + ASK_AGAIN / 10);
         }
-        // Never in the past, and not so often that nothing else gets done.
+        // A timeout is never in the past, and not so soon that it leaves no time for other work.
         next.max(self.now.time + Duration::from_millis(1))
     }
 

@@ -1,11 +1,10 @@
-//! The origin's side of client operations: ids, attempts, retries, and what is said when time runs out
-//! (`docs/design/write.md`).
+//! The origin's side of client operations: ids, attempts, retries, and the answer at the deadline (`docs/design/write.md`).
 //!
 //! # Invariants
 //! - An operation has one id through all its attempts, and is answered exactly once.
-//! - `TryAgain` is said of a write only if every attempt was refused by its would-be executor, or none was made.
-//! - An id whose operation may still be executed by a stray attempt, after another one was, is not retired before its
-//!   horizon has passed.
+//! - A write is answered `TryAgain` only if every attempt was refused by its would-be executor, or none was made.
+//! - If a stray attempt may still execute an operation after another attempt did, the operation's id is not retired before its horizon has
+//!   passed.
 //! - Operations of one connection on one key are sent one after another.
 
 use alloc::boxed::Box;
@@ -29,23 +28,23 @@ use crate::switched::{Sent, Switched, is_own, names, object, question};
 use crate::whereabouts::Whereabouts;
 use crate::window::{Few, Window};
 
-/// The longest a client waits.
+/// Upper limit of the time that a client waits.
 const PATIENCE_MAX: Duration = Duration::from_secs(3);
-/// Before an operation that was refused is tried again: so long the first time, since what is to come may only be on its way,
-/// and then twice as long each time.
+/// Pause before a refused operation is tried again: the first one, since the next primary may only be on its way; each later pause is twice
+/// as long.
 const RETRY_FIRST: Duration = Duration::from_millis(2);
-/// So often it is twice as long.
+/// Number of times that the pause doubles.
 const RETRY_DOUBLINGS: u8 = 3;
-/// Before an operation that nothing is heard of is tried again.
+/// Time without an answer after which an operation is tried again.
 const SILENCE_MAX: Duration = Duration::from_millis(600);
-/// Operations of this node's clients at most; more are refused.
+/// Upper limit of the operations of this node's clients; more are refused.
 const OPERATIONS_MAX: usize = 1 << 17;
 
-/// Ballots under which attempts are counted, where they are not all of groups here.
+/// Number of ballots with counted attempts above which those of other groups are dropped too.
 const SERIALS_MAX: usize = 1 << 11;
 
-/// Strays remembered in all: while there are so many, writes are refused. To forget one would let it be executed twice. One key may
-/// have all of them: ids that are not retired move out of its record.
+/// Upper limit of remembered strays: at the limit, writes are refused. A stray that was forgotten could be executed twice. One key may have
+/// all of them: ids that are not retired move out of its record.
 const STRAYS_MAX: usize = 1 << 16;
 
 /// One operation of a client of this node.
@@ -55,80 +54,78 @@ struct Session {
     id: OpId,
     horizon: u64,
     deadline: Time,
-    /// The attempt that an answer is expected of.
+    /// Attempt for which an answer is awaited, and its ballot.
     current: Option<(u64, TermBallot)>,
-    /// Attempts whose effect is not known, in order.
+    /// Attempts with an unknown effect, in order.
     unresolved: Few,
-    /// The latest primary of which it is not known whether it executed an attempt, and which has said that it will not any
-    /// more.
+    /// Latest primary that may have executed an attempt, and that has answered that it will not execute one any more.
     unknown: Option<TermBallot>,
-    /// An attempt found nothing to change while another was under way, under this ballot.
+    /// Answer of an attempt that found nothing to change while another attempt was open, and the ballot of that answer.
     unchanged: Option<(Answer, TermBallot)>,
-    /// A read was sent by way of the switch, under this ballot: only the first time.
+    /// Progress of a read by way of the switch; only the first attempt goes that way.
     spread: Spread,
-    /// A relaxed read was refused by this node itself: ask the primary.
+    /// Whether this node itself refused a relaxed read: the next attempt goes to the primary.
     ask_primary: bool,
-    /// So often it was refused, up to [`RETRY_DOUBLINGS`].
+    /// Number of refusals, up to [`RETRY_DOUBLINGS`].
     refused: u8,
-    /// When it is looked at next, and where that is noted.
+    /// Time at which the session is due next, and the queue that holds it.
     due: Time,
     noted: Noted,
-    /// Its neighbours among those of its connection on its key: only the first is under way.
+    /// Neighbours among the operations of the same connection on the same key: only the first is under way.
     before: Option<u64>,
     after: Option<u64>,
 }
 
-/// Whether a read has gone by way of the switch.
+/// Progress of a read by way of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spread {
     Not,
     UnderWay(Sent),
-    /// It was not waited for any longer; its answer is as good as any.
+    /// The read is no longer waited for; its answer still counts.
     Late(Sent),
     Over,
 }
 
-/// Where it is noted when a session is looked at next.
+/// Queue that holds a session until it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Noted {
     Nowhere,
-    /// Among `due`.
+    /// In `due`.
     Due,
-    /// Among the `silent`.
+    /// In `silent`.
     Silent,
 }
 
 /// All operations of this node's clients.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    /// This run of the process: a life may have several.
+    /// Random number of this run of the process: an incarnation may have several runs.
     run: u64,
     next_sequence: u64,
     next_attempt: u64,
     sessions: Window<Box<Session>>,
-    /// Whose they are, and under which ballots they were made.
+    /// Session of each attempt, and the ballot under which the attempt was made.
     attempts: Window<(u64, Option<TermBallot>)>,
     keys: BTreeMap<Key, KeyUse>,
     serials: BTreeMap<TermBallot, u64>,
     due: BTreeSet<(Time, u64)>,
-    /// Who waits for an answer to an attempt: these are looked at in the order in which they asked. Some have been
-    /// answered since.
+    /// Sessions that wait for the answer to an attempt, in the order of their attempts. Some have been answered since.
     silent: VecDeque<(Time, u64)>,
     /// Strays by the horizon under which they were first sent.
     strays: BTreeSet<(u64, u64, Key)>,
 }
 
-/// What sessions work with while they handle one input.
+/// Context of the sessions while they handle one input.
 pub struct SessionContext<'a> {
     /// The time.
     pub now: Now,
-    /// This node's groups, once it is in one.
+    /// Groups of this node; none before it is in one.
     pub(crate) hosts: &'a mut Hosts,
-    /// What is known of other groups.
+    /// Knowledge about other groups.
     pub(crate) whereabouts: &'a mut Whereabouts,
-    /// Where answers go.
+    /// Queue of outputs.
     pub outputs: &'a mut VecDeque<Output>,
-    /// What is known of whether a switch answers, and where it is.
+    /// State of reads by way of a switch: whether the switch answers.
     pub(crate) switched: &'a mut Switched,
     pub(crate) switch: Option<SwitchConfig>,
     /// This node.
@@ -136,28 +133,29 @@ pub struct SessionContext<'a> {
 }
 
 impl Sessions {
-    /// None yet. `run` tells this run of the process from all others, and so must the names of its attempts.
+    /// Creates sessions without operations. `run` distinguishes this run of the process from all other runs, also in the names of its
+    /// attempts.
     pub fn new(run: u64) -> Sessions {
         Sessions { run, next_attempt: run, ..Sessions::default() }
     }
 
-    /// How many operations are under way.
+    /// Returns the number of operations under way.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Is none under way but those of this request?
+    /// Returns whether no operation is under way, apart from this request.
     pub fn is_empty_but(&self, request: RequestId) -> bool {
         self.sessions.iter().all(|(_, session)| session.request.id == request)
     }
 
-    /// When [`Sessions::tick`] has something to do next.
+    /// Returns the time at which [`Sessions::tick`] is due next.
     pub fn next_timeout(&self) -> Time {
         let [due, silent] = [self.due.first(), self.silent.front()].map(|next| next.map_or(Time::NEVER, |(at, _)| *at));
         due.min(silent)
     }
 
-    /// A client asks.
+    /// Takes an operation of a client.
     pub fn submit(&mut self, ctx: &mut SessionContext<'_>, request: Request) {
         if self.sessions.len() >= OPERATIONS_MAX || self.is_strayed(&request) {
             let result = Err(OpError::TryAgain(Refusal::Busy));
@@ -202,7 +200,7 @@ impl Sessions {
         }
     }
 
-    /// An attempt came to something.
+    /// Handles the outcome of an attempt.
     pub fn on_outcome(&mut self, ctx: &mut SessionContext<'_>, attempt: u64, outcome: Outcome) {
         let Some((sequence, ballot)) = self.attempts.remove(attempt) else { return };
         let Some(session) = self.sessions.get_mut(sequence) else { return };
@@ -225,7 +223,7 @@ impl Sessions {
                 session.unresolved.remove(attempt);
                 let open = |ballot| session.may_yet_execute(&self.attempts, ballot);
                 if let Some(ballot) = ballot.filter(|ballot| open(*ballot)) {
-                    // Another attempt may find something to change, or has: its word counts.
+                    // Another attempt may still find something to change, or did: its answer counts.
                     session.unchanged = Some((answer, ballot));
                     self.retry_later(sequence, is_current, ctx.now.time);
                 } else {
@@ -236,8 +234,8 @@ impl Sessions {
                 session.unresolved.remove(attempt);
                 let point = session.request.key.point();
                 match error {
-                    // This node may know an old horizon of another group. The operation was not executed, and never will be; or it is a read,
-                    // of which several attempts do no harm: it may begin as if it came now.
+                    // This node may know an old horizon of another group. The operation was not executed and never will be, or it is a
+                    // read, and several attempts of a read do no harm. So the operation may begin as if it came now.
                     OpError::TryAgain(Refusal::TooOld)
                         if (session.unresolved.is_empty() || session.is_read()) && ctx.hosts.at(point).is_none() =>
                     {
@@ -271,8 +269,8 @@ impl Sessions {
         }
     }
 
-    /// The division may have changed: what is under way to somebody who has lost the key is tried anew, and
-    /// what found nobody.
+    /// Handles a possible change of the division. Retries operations under way to a node that is no longer primary of their key, and
+    /// operations that found no primary.
     pub fn on_division(&mut self, ctx: &mut SessionContext<'_>) {
         let hosts = &*ctx.hosts;
         let moved = |session: &Session| {
@@ -283,9 +281,9 @@ impl Sessions {
             };
             match session.current {
                 Some((_, ballot)) => primary != Some(ballot),
-                // It is on its way by the switch, and that is as good as before.
+                // The operation is on its way by the switch, which is as good as before.
                 None if session.is_spread_to(primary) => false,
-                // Whoever was waited for may be there.
+                // The awaited primary may be there now.
                 None => session.before.is_none() && session.noted == Noted::Due && primary.is_some(),
             }
         };
@@ -295,7 +293,7 @@ impl Sessions {
         let is_granted =
             |ballot| hosts.living().any(|group| group.state().parts().any(|(_, granted)| granted == ballot));
         let is_named = |ballot| is_granted(ballot) || ctx.whereabouts.names(ballot);
-        // Of other groups that may be asked for again, also after it was forgotten.
+        // A primary of another group may be asked again, also after its entry was forgotten.
         if self.serials.len() > SERIALS_MAX || !hosts.is_partial() {
             self.serials.retain(|ballot, _| is_named(*ballot));
         }
@@ -310,7 +308,7 @@ impl Sessions {
         self.tick(ctx);
     }
 
-    /// Timers.
+    /// Runs the timers.
     pub fn tick(&mut self, ctx: &mut SessionContext<'_>) {
         while let Some(sequence) = self.next_due(ctx.now.time) {
             let Some(session) = self.sessions.get_mut(sequence) else { continue };
@@ -326,14 +324,14 @@ impl Sessions {
                 continue;
             }
             if let Some((_, ballot)) = session.current.take() {
-                // Silence: another may have the key by now.
+                // After silence, another node may be primary of the key.
                 ctx.whereabouts.forget(session.request.key.point(), ballot);
             }
             self.attempt(ctx, sequence);
         }
     }
 
-    /// The owner of `part` is known now: tries the operations that wait for it, and those under way to an earlier primary.
+    /// Handles a report of the owner of `part`: tries the operations that wait for it, and those under way to an earlier primary.
     pub(crate) fn on_located(&mut self, ctx: &mut SessionContext<'_>, part: KeyRange, ballot: TermBallot) {
         let waits = |session: &Session| {
             let is_first = session.before.is_none() && !matches!(session.spread, Spread::UnderWay(_));
@@ -348,7 +346,7 @@ impl Sessions {
         self.tick(ctx);
     }
 
-    /// Takes out one that is to be looked at by now.
+    /// Takes out one session that is due.
     fn next_due(&mut self, now: Time) -> Option<u64> {
         self.drop_heard();
         let silent = self.silent.front().is_some_and(|(at, _)| *at <= now);
@@ -362,7 +360,7 @@ impl Sessions {
         Some(sequence)
     }
 
-    /// Forgets those in front who are silent no more, or asked again since.
+    /// Drops the front entries of `silent` that were answered since, or have asked again.
     fn drop_heard(&mut self) {
         let is_silent = |session: &Session, at| session.noted == Noted::Silent && session.due == at;
         while let Some((at, sequence)) = self.silent.front()
@@ -372,10 +370,10 @@ impl Sessions {
         }
     }
 
-    /// Everything under way is given up: the node stops.
+    /// Ends all operations under way: the node stops.
     pub fn stop(&mut self, ctx: &mut SessionContext<'_>) {
         let all: Vec<u64> = self.sessions.iter().map(|(sequence, _)| sequence).collect();
-        // The last ones first: nobody's end begins another's attempt.
+        // The last ones end first, so that no end begins the attempt of a later operation.
         for sequence in all.into_iter().rev() {
             let uncertain = self.sessions.get(sequence).is_some_and(|session| session.is_unresolved());
             let error = if uncertain { OpError::Uncertain } else { OpError::TryAgain(Refusal::Stopping) };
@@ -383,12 +381,12 @@ impl Sessions {
         }
     }
 
-    /// Are there too many strays for one more write that may become one?
+    /// Returns whether there are too many strays to take one more write, which may become a stray.
     fn is_strayed(&self, request: &Request) -> bool {
         !matches!(request.op, Op::Read(_)) && self.strays.len() >= STRAYS_MAX
     }
 
-    /// As [`Sessions::retry`], after a while.
+    /// Calls [`Sessions::retry`] after a pause.
     fn retry_later(&mut self, sequence: u64, is_current: bool, now: Time) {
         if let Some(session) = self.sessions.get_mut(sequence) {
             let after = session.next_pause();
@@ -404,7 +402,7 @@ impl Sessions {
         }
     }
 
-    /// It is looked at by then, and at its deadline.
+    /// Makes a session due at this time, and at its deadline at the latest.
     fn set_due(&mut self, sequence: u64, at: Time) {
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         session.forget(sequence, &mut self.due);
@@ -412,7 +410,7 @@ impl Sessions {
         self.due.insert((session.due, sequence));
     }
 
-    /// An answer is awaited until then. Such moments rise, but for those that a deadline cuts short.
+    /// Makes a session wait for an answer until this time. Such times rise, except for those that a deadline cuts short.
     fn set_silent(&mut self, sequence: u64, at: Time) {
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         let at = at.min(session.deadline);
@@ -424,7 +422,7 @@ impl Sessions {
         self.silent.push_back((at, sequence));
     }
 
-    /// Sends an operation to whom it belongs now.
+    /// Sends an operation to the current primary of its key.
     fn attempt(&mut self, ctx: &mut SessionContext<'_>, sequence: u64) {
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         let point = session.request.key.point();
@@ -437,13 +435,13 @@ impl Sessions {
         if session.horizon == 0 {
             session.horizon = horizon.unwrap_or(0);
         }
-        // What this node has no part in, it has no old state of either.
+        // A node has no old state of a group in which it has no part.
         let relaxed =
             session.request.mode == ReadMode::Relaxed && session.is_read() && !session.ask_primary && group.is_some();
         let ballot = match group {
             _ if relaxed => None,
             Some(group) => group.primary_of(point),
-            // This node itself is of what is about to be born here, and nobody can be asked.
+            // The known primary is this node itself, in a group that is about to be born here; there is no node to ask.
             None => elsewhere.map(|owner| owner.ballot).filter(|ballot| ballot.node != ctx.me),
         };
         if ballot.is_none() && !relaxed {
@@ -499,7 +497,8 @@ impl Sessions {
         }
     }
 
-    /// Sends a read by way of the switch, where there is one and it has not been tried: then nothing else is sent for now.
+    /// Sends a read by way of the switch, if there is a switch and the read has not gone that way before. Returns whether it was sent: then
+    /// nothing else is sent for now.
     fn spread(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, owner: GroupId, ballot: TermBallot) -> bool {
         let (Some(session), Some(switch)) = (self.sessions.get_mut(sequence), ctx.switch) else { return false };
         let now = ctx.now.time;
@@ -508,7 +507,7 @@ impl Sessions {
             session.spread = Spread::Late(sent);
         }
         let Request { id, key, op, mode, .. } = &session.request;
-        // What a member leaves to the primary would only go round.
+        // A member leaves such a read to the primary, so it would only go round.
         let is_new = session.spread == Spread::Not && !is_own(*id);
         let is_fit = is_new && session.is_read() && *mode == ReadMode::Linearizable;
         if !is_fit || ballot.node == ctx.me || !ctx.switched.may_spread(ballot, key, now) {
@@ -526,13 +525,13 @@ impl Sessions {
         true
     }
 
-    /// What came of a read that went by way of the switch.
+    /// Handles the outcome of a read that went by way of the switch.
     pub(crate) fn on_spread(&mut self, ctx: &mut SessionContext<'_>, header: &Header, outcome: Outcome) {
         let tag = header.tag;
         let Some((sequence, None)) = self.attempts.get(tag).copied() else { return };
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         let (Spread::UnderWay(sent) | Spread::Late(sent)) = session.spread else { return };
-        // What somebody answered to another question is no answer to this one.
+        // The answer to another question is no answer to this one.
         let is_its = names(header, sent.group, sent.ballot) && header.object == object(&session.request.key);
         if sent.tag != tag || !is_its {
             return;
@@ -543,7 +542,7 @@ impl Sessions {
         if matches!(outcome, Outcome::Unchanged(_)) {
             self.on_outcome(ctx, tag, outcome);
         } else if is_awaited {
-            // It was heard, and does not fit into a packet, or cannot be told that way: it is asked for the ordinary way.
+            // The read arrived, but its answer does not fit into a packet, or cannot be sent in one: the ordinary way comes next.
             self.set_due(sequence, ctx.now.time);
             self.tick(ctx);
         }
@@ -586,7 +585,7 @@ impl Sessions {
         }
     }
 
-    /// Strays of horizons that everyone refuses now, where their key is, cannot be executed any more.
+    /// Forgets the strays of horizons that the group of their key refuses now: they cannot be executed any more.
     fn forget_strays(&mut self, horizon: impl Fn(&Key) -> u64) {
         let over: Vec<_> = self.strays.iter().filter(|(first, _, key)| first + 2 <= horizon(key)).cloned().collect();
         for stray in over {
@@ -603,19 +602,19 @@ impl Sessions {
 }
 
 impl Session {
-    /// Is it on its way by the switch, to this primary's part?
+    /// Returns whether the read is on its way by the switch, under this primary's ballot.
     fn is_spread_to(&self, primary: Option<TermBallot>) -> bool {
         matches!(self.spread, Spread::UnderWay(sent) if Some(sent.ballot) == primary)
     }
 
-    /// How long to wait now that nobody took it.
+    /// Returns the pause before the next attempt, after a refusal.
     fn next_pause(&mut self) -> Duration {
         let pause = RETRY_FIRST * (1 << self.refused);
         self.refused = (self.refused + 1).min(RETRY_DOUBLINGS);
         pause
     }
 
-    /// It is not to be looked at any more, but by who finds it among the silent.
+    /// Takes the session out of `due`; an entry in `silent` becomes void.
     fn forget(&mut self, sequence: u64, due: &mut BTreeSet<(Time, u64)>) {
         if core::mem::replace(&mut self.noted, Noted::Nowhere) == Noted::Due {
             due.remove(&(self.due, sequence));
@@ -626,9 +625,9 @@ impl Session {
         matches!(self.request.op, Op::Read(_))
     }
 
-    /// May an attempt change something yet, or have done so unseen, where the primary of this ballot found neither this operation
-    /// executed nor anything to change? Not if all were made under earlier ballots: when it began to serve it knew what those had
-    /// chosen, and they choose nothing any more.
+    /// Returns whether an attempt may still change data, or may have changed it unseen, although the primary of `ballot` found neither this
+    /// operation executed nor anything to change. It cannot if all attempts were made under earlier ballots: when that primary began to
+    /// serve, it knew all writes that were chosen under those, and they choose nothing any more.
     fn may_yet_execute(&self, attempts: &Window<(u64, Option<TermBallot>)>, ballot: TermBallot) -> bool {
         let is_over = |attempt| match attempts.get(attempt) {
             Some((_, made_under)) => made_under.is_some_and(|made_under| made_under < ballot),
@@ -637,7 +636,7 @@ impl Session {
         !self.is_read() && !self.unresolved.iter().all(is_over)
     }
 
-    /// May an attempt have changed something, or do so yet?
+    /// Returns whether an attempt may have changed data, or may still do so.
     fn is_unresolved(&self) -> bool {
         !self.is_read() && !self.unresolved.is_empty()
     }
@@ -652,7 +651,7 @@ mod tests {
     use super::*;
     use crate::api::{ConnectionId, RequestId};
 
-    /// What comes of something at a node that is in no group.
+    /// Returns the outputs of `act` at a node that is in no group.
     fn at_a_lonely_node(act: impl FnOnce(&mut SessionContext<'_>)) -> Vec<Output> {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
@@ -671,7 +670,7 @@ mod tests {
         outputs.into()
     }
 
-    /// Submits one operation at a node that is in no group; was it refused at once?
+    /// Submits one operation at a node that is in no group; returns whether it was refused at once.
     fn is_refused(sessions: &mut Sessions, name: &str, op: Op) -> bool {
         let request = Request {
             id: RequestId(1),
@@ -686,7 +685,7 @@ mod tests {
         matches!(outputs.first(), Some(Output::Reply { result: Err(OpError::TryAgain(Refusal::Busy)), .. }))
     }
 
-    /// A primary says that an earlier attempt was executed, and that its answer was too large to be kept.
+    /// A primary answers that an earlier attempt was executed, and that its answer was too large to be kept.
     #[test]
     fn an_answer_that_was_not_kept_is_uncertain() {
         let mut sessions = Sessions::new(1);

@@ -1,4 +1,4 @@
-//! What a node and its groups remember, as entries and records of the store.
+//! State of a node and its groups, as entries and records of the store.
 //!
 //! | entry | value |
 //! | --- | --- |
@@ -7,19 +7,19 @@
 //! | drawer `la` slot | its log's accepted entry |
 //! | drawer `p` | promises to primaries |
 //! | drawer `d` | what it may have forgotten of all that ([`Doubt`]) |
-//! | drawer `ch` term, drawer `cp` term | a committee: what stays, what moves |
+//! | drawer `ch` term, drawer `cp` term | a committee: the constant part, the changing part |
 //! | drawer `w` term number record-key | an unsettled write |
-//! | `~n` | this life: ring and incarnation |
-//! | `~b` | in which bays records lie ([`Bays`]) |
-//! | `~o` | what is left of groups here that are over ([`Over`]) |
-//! | `~f` | last states of groups that others may need to know |
-//! | `~c` | the starts of this life ([`Lineage`]) |
-//! | `~s` peer incarnation | the highest start that is known of another node ([`Lineage`]) |
+//! | `~n` | this incarnation, with its ring |
+//! | `~b` | the bays in which records lie ([`Bays`]) |
+//! | `~o` | the rest of groups here that are over ([`Over`]) |
+//! | `~f` | last states of groups that other nodes may need |
+//! | `~c` | the starts of this incarnation ([`Lineage`]) |
+//! | `~s` peer incarnation | the highest known start of another node ([`Lineage`]) |
 //!
-//! A drawer is a byte: each group that a node is in has one of its own, and an empty one is used again. Numbers are
-//! big-endian, so entries sort as they should. A record's key is its bay (a byte), its point (16 bytes) and its name: the
-//! records of a bay lie in ring order. Where several lanes of a peer share a store, all keys of a lane begin with its number
-//! ([`Space`]).
+//! A drawer is a byte. Each group that a node is in has a drawer of its own, and an empty drawer is used again. Numbers are
+//! big-endian, so the order of entries is the order of their numbers. A record's key is its bay (a byte), its point (16 bytes) and
+//! its name: the records of a bay lie in ring order. Where several lanes of a peer share a store, all keys of a lane begin with
+//! its number ([`Space`]).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -42,66 +42,66 @@ use crate::api::Change;
 use crate::bays::Bays;
 use crate::lineage::Lineage;
 
-/// The version of all entries and records that a node stores: of their keys, and of every type in their values.
+/// Version of all stored entries and records: of their keys, and of every type in their values.
 ///
-/// A store of another version is refused by name before anything in it is touched. Raise this number with every change of
-/// those bytes; the golden files find a change that was not meant. 1 was never written down: stores before 2 did not say.
+/// A store of another version is refused by name before any change to it. Raise this number with every change of those bytes; the
+/// golden files find an unintended change. Version 1 was never written down: stores before version 2 have no version.
 pub const STORED_VERSION: u32 = 6;
 
-/// What stands before a record's key in an unsettled write's, beside the space: tag, term, number.
+/// Length of the prefix before the record's key in the key of an unsettled write, without the space: tag, term, number. In bytes.
 const UNSETTLED_PREFIX: usize = 1 + 8 + 8;
-/// What stands before the node's own entries: behind all drawers.
+/// First byte of the node's own entries: behind all drawers.
 const OWN: u8 = b'~';
-/// So many groups at most has a node a part in at one time: its own, and those that came of it and need it still.
+/// Upper limit of the groups in which a node has a part at one time: its own, and its successors that still need the node.
 pub const DRAWERS: u8 = 32;
 
-/// A node's part of a store: everything, or what begins with the number of its lane.
+/// A node's part of a store: all of it, or the keys that begin with the number of the node's lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space(pub Option<u8>);
 
-/// A group's part of it, for small entries.
+/// A group's part of a space, for small entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawer {
     space: Space,
     number: u8,
 }
 
-/// This life of the peer.
+/// This incarnation of the peer, as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Life {
-    /// The ring it belongs to.
+    /// The ring that the peer belongs to.
     pub ring: RingId,
-    /// Its incarnation.
+    /// The incarnation.
     pub incarnation: Incarnation,
-    /// It had a part in groups that it has let go of, up to this epoch.
+    /// Highest epoch of the groups that the node had a part in and has let go of.
     pub voted: Epoch,
 }
 
-/// A node's part in a group that is over: what of its range nobody is known to own since.
+/// A node's part in a group that is over: the rest of the group's range, for which no later owner is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Over {
-    /// Its entries.
+    /// Drawer of its entries.
     pub drawer: u8,
-    /// Which.
+    /// The group.
     pub group: GroupId,
-    /// As what it was.
+    /// Epoch in which the group ended.
     pub epoch: Epoch,
-    /// What is left.
+    /// Rest of the range.
     pub place: Vec<KeyRange>,
 }
 
-/// What is stored cannot be understood though it is of [`STORED_VERSION`]: it is damaged.
+/// A stored value that cannot be read though it is of [`STORED_VERSION`]: the store is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored {0} cannot be read")]
 pub struct StorageError(pub &'static str);
 
 impl Space {
-    /// The length of what all keys begin with.
+    /// Returns the length of the prefix of all keys, in bytes.
     fn len(self) -> usize {
         usize::from(self.0.is_some())
     }
 
-    /// The beginning of a key, with room for so many bytes behind it, and for no more: what is full need not be moved to
+    /// Returns the prefix of a key, with capacity for exactly this number of bytes behind it: a full vector need not be moved to
     /// be shared.
     fn key(self, bytes: usize) -> Vec<u8> {
         let mut key = Vec::with_capacity(self.len() + bytes);
@@ -109,7 +109,7 @@ impl Space {
         key
     }
 
-    /// A key without its beginning; `None` if it lies elsewhere.
+    /// Returns a key without its prefix; `None` if the key lies in another space.
     fn within(self, key: &[u8]) -> Option<&[u8]> {
         match self.0 {
             None => Some(key),
@@ -117,24 +117,24 @@ impl Space {
         }
     }
 
-    /// The part of one of its groups.
+    /// Returns the drawer of one of its groups.
     pub fn drawer(self, number: u8) -> Drawer {
         Drawer { space: self, number }
     }
 
-    /// A record's key.
+    /// Returns the key of a record.
     pub fn record_key(self, bay: u8, key: &Key) -> Bytes {
         let mut bytes = self.key(1 + 16 + key.encoded().len());
         put_key(&mut bytes, bay, key);
         bytes.into()
     }
 
-    /// The key of a record, and its bay; `None` if these bytes are none, or lie elsewhere.
+    /// Returns the bay and the key of a record; `None` if these bytes are no record's key, or lie in another space.
     pub fn key_of(self, record_key: &[u8]) -> Option<(u8, Key)> {
         key_at(self.within(record_key)?)
     }
 
-    /// Where a scan of a bay begins, as a record's key.
+    /// Returns the first key of a scan of a bay, as a record's key.
     pub fn scan_start(self, bay: u8, from: Bound<&Key>) -> Bytes {
         match from {
             Bound::Unbounded => {
@@ -157,45 +157,51 @@ impl Space {
         key.into()
     }
 
-    /// This life's entry.
+    /// Returns the change that stores this incarnation.
     pub fn life(self, life: &Life) -> Change {
         Change::PutMeta(self.own(b'n'), encode(life))
     }
 
-    /// The entry of where records lie.
+    /// Returns the change that stores the bays of records.
     pub fn bays(self, bays: &Bays) -> Change {
         Change::PutMeta(self.own(b'b'), encode(bays))
     }
 
-    /// The entry of groups that are over.
+    /// Returns the change that stores the groups that are over.
     pub fn over(self, all: &[Over]) -> Change {
         Change::PutMeta(self.own(b'o'), encode(&all))
     }
 
-    /// The same as they were stored.
+    /// Returns the stored groups that are over.
+    ///
+    /// # Errors
+    /// They cannot be read.
     pub fn restore_over(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<Over>, StorageError> {
         meta.get(&self.own(b'o')).map_or(Ok(Vec::new()), |over| decode(over, "list of what is over"))
     }
 
-    /// The entry of last states that others may need.
+    /// Returns the change that stores last states that other nodes may need.
     pub fn finals(self, finals: &[GroupState]) -> Change {
         Change::PutMeta(self.own(b'f'), encode(&finals))
     }
 
-    /// The same as they were stored.
+    /// Returns the stored last states.
+    ///
+    /// # Errors
+    /// They cannot be read.
     pub fn restore_finals(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<GroupState>, StorageError> {
         meta.get(&self.own(b'f')).map_or(Ok(Vec::new()), |finals| decode(finals, "list of last states"))
     }
 
-    /// The entry of the starts of this life.
+    /// Returns the change that stores the starts of this incarnation.
     pub fn lineage(self, lineage: &Lineage) -> Change {
         Change::PutMeta(self.own(b'c'), encode(lineage))
     }
 
-    /// The same as it was stored; of no start where it was not.
+    /// Returns the stored starts of this incarnation; an empty lineage if none is stored.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// They cannot be read.
     pub fn restore_lineage(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Lineage, StorageError> {
         meta.get(&self.own(b'c')).map_or(Ok(Lineage::default()), |lineage| decode(lineage, "lineage of starts"))
     }
@@ -208,20 +214,20 @@ impl Space {
         key.into()
     }
 
-    /// The entry of another node's start, with those before it as far as they are known.
+    /// Returns the change that stores another node's start, with the starts before it as far as they are known.
     pub fn start_of(self, node: NodeId, lineage: &Lineage) -> Change {
         Change::PutMeta(self.start_key(node), encode(lineage))
     }
 
-    /// That one goes.
+    /// Returns the change that drops another node's start.
     pub fn forget_start(self, node: NodeId) -> Change {
         drop_one(self.start_key(node))
     }
 
-    /// All of them as they were stored.
+    /// Returns the stored starts of all other nodes.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// A start cannot be read.
     pub fn restore_starts(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<(NodeId, Lineage)>, StorageError> {
         let first = self.own(b's');
         let stored = meta.range(first.clone()..).map_while(|(key, value)| Some((key.strip_prefix(&first[..])?, value)));
@@ -234,7 +240,10 @@ impl Space {
         stored.filter(|(_, value)| !value.is_empty()).map(read).collect()
     }
 
-    /// This life as it was stored, and where its records lie; `None` where there is none.
+    /// Returns the stored incarnation, and the bays of its records; `None` if none is stored.
+    ///
+    /// # Errors
+    /// One of the two cannot be read.
     pub fn restore_life(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Option<(Life, Bays)>, StorageError> {
         let Some(life) = meta.get(&self.own(b'n')) else { return Ok(None) };
         let bays = meta.get(&self.own(b'b')).map(|bays| decode(bays, "map of bays")).transpose()?;
@@ -249,7 +258,7 @@ impl Drawer {
         key
     }
 
-    /// The entry of a doubt.
+    /// Returns the change that stores a doubt.
     pub fn doubt(self, doubt: &Doubt) -> Change {
         Change::PutMeta(self.tagged(b"d"), encode(doubt))
     }
@@ -267,14 +276,14 @@ impl Drawer {
         key.into()
     }
 
-    /// Everything in it goes.
+    /// Returns the change that drops all entries of the drawer.
     pub fn clear(self) -> Change {
         let mut behind = self.space.key(1);
         behind.push(self.number + 1);
         Change::DropMeta(self.tagged(b""), behind.into())
     }
 
-    /// The changes that make something remembered, with records in these bays.
+    /// Appends the changes that make `durable` stored, with records in these bays.
     pub fn changes(self, bays: &Bays, durable: Durable, changes: &mut Vec<Change>) {
         let last = match durable {
             Durable::State(state) => Change::PutMeta(self.tagged(b"s"), encode(&*state)),
@@ -321,7 +330,7 @@ impl Drawer {
     fn unsettled_key(self, bays: &Bays, write: &Write) -> Bytes {
         let Number { term, n } = write.record.number;
         let mut bytes = self.unsettled(term, n, self.space.len() + 1 + 16 + write.key.encoded().len());
-        // The whole key of the record that it becomes.
+        // The whole key of the record that the write becomes.
         bytes.extend(self.space.0);
         put_key(&mut bytes, bays.of(write.key.point()), &write.key);
         bytes.into()
@@ -335,7 +344,7 @@ impl Drawer {
         bytes
     }
 
-    /// The entries with this tag: what stands behind it, and their values.
+    /// Returns the entries with this tag: the rest of their keys, and their values.
     fn entries<'a>(
         self,
         meta: &'a BTreeMap<Bytes, Bytes>,
@@ -349,7 +358,10 @@ impl Drawer {
             .filter(|(_, value)| !value.is_empty())
     }
 
-    /// What was stored of its group; `None` where it is empty.
+    /// Returns the stored part in this drawer's group; `None` if the drawer is empty.
+    ///
+    /// # Errors
+    /// An entry of the drawer cannot be read.
     pub fn restore(self, meta: &BTreeMap<Bytes, Bytes>, sealed: bool) -> Result<Option<Stored>, StorageError> {
         let entry = |tag: &[u8]| meta.get(&self.tagged(tag));
         let Some(state) = entry(b"s") else { return Ok(None) };
@@ -395,8 +407,9 @@ impl Drawer {
     }
 }
 
-/// What a store must make durable together with the note that it was opened, from all its small entries. If its end is in doubt,
-/// every group that is stored here may have forgotten something it acknowledged; and a doubt of before has outlasted one more run.
+/// Returns the changes that a store must make durable together with the note that it was opened; `meta` is all its small entries.
+/// If the store's end is in doubt, every group stored here may have forgotten acknowledged data. A doubt of an earlier run has
+/// outlasted one more run.
 pub fn doubt(meta: &BTreeMap<Bytes, Bytes>, is_new: bool) -> Vec<Change> {
     let is_of_drawer = |key: &[u8], tag| matches!(key, [drawer, t] | [_, drawer, t] if *drawer < DRAWERS && *t == tag);
     let there = meta.iter().filter(|(_, value)| !value.is_empty());
@@ -409,19 +422,22 @@ pub fn doubt(meta: &BTreeMap<Bytes, Bytes>, is_new: bool) -> Vec<Change> {
         let mut key = state.to_vec();
         key.pop();
         key.push(b'd');
-        // Who forgot something before may have forgotten more, and not less.
+        // A member that forgot data before may have forgotten more, and not less.
         let known = meta.get(&key[..]).and_then(|value| decode::<Doubt>(value, "doubt").ok());
         Change::PutMeta(key.into(), encode(&known.map_or(Doubt::new(), Doubt::anew)))
     };
     there.filter(|(key, _)| is_of_drawer(key, b's')).map(|(key, _)| beside(key)).collect()
 }
 
-/// A record as bytes.
+/// Encodes a record.
 pub fn encode_record(record: &Record) -> Bytes {
     encode_about(record, record.bytes())
 }
 
-/// Bytes as a record.
+/// Decodes a record.
+///
+/// # Errors
+/// The bytes are no record.
 pub fn decode_record(bytes: &[u8]) -> Result<Arc<Record>, StorageError> {
     decode(bytes, "record").map(Arc::new)
 }
@@ -443,7 +459,7 @@ fn encode<T: Serialize>(value: &T) -> Bytes {
     encode_about(value, 64)
 }
 
-/// `bytes`: about how long it will be, so that it need not be moved as it grows.
+/// Encodes a value. `bytes` is its approximate length, so that it need not be moved as it grows.
 fn encode_about<T: Serialize>(value: &T, bytes: usize) -> Bytes {
     let encoded = postcard::to_extend(value, Vec::with_capacity(bytes));
     let mut encoded = encoded.expect("stored values have no maps of unknown length");
@@ -478,7 +494,7 @@ mod tests {
         TermBallot { epoch: Epoch(9), term: Term::new(Slot(term), 0), node }
     }
 
-    /// What a batch adds to the journal, in bytes.
+    /// Returns the number of bytes that a batch adds to the journal.
     fn cost(durable: Durable) -> usize {
         let mut made = Vec::new();
         Space(None).drawer(0).changes(&Bays::default(), durable, &mut made);
@@ -489,7 +505,7 @@ mod tests {
         made.iter().map(bytes).sum()
     }
 
-    /// With each start a doubt has outlasted one more run, and a new one does not make an older one shorter.
+    /// With each start a doubt has outlasted one more run. A new doubt does not shorten an older one.
     #[test]
     fn doubts_add_up() {
         let state = Bytes::from_static(b"state");
@@ -509,7 +525,7 @@ mod tests {
         }
     }
 
-    /// What a group of a lane writes into the store that they share it finds again, and nothing of its neighbours.
+    /// A group of a lane finds its own data again in a store that lanes share, and no data of its neighbours.
     #[test]
     fn lanes_and_drawers_lie_apart() {
         let record = |n| {
@@ -583,7 +599,7 @@ mod tests {
             let Change::Promote { from, to, strip } = &settled[0] else { panic!("{settled:?}") };
             let promoted: Vec<_> = meta.range(from.clone()..to.clone()).map(|(key, _)| &key[*strip..]).collect();
             assert_eq!(promoted, [&space.record_key(1, &Key::new(b"k").unwrap())[..]]);
-            // What is cleared takes nothing else along.
+            // Clearing a drawer drops no other entries.
             let Change::DropMeta(from, to) = drawer.clear() else { panic!("it clears nothing") };
             let mut rest = meta.clone();
             rest.retain(|key, _| !(from.clone()..to.clone()).contains(key));
@@ -593,7 +609,7 @@ mod tests {
             }
             assert!(space.restore_life(&rest).unwrap().is_some());
         }
-        // A doubt about the store is one of all groups in it, and of nothing else.
+        // A doubt about the store concerns all groups in it, and nothing else.
         let doubts = doubt(&meta, true);
         assert_eq!(doubts.len(), all.len(), "{doubts:?}");
         for change in doubts {
@@ -621,8 +637,8 @@ mod tests {
         assert!(Space(Some(1)).drawer(2).restore(&meta, true).unwrap().is_none());
     }
 
-    /// A committee's progress is written whole with every batch. What members send each other keeps its order, so what
-    /// was received has no gaps but where a message was lost, until catching up fills them.
+    /// A committee's progress is written whole with every batch. Messages between members keep their order, so the received
+    /// numbers have gaps only where a message was lost, until catch-up fills them.
     #[test]
     fn progress_costs_little() {
         let begin = 1_000_000;

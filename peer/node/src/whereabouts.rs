@@ -1,12 +1,12 @@
-//! Where keys are that no group here owns (`docs/design/routing.md`; Scatter §3.2, §7.2).
+//! The owners of keys that no group here owns (`docs/design/routing.md`; Scatter §3.2, §7.2).
 //!
-//! A question goes from peer to peer, each time nearer to the key, until it comes to one whose group owns that; who asked is
-//! answered directly, and remembers it. So all but the first operation on a part of the ring go straight to its primary,
-//! which executes them under its ballot or not at all: what is remembered may be old, and costs time then.
+//! A question goes from peer to peer, each time nearer to the key, until it reaches a peer of the group that owns the key. The origin gets
+//! the answer and remembers it. So all but the first operation on a part of the ring go straight to its primary, which executes them under
+//! its ballot or not at all. A remembered primary may be old; then it costs time.
 //!
-//! The answer goes to the origin itself where the two are connected, and else back hop by hop (`questions.rs`). No hop learns from it:
-//! the cell of its table is filled. But a hop that took somebody for what it is not is told what that one is ([`Astray`]), so that each
-//! question mends the wrong hints in its way, and two who take each other for the owner do so once.
+//! The answer goes to the origin itself where the two are connected, and else back hop by hop (`questions.rs`). No hop learns from it,
+//! since the cell of its table is filled. But a hop that took a peer for a member of another group is told the peer's group ([`Astray`]).
+//! So each question corrects the wrong hints on its way, and two peers that take each other for the owner do so once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -31,93 +31,93 @@ use crate::sessions::Sessions;
 use crate::upkeep::Upkeep;
 use crate::wire::Frame;
 
-/// A question comes to its end after so many hops, wherever it is.
+/// Upper limit of the hops of a question, wherever it is then.
 const HOPS_MAX: u8 = 32;
-/// Before the same is asked again.
+/// Shortest time between two questions for the same point.
 const ASK_AGAIN: Duration = Duration::from_millis(150);
-/// Questions under way at one time.
+/// Upper limit of the questions under way at one time.
 const ASKED_MAX: usize = 1024;
-/// A question that was not answered for so long goes another way.
+/// Time without an answer after which a question goes another way.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
-/// Whoever of a group could not be reached for so long is gone round,
+/// Time without a connection to any member after which a group is bypassed,
 const REACHED_WITHIN: Duration = Duration::from_millis(400);
-/// until it is tried again after this.
+/// and the time until it is tried again.
 const REACHED_AGAIN: Duration = Duration::from_secs(5);
-/// Groups that are gone round at one time.
+/// Upper limit of groups that one question bypasses.
 const ROUND_MAX: usize = 8;
-/// Questions that wait for what is about to be born here.
+/// Upper limit of questions that wait for a birth here.
 const WAITING_MAX: usize = 64;
-/// Parts of the ring whose primaries are remembered.
+/// Upper limit of the parts of the ring with a remembered primary.
 const KNOWN_MAX: usize = 1 << 12;
 
-/// Who owns this place?
+/// Question for the owner of a point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Locate {
     /// The ring.
     pub ring: RingId,
-    /// The place.
+    /// The point.
     pub point: Point,
-    /// Who is to be answered.
+    /// The peer to answer.
     pub origin: Contact,
-    /// What that one wants to know.
+    /// Content of the answer.
     pub wanted: Wanted,
-    /// Which way round it goes.
+    /// Direction round the ring.
     pub way: Way,
-    /// So many peers have passed it on.
+    /// Number of peers that have passed it on.
     pub hops: u8,
-    /// What whoever is asked was taken for by who passed it on.
+    /// Group and epoch that the last hop expects at the receiver.
     pub taken_for: Option<(GroupId, Epoch)>,
 }
 
-/// Whoever was asked is not of the group that it was taken for, or that is not what it was.
+/// Report that a peer is not a member of the group that it was taken for, or that the group has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Astray {
     /// The ring.
     pub ring: RingId,
-    /// What it was taken for.
+    /// Group and epoch that were expected of the sender.
     pub taken_for: (GroupId, Epoch),
-    /// What that is now, or else what the one that was asked is of, if anything.
+    /// The present state of that group, or else the group of the sender, if it has one.
     pub group: Option<GroupRef>,
 }
 
-/// What is to be told of whoever owns a place.
+/// Content of the answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wanted {
-    /// Who that is, and who is primary there: [`Located`].
+    /// The owner of the point, and its primary: [`Located`].
     Owner,
-    /// What a newcomer should know before it joins: [`crate::seeking::Sampled`].
+    /// The information that a newcomer needs before it joins: [`crate::seeking::Sampled`].
     Sample,
 }
 
-/// How many members of a group's configuration one of its members hears.
+/// Number of members of a group's configuration that one of its members hears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
-    /// The configuration's epoch: the group's own, or an earlier one whose members may store writes that the group's members have not
+    /// Epoch of the configuration: the group's own, or an earlier one whose members may store writes that the group's members have not
     /// copied yet.
     pub epoch: Epoch,
-    /// Members heard within the failure detection interval, the one that tells it included, as far as their votes count: the votes of members
-    /// in doubt do not count as long as the group waits because of them.
+    /// Number of members heard within the failure detection interval, including the reporting one, as far as their votes count. Votes of
+    /// members in doubt do not count as long as the group waits because of them.
     pub members: u32,
-    /// Members that are needed: a majority of the group's own, and of a former configuration half.
+    /// Number of members needed: of the group's own configuration a majority, of a former one half.
     pub needed: u32,
-    /// Members of the configuration.
+    /// Number of members of the configuration.
     pub of: u32,
 }
 
 impl Heard {
-    /// As this group's member hears it: of the configurations that the group needs, the one that is closest to lacking members, or that
-    /// lacks most.
+    /// Returns the numbers as this group's member hears them, for one of the configurations that the group needs: the one that is closest
+    /// to lacking members, or that lacks most.
     pub(crate) fn of(group: &Group) -> Heard {
         Heard::with_unheard(group).0
     }
 
-    /// The same of the group's own configuration.
+    /// Returns the same for the group's own configuration.
     pub(crate) fn own(group: &Group) -> Heard {
         let needed = group.needed_configs().pop().expect("a group's own configuration comes last");
         Heard::in_config(group, &needed).0
     }
 
-    /// The same, and all that are not heard: of that configuration, and of the group's own.
+    /// Returns the same as `of`, and all unheard members of that configuration and of the group's own.
     fn with_unheard(group: &Group) -> (Heard, Vec<NodeId>) {
         let all: Vec<_> = group.needed_configs().iter().map(|config| Heard::in_config(group, config)).collect();
         let (_, own) = all.last().expect("a group's own configuration comes last").clone();
@@ -130,8 +130,8 @@ impl Heard {
         (heard, unheard)
     }
 
-    /// Of one configuration, with its members that are not heard. Members in doubt about it count as such as long as the group waits because
-    /// of them: their votes do not count then.
+    /// Returns the numbers for one configuration, with its unheard members. Members in doubt about it count as unheard as long as the group
+    /// waits because of them: their votes do not count then.
     fn in_config(group: &Group, config: &Config) -> (Heard, Vec<NodeId>) {
         let (me, hears, doubt) = (group.me(), group.hears(), group.in_doubt_of(config));
         let is_missed = |node: &NodeId| {
@@ -143,39 +143,42 @@ impl Heard {
         (Heard { epoch: config.epoch, members: of - unheard.len() as u32, needed, of }, unheard)
     }
 
-    /// Enough of them for the group to answer operations: without, those on a part of its range, or on all of it, are not answered.
+    /// Returns whether there are enough members for the group to answer operations. If not, operations on a part of its range, or on all of
+    /// it, are not answered.
     pub fn is_quorum(&self) -> bool {
         self.members >= self.needed
     }
 }
 
-/// Who owns a place, and who is primary of it.
+/// Owner of a point, and its primary there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
     /// The ring.
     pub ring: RingId,
-    /// The place that was asked for.
+    /// The point of the question.
     pub point: Point,
     /// The group that owns it.
     pub group: GroupRef,
-    /// The sub-range that it lies in.
+    /// The sub-range that contains the point.
     pub part: KeyRange,
-    /// The ballot under which an operation is executed there.
+    /// The ballot under which the primary executes operations there.
     pub ballot: TermBallot,
     /// The group's horizon.
     pub horizon: u64,
-    /// Members of the group, and of the configuration of `heard`, that the answering one has not heard within the failure detection
+    /// Members of the group, and of the configuration of `heard`, that the answering member has not heard within the failure detection
     /// interval.
     pub unheard: Vec<NodeId>,
-    /// How many members of the configuration that is closest to lacking some, or that lacks most, the answering one hears.
+    /// Numbers of heard members in the configuration that is closest to lacking some, or that lacks most, as the answering member hears
+    /// them.
     pub heard: Heard,
-    /// The version of the network's policies that the group has.
+    /// Version of the network's policies that the group has.
     pub policies: u64,
 }
 
 impl Located {
-    /// No more are not heard than there are members; no configuration is later than the group's, or of more members than a group may
-    /// have; the ballot is one of the group's epoch; what counts on from the horizon has room.
+    /// Returns whether the answer is consistent. There are no more unheard members than members. No configuration is later than the
+    /// group's, or has more members than a group may have. The ballot is of the group's epoch. Counting on from the horizon does not
+    /// overflow.
     fn is_sound(&self) -> bool {
         self.unheard.len() <= self.group.members.len() + self.heard.of as usize
             && self.heard.members.max(self.heard.needed) <= self.heard.of
@@ -186,38 +189,38 @@ impl Located {
     }
 }
 
-/// What an operation on a key must know.
+/// Knowledge that an operation on a key needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
     pub(crate) group: GroupId,
     pub(crate) part: KeyRange,
     pub(crate) ballot: TermBallot,
-    /// The group's horizon, which may have been raised since it was learned.
+    /// Horizon of the group, which may have been raised since it was learned.
     pub(crate) horizon: u64,
     learned: Time,
-    /// The peer that told of it, or passed that on; `None` where this node knew.
+    /// Peer that reported the owner, or passed the report on; `None` if this node knew it itself.
     pub(crate) told_by: Option<PeerKey>,
 }
 
-/// All that is remembered of other groups.
+/// All knowledge of other groups.
 #[derive(Debug)]
 pub(crate) struct Whereabouts {
     pub(crate) hints: Hints,
     pub(crate) upkeep: Upkeep,
-    /// By the start of each part; no two of them overlap.
+    /// Owners by the start of each part; no two parts overlap.
     known: BTreeMap<Point, Owner>,
     asked: BTreeMap<Point, Time>,
-    /// What other peers asked.
+    /// Questions of other peers.
     pub(crate) questions: Questions,
-    /// By way of which groups this node asked for a place, and when first, while nobody answered.
+    /// Groups by way of which this node asked for a point, and the time of the first such question, while there is no answer.
     ways: BTreeMap<Point, Vec<(GroupId, Time)>>,
-    /// Groups of which nobody is connected, though something was to be said to them, and since when.
+    /// Groups without a connected member, though a message to them was due, and the time since then.
     unreached: BTreeMap<GroupId, Time>,
-    /// What others asked of a place here whose owner is still to be born: when, who said it, and what.
+    /// Questions of other peers for a point here whose owner is still to be born: time, sender and question.
     waiting: Vec<(Time, PeerKey, Locate)>,
-    /// To be asked with this batch.
+    /// Points to ask for with this batch.
     wanted: BTreeSet<Point>,
-    /// To be sent with this batch.
+    /// Operations to send with this batch.
     operations: BTreeMap<(GroupId, NodeId), Vec<Operation>>,
 }
 
@@ -239,14 +242,14 @@ impl Default for Whereabouts {
 }
 
 impl Whereabouts {
-    /// Who is primary of this place, as far as is known.
+    /// Returns the primary of `point`, if known.
     pub(crate) fn find(&self, point: Point) -> Option<Owner> {
         let before = self.known.range(..=point).next_back().or_else(|| self.known.last_key_value());
         before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point))
     }
 
-    /// A peer tells unasked of a later primary than is known of a place. Nothing is believed: the owner is asked for, where this is the peer that
-    /// told of the known one, and as long as that leaves room for other questions.
+    /// Handles an unasked report of a later primary than the known one. The report is not believed: this node asks for the owner, if the
+    /// peer also reported the known primary, and as long as that leaves room for other questions.
     fn hear(&mut self, located: &Located, from: PeerKey, now: Time) {
         let is_later = |owner: Owner| located.ballot > owner.ballot && owner.told_by == Some(from);
         if self.find(located.point).is_some_and(is_later) && self.asked.len() < ASKED_MAX / 2 {
@@ -254,9 +257,9 @@ impl Whereabouts {
         }
     }
 
-    /// Returns the primary of this place for an operation that is sent now, with a horizon that its group accepts, if groups raise horizons
-    /// once a `period` at most: the known horizon, or from one period on the next one. An owner of that age is asked for again, and used
-    /// meanwhile; an owner of twice that age is not used.
+    /// Returns the primary of `point` for an operation that is sent now, with a horizon that its group accepts, if groups raise horizons
+    /// once a `period` at most. That is the known horizon, or from one period on the next one. An owner of that age is asked for again, and
+    /// used meanwhile; an owner of twice that age is not used.
     pub(crate) fn find_fresh(&mut self, point: Point, now: Time, period: Duration) -> Option<Owner> {
         let owner = self.find(point)?;
         let age = now.since(owner.learned);
@@ -267,7 +270,8 @@ impl Whereabouts {
         (age < period.saturating_mul(2)).then_some(Owner { horizon, ..owner })
     }
 
-    /// Asks for the owner of this place, unless that was asked a moment ago. An answer may take longer than the time between two questions.
+    /// Asks for the owner of `point`, unless it was asked for within [`ASK_AGAIN`]. An answer may take longer than the time between two
+    /// questions.
     pub(crate) fn want(&mut self, point: Point, now: Time) {
         self.asked.retain(|_, asked| now.since(*asked) < 2 * ANSWERED_WITHIN);
         let is_due = match self.asked.get(&point) {
@@ -287,29 +291,29 @@ impl Whereabouts {
         }
     }
 
-    /// Returns whether this place is asked for because there is something to be said to its primary.
+    /// Returns whether `point` was asked for because there is a message for its primary.
     fn has_asked(&self, point: Point) -> bool {
         self.asked.contains_key(&point)
     }
 
-    /// This has turned out to be wrong, or is silent.
+    /// Forgets this primary of `point`, which proved wrong or is silent.
     pub(crate) fn forget(&mut self, point: Point, ballot: TermBallot) {
         if let Some(owner) = self.find(point).filter(|owner| owner.ballot == ballot) {
             self.known.remove(&owner.part.start());
         }
     }
 
-    /// Does it name this ballot?
+    /// Returns whether a known owner has this ballot.
     pub(crate) fn names(&self, ballot: TermBallot) -> bool {
         self.known.values().any(|owner| owner.ballot == ballot)
     }
 
-    /// An operation for the primary of another group.
+    /// Queues an operation for the primary of another group.
     pub(crate) fn ask(&mut self, owner: &Owner, operation: Operation) {
         self.operations.entry((owner.group, owner.ballot.node)).or_default().push(operation);
     }
 
-    /// May a place be asked for by way of this group? Not where that was done a while ago, and nobody has answered since.
+    /// Returns whether this group may be asked for `point`: not if it was asked at least [`ANSWERED_WITHIN`] ago without an answer since.
     fn may_try(&mut self, point: Point, group: GroupId, now: Time) -> bool {
         self.ways.retain(|_, tried| {
             tried.retain(|(_, since)| now.since(*since) < REACHED_AGAIN);
@@ -328,7 +332,7 @@ impl Whereabouts {
         }
     }
 
-    /// A question that cannot be answered or passed on now. Of too many the oldest is let go of: it will be asked again.
+    /// Keeps a question that cannot be answered or passed on now. If there are too many, the oldest is dropped: its origin will ask again.
     fn keep(&mut self, from: PeerKey, locate: Locate, now: Time) {
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.remove(0);
@@ -336,7 +340,7 @@ impl Whereabouts {
         self.waiting.push((now, from, locate));
     }
 
-    /// False where something newer is known, or nobody asked.
+    /// Learns from an answer. Returns false if a newer primary is known, or the point was not asked for.
     fn learn(&mut self, located: &Located, from: PeerKey, now: Time) -> bool {
         let Located { point, ref group, part, ballot, horizon, .. } = *located;
         if !part.contains(point) {
@@ -353,7 +357,7 @@ impl Whereabouts {
         self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now, told_by: Some(from) })
     }
 
-    /// This node knows what a group is that it has no part in, or soon will have none: it need not ask who owns what.
+    /// Notes the primaries of a group in which this node has no part, or soon will have none: it need not ask for them.
     pub(crate) fn note_parts(&mut self, state: &GroupState, now: Time) {
         self.hints.learn(&state.reference());
         let (group, horizon) = (state.id, state.horizon);
@@ -362,13 +366,13 @@ impl Whereabouts {
         }
     }
 
-    /// False where something newer is known.
+    /// Notes a primary. Returns false if a newer one is known.
     fn note(&mut self, part: KeyRange, owner: Owner) -> bool {
         let ballot = owner.ballot;
         if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot) {
             return false;
         }
-        // A member that lags may tell an older horizon than is known.
+        // A lagging member may report an older horizon than is known.
         let of_group = self.known.values().filter(|known| known.group == owner.group);
         let horizon = of_group.map(|known| known.horizon).fold(owner.horizon, u64::max);
         let owner = Owner { horizon, ..owner };
@@ -382,20 +386,20 @@ impl Whereabouts {
 }
 
 impl Locate {
-    /// A question that nobody has passed on.
+    /// Returns a question that no peer has passed on yet.
     pub(crate) fn new(ring: RingId, point: Point, origin: Contact, wanted: Wanted) -> Locate {
         Locate { ring, point, origin, wanted, way: Way::Either, hops: 0, taken_for: None }
     }
 }
 
-/// The way round that does not lead past this one first.
+/// Returns the direction round the ring that does not pass the silent range first.
 fn way_round(own: KeyRange, silent: KeyRange) -> Way {
     let ahead = own.end().distance_to(silent.start()) <= silent.end().distance_to(own.start());
     if ahead { Way::Down } else { Way::Up }
 }
 
 impl Node {
-    /// Sends what operations elsewhere need. True if there was something.
+    /// Sends the questions and operations of this batch. Returns whether there were any.
     pub(crate) fn flush_whereabouts(&mut self) -> bool {
         let wanted = core::mem::take(&mut self.whereabouts.wanted);
         let operations = core::mem::take(&mut self.whereabouts.operations);
@@ -412,7 +416,7 @@ impl Node {
         busy
     }
 
-    /// Somebody asks.
+    /// Handles a question of another peer.
     pub(crate) fn on_locate(&mut self, from: PeerKey, locate: Locate) {
         let Locate { ring, point, ref origin, wanted, hops, taken_for, .. } = locate;
         if self.ring != Some(ring) || hops >= HOPS_MAX || !group::nonsense::are_addresses(&origin.addresses) {
@@ -421,10 +425,10 @@ impl Node {
         }
         let located = self.locate_here(point);
         if located.is_none() && self.hosts.at(point).is_some_and(|group| group.state().ended.is_some()) {
-            // Nobody here knows yet what comes of a group that has ended, and others would send the question back.
+            // No peer here knows yet the successor of a group that has ended, and other peers would send the question back.
             return self.whereabouts.keep(from, locate, self.now.time);
         }
-        // Whoever asks for itself learns it from the answer.
+        // A peer that asks for itself learns of its error from the answer.
         if let Some(taken_for) = taken_for.filter(|_| located.is_none() || origin.node.peer != from) {
             self.tell_astray(from, ring, taken_for);
         }
@@ -442,17 +446,17 @@ impl Node {
         }
     }
 
-    /// Something was born here, or is somebody else's affair now: what was asked about it meanwhile is answered.
+    /// Answers the questions that waited: a group was born here, or the point belongs to another group now.
     pub(crate) fn resume_questions(&mut self) {
         for (asked, from, locate) in core::mem::take(&mut self.whereabouts.waiting) {
-            // Whoever asked has asked again since.
+            // The origin of an older question has asked again since.
             if self.now.time.since(asked) < ASK_AGAIN {
                 self.on_locate(from, locate);
             }
         }
     }
 
-    /// Who owns this place, where a group here does.
+    /// Returns the owner of `point`, if it is a group here.
     pub(crate) fn locate_here(&self, point: Point) -> Option<Located> {
         let here = self.hosts.at(point).filter(|group| group.state().ended.is_none())?;
         let state = here.state();
@@ -463,13 +467,13 @@ impl Node {
         Some(Located { ring, point, group, part, ballot, horizon, unheard, heard, policies })
     }
 
-    /// Says something to somebody who is perhaps not connected.
+    /// Sends a frame to a contact that may not be connected.
     pub(crate) fn tell(&mut self, contact: &Contact, frame: &Frame) {
         self.reach(contact);
         self.post(contact.node.peer, Class::Control, frame);
     }
 
-    /// It was taken for a member of that group: says what is so, if it is not.
+    /// Corrects a peer that took this node for a member of another group, if it is none.
     fn tell_astray(&mut self, from: PeerKey, ring: RingId, (id, epoch): (GroupId, Epoch)) {
         let here = self.hosts.living().map(Group::state).find(|state| state.id == id).map(GroupState::reference);
         if here.as_ref().is_some_and(|group| group.epoch <= epoch) {
@@ -481,7 +485,8 @@ impl Node {
         self.post(from, Class::Control, &frame);
     }
 
-    /// Somebody is not what it was taken for. Only who was thought to be a member can know.
+    /// Handles the report that a peer is not a member of the group that it was taken for. Only a peer that is a member according to the
+    /// hint is believed.
     pub(crate) fn on_astray(&mut self, from: PeerKey, astray: Astray) {
         let Astray { ring, taken_for: (id, epoch), group } = astray;
         if self.ring != Some(ring) || !group.as_ref().is_none_or(group::nonsense::is_reference) {
@@ -496,8 +501,8 @@ impl Node {
         }
     }
 
-    /// To somebody who is nearer to it than all groups here. A group of which nobody could be reached for a while is gone
-    /// round, and forgotten; one by way of which this node asked the same in vain is gone round.
+    /// Passes a question on to a peer that is nearer to the point than all groups here. A group of which no member could be reached for a
+    /// while is bypassed, and forgotten. A group that this node asked for the same point in vain is bypassed.
     pub(crate) fn pass_on(&mut self, locate: Locate) {
         let Some(home) = self.hosts.home() else { return };
         self.whereabouts.hints.set_here(home.state().range);
@@ -533,9 +538,9 @@ impl Node {
             }
             silent.get_or_insert(next);
         }
-        // What is only of no use for this place is remembered for others.
+        // A group that is of no use for this point is remembered for other points.
         passed.iter().for_each(|group| self.whereabouts.hints.learn(group));
-        // Nobody else is nearer: perhaps these answer now.
+        // No other group is nearer: perhaps this one answers now.
         if let Some((silent, contact)) =
             silent.and_then(|group| Some((group.clone(), self.some_member(&group, false)?)))
         {
@@ -543,14 +548,14 @@ impl Node {
         }
     }
 
-    /// To a member of this group.
+    /// Passes a question to a member of this group.
     fn pass_to(&mut self, contact: &Contact, group: &GroupRef, locate: Locate) {
         let taken_for = Some((group.id, group.epoch));
         self.whereabouts.questions.note_passed(locate.point, locate.origin.node.peer, contact.node.peer);
         self.tell(contact, &Frame::Locate(Locate { taken_for, ..locate }.into()));
     }
 
-    /// A member of a group that something can be said to, or that may be reached yet.
+    /// Returns a member of a group that is connected, or that may still be reached.
     pub(crate) fn reachable(&mut self, group: &GroupRef) -> Option<Contact> {
         if let Some(contact) = self.some_member(group, true) {
             self.whereabouts.unreached.remove(&group.id);
@@ -562,20 +567,20 @@ impl Node {
         if now.since(since) >= REACHED_WITHIN { None } else { self.some_member(group, false) }
     }
 
-    /// Returns a group's members, or those that are connected, but this node.
+    /// Returns a group's members, or those that are connected, without this node.
     pub(crate) fn other_members<'a>(&self, group: &'a GroupRef, connected: bool) -> Vec<&'a Contact> {
         let others = group.members.iter().filter(|contact| contact.node.peer != self.me.peer);
         others.filter(|contact| !connected || self.is_connected_to(contact.node.peer)).collect()
     }
 
-    /// One of a group's members, or of those that are connected, but this node.
+    /// Returns one of a group's members, or of those that are connected, but not this node.
     fn some_member(&mut self, group: &GroupRef, connected: bool) -> Option<Contact> {
         let all = self.other_members(group, connected);
         let chosen = self.rng.below(all.len().max(1) as u64) as usize;
         all.get(chosen).map(|contact| (*contact).clone())
     }
 
-    /// The answer.
+    /// Handles the answer to a question.
     pub(crate) fn on_located(&mut self, from: PeerKey, located: Located) {
         let Located { ring, ref group, part, ballot, .. } = located;
         let is_sound = group::nonsense::is_reference(group) && group.range.contains_range(part) && located.is_sound();
@@ -591,7 +596,7 @@ impl Node {
         self.whereabouts.ways.remove(&located.point);
         match self.whereabouts.learn(&located, from, self.now.time) {
             false => {}
-            // That is still to begin here, and wakes whoever waits when it does: nobody need ask again so soon.
+            // This primary is still to begin here, and wakes the waiting operations when it does: no further question is needed so soon.
             true if ballot.node == self.me => drop(self.whereabouts.asked.insert(located.point, self.now.time)),
             true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part, ballot)),
         }
@@ -603,7 +608,7 @@ impl Node {
         }
     }
 
-    /// Remembers the groups beside those here. True if the node's place on the ring is another, or some of them are new.
+    /// Remembers the groups beside those here. Returns whether the node's place on the ring has changed, or some of the groups are new.
     pub(crate) fn learn_neighbours(&mut self, serial: u64) -> bool {
         let hints = &mut self.whereabouts.hints;
         let mut changed = self.hosts.home().is_some_and(|home| hints.set_here(home.state().range));
@@ -616,7 +621,7 @@ impl Node {
         changed
     }
 
-    /// It will be told something.
+    /// Connects to a contact that a message will be sent to.
     pub(crate) fn reach(&mut self, contact: &Contact) {
         let (peer, addresses) = (contact.node.peer, contact.addresses.clone());
         if peer != self.me.peer && !addresses.is_empty() && !self.is_connected_to(peer) {

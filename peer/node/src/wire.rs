@@ -1,8 +1,8 @@
-//! Frames: what nodes say to each other, as bytes.
+//! Frames: the messages between nodes, as bytes.
 //!
-//! One byte of version, the sender's [`Stamp`], then the frame; before them the number of the lane, where a peer has
-//! several ([`lane_of`]). Nothing in it is trusted: lengths are checked by the decoder before anything is
-//! allocated for them, and the caller checks the rest.
+//! A frame is one byte of version, the sender's [`Stamp`], then the content. Where a peer has several lanes, the number of the lane
+//! comes first ([`lane_of`]). Nothing in a frame is trusted: the decoder checks lengths before it allocates memory for them, and the
+//! caller checks the rest.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,92 +21,91 @@ use crate::starts::{Contested, Refused, Start};
 use crate::whereabouts::{Astray, Locate, Located};
 use crate::wishes::{Granted, Wished};
 
-/// The version of frames that this node speaks. Raise it with every change of their bytes: peers of another version are
-/// refused at their hello. The golden files find a change that was not meant.
+/// Version of the frames of this node. Raise it with every change of their bytes: peers of another version are refused at their hello.
+/// The golden files find an unintended change.
 pub const FRAME_VERSION: u8 = 18;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Frame {
-    /// Within a group.
+    /// Message between members of a group.
     Group {
-        /// The ring; frames of others are dropped.
+        /// The ring; frames of other rings are dropped.
         ring: RingId,
-        /// The group; a node is in one.
+        /// The group that the message is for.
         group: GroupId,
-        /// Who says it.
+        /// Sender of the message.
         sender: Sender,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Somebody outside wants in.
+    /// Request of a node outside to join.
     Join {
-        /// The ring that it belongs to, if it knows.
+        /// The ring that the node belongs to, if it knows.
         ring: Option<RingId>,
-        /// Itself.
+        /// The node itself.
         member: Member,
     },
-    /// The sender did not understand a frame. Never answered. Its bytes keep their places in all versions
-    /// ([`is_not_understood`]).
+    /// The sender did not understand a frame. Never answered. Its bytes keep their places in all versions ([`is_not_understood`]).
     NotUnderstood {
-        /// The version that the sender speaks.
+        /// Version of the sender's frames.
         version: u8,
     },
-    /// Who owns a place?
+    /// Question for the owner of a point.
     Locate(Box<Locate>),
-    /// That group does.
+    /// Answer to [`Frame::Locate`]: the owner.
     Located(Box<Located>),
-    /// Whoever was asked is not what it was taken for.
+    /// Report that the receiver's hint is wrong: the sender is no member of the assumed group, or that group has changed.
     Astray(Box<Astray>),
-    /// A newcomer wants to know of groups.
+    /// Question of a newcomer for groups.
     Sample(Box<Sample>),
-    /// There is this one.
+    /// Answer to [`Frame::Sample`]: one group.
     Sampled(Box<Sampled>),
-    /// An operation is asked for by hand.
+    /// Request of an administrator for a transaction.
     Wished(Box<Wished>),
-    /// What came of it.
+    /// Result of a [`Frame::Wished`].
     Granted {
         /// The ring.
         ring: RingId,
-        /// Its name at whoever was asked.
+        /// Number of the request at the node that sent it.
         number: u64,
-        /// What came of it.
+        /// Result of the request.
         granted: Granted,
     },
-    /// A newcomer wants to know how far away the receiver is.
+    /// Probe of a newcomer that measures the distance to the receiver.
     Probe {
-        /// The ring that it would join.
+        /// The ring that the newcomer would join.
         ring: RingId,
-        /// To be given back.
+        /// Number, repeated in the answer.
         number: u64,
     },
-    /// So far.
+    /// Answer to [`Frame::Probe`].
     Probed {
         /// The ring.
         ring: RingId,
-        /// As it was sent.
+        /// Number of the probe.
         number: u64,
     },
-    /// What was asked for by hand takes a while: whoever asked is to go on waiting.
+    /// A request of an administrator takes a while: the node that sent it must go on waiting.
     Patience {
         /// The ring.
         ring: RingId,
-        /// Its name at whoever was asked.
+        /// Number of the request at the node that sent it.
         number: u64,
     },
-    /// Who leads a group wants the receiver to copy what it may come to own.
+    /// Order of a group's leader that the receiver copy data that it may come to own.
     CopyOrder(Box<CopyOrder>),
-    /// How far that has come.
+    /// Progress of a [`Frame::CopyOrder`].
     CopyTold(Box<CopyTold>),
-    /// Nothing but the sender's stamp: from which start of its process it speaks.
+    /// Frame with the sender's stamp alone, which names the start of the sender's process.
     Started,
-    /// The receiver's start is not counted: another one is known.
+    /// The receiver's start does not count: the sender knows another one.
     Refused(Box<Refused>),
     /// The sender refused a start of a member, and holds this one.
     Contested(Box<Contested>),
-    /// The [`crate::Lineage::before`] of the sender's start: told with each connection, and to a peer that speaks to an earlier start.
+    /// The [`crate::Lineage::before`] of the sender's start. Sent at each connection, and to a peer that addresses an earlier start.
     Lineage(Vec<u64>),
-    /// The sender asks how long peers live, as the receiver has seen.
+    /// Question for the lifetimes of peers that the receiver has observed.
     AskLifetimes {
         /// The ring.
         ring: RingId,
@@ -115,18 +114,18 @@ pub enum Frame {
     Lifetimes(Box<Lifetimes>),
 }
 
-/// From which start of a process a frame comes, and for which it is.
+/// Start of the process that sent a frame, and start that the frame is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The sender's incarnation.
     pub incarnation: Incarnation,
     /// The sender's start.
     pub start: Start,
-    /// The [`Start::run`] of the receiver that the frame is for; 0 where any may read it.
+    /// The [`Start::run`] of the receiver that the frame is for; 0 where any start may read it.
     pub to: u64,
 }
 
-/// How long a stamp is, in bytes.
+/// Length of a stamp, in bytes.
 const STAMP: usize = 4 * 8;
 
 impl Stamp {
@@ -143,29 +142,29 @@ impl Stamp {
     }
 }
 
-/// Why bytes are not a frame.
+/// Reason for which bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Of another version, which is told so.
+    /// A frame of this other version; its sender is told so.
     #[error("a frame of version {0}")]
     Version(u8),
-    /// Nonsense.
+    /// Invalid bytes.
     #[error("not a frame")]
     Malformed,
 }
 
-/// Set in the first byte of what is said in a lane; the rest of it is the lane's number.
+/// Bit in the first byte of a frame of a lane; the other bits are the lane's number.
 const IN_LANE: u8 = 0x80;
-/// So many lanes at most.
+/// Upper limit of lanes.
 pub const LANES_MAX: u8 = 16;
 
-/// In which of so many lanes this was said; `None` where there is no such lane.
+/// Returns the lane of a frame, out of this number of lanes; `None` where there is no such lane.
 pub fn lane_of(frame: &[u8], lanes: usize) -> Option<usize> {
     let lane = frame.first()?.checked_sub(IN_LANE)?;
     Some(usize::from(lane)).filter(|lane| *lane < lanes)
 }
 
-/// A frame as bytes.
+/// Encodes a frame.
 pub fn encode(stamp: &Stamp, frame: &Frame, lane: Option<u8>) -> Bytes {
     let mut bytes = Vec::with_capacity(256);
     bytes.extend(lane.map(|lane| IN_LANE | lane));
@@ -175,7 +174,7 @@ pub fn encode(stamp: &Stamp, frame: &Frame, lane: Option<u8>) -> Bytes {
     bytes.into()
 }
 
-/// Appends to a vector. Keys of peers, of which frames are full, come byte by byte.
+/// Sink that appends to a vector. Peers' keys, which are most of a frame, come byte by byte.
 pub(crate) struct Bytewise(pub(crate) Vec<u8>);
 
 impl postcard::ser_flavors::Flavor for Bytewise {
@@ -198,10 +197,10 @@ impl postcard::ser_flavors::Flavor for Bytewise {
     }
 }
 
-/// Bytes as a frame, of this lane.
+/// Decodes a frame of this lane.
 ///
 /// # Errors
-/// They are a frame of another version, or none.
+/// The bytes are a frame of another version, or no frame.
 pub fn decode(bytes: &[u8], lane: Option<u8>) -> Result<(Stamp, Frame), FrameError> {
     let bytes = match lane {
         None => bytes,
@@ -220,16 +219,16 @@ pub fn decode(bytes: &[u8], lane: Option<u8>) -> Result<(Stamp, Frame), FrameErr
     }
 }
 
-/// The place of [`Frame::NotUnderstood`] among the frames.
+/// Index of [`Frame::NotUnderstood`] among the frames.
 const NOT_UNDERSTOOD: u8 = 2;
 
-/// Whether a frame of any version, of this lane, is a [`Frame::NotUnderstood`].
+/// Returns whether a frame of any version, of this lane, is a [`Frame::NotUnderstood`].
 pub fn is_not_understood(bytes: &[u8], lane: Option<u8>) -> bool {
     let prefix = 1 + STAMP + usize::from(lane.is_some());
     matches!(bytes.get(prefix..), Some([NOT_UNDERSTOOD, _]))
 }
 
-/// On which stream a message travels: bulk never delays operations, and those never delay signs of life.
+/// Returns the stream of a message: bulk never delays operations, and operations never delay heartbeats.
 pub fn class_of(message: &Message) -> Class {
     use group::message::CommitteeMessage as C;
     match message {
