@@ -1,11 +1,11 @@
-//! Copying what this node may come to own, before there is a transaction that gives it (`docs/design/data.md`): whoever leads a
-//! group that is to become another with a neighbour orders it, members pull pages from the neighbour's members, and what was
-//! copied lies in bays of its own until it is claimed by what is born, or dropped.
+//! Copies of data that this node may come to own, made before the transaction that gives it (`docs/design/data.md`). The leader of a
+//! group that is to become another with a neighbour orders the copy. Members pull pages from the neighbour's members. The copied
+//! records lie in bays of their own until a new group claims them, or they are dropped.
 //!
 //! # Invariants
-//! - A copy counts for nothing: whoever is born with one lacks what it has copied until it was compared, as if it had nothing.
-//! - What is claimed is of no key of which a tombstone was let go of since it was copied (hazard 14).
-//! - What a crash leaves of a copy is dropped.
+//! - A copy counts for nothing: a member of a new group with a copied range lacks its data until it was compared, as if it had none.
+//! - A claimed copy holds no key of which a tombstone was purged since it was copied (hazard 14).
+//! - The remains of a copy after a crash are dropped.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -26,61 +26,61 @@ use crate::node::Node;
 use crate::storage;
 use crate::wire::Frame;
 
-/// So many at a time: a node has two neighbours.
+/// Upper limit of copies at one time: a node has two neighbours.
 const COPIES_MAX: usize = 2;
-/// Nothing new is copied where so much is still to be dropped.
+/// Number of pieces still to be dropped at which no new copy begins.
 const LEFT_MAX: usize = 64;
-/// Whoever has ordered within this orders still.
+/// Time for which the last order counts as fresh: no other copy takes the place of such a copy.
 const ORDERS: Duration = Duration::from_secs(2);
-/// Ranges that an order may name.
+/// Upper limit of ranges in an order.
 const RANGES_MAX: usize = 4;
-/// Whoever ordered it orders again within this, as long as it is wanted.
+/// Time after its last order at which a copy is dropped: a leader repeats an order as long as it wants the copy.
 const KEPT_FOR: Duration = Duration::from_secs(30);
-/// A page that does not come is asked for again, of somebody else.
+/// Time after which a missing page is asked for again, from another member.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// While the store has much left to write, the next page waits for so long.
+/// Time for which the next page waits while the store has much left to write.
 const STORE_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Whoever leads a group wants the receiver to copy what it may come to own.
+/// Order of a group's leader that the receiver copy data that it may come to own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOrder {
     /// The ring.
     pub ring: RingId,
-    /// Its name at whoever orders.
+    /// Number of the order at the leader.
     pub number: u64,
-    /// Of which neighbour.
+    /// Neighbour to copy from.
     pub source: GroupId,
-    /// Which parts of that one's range.
+    /// Parts of the neighbour's range.
     pub ranges: Vec<KeyRange>,
 }
 
-/// How far an order has come.
+/// Progress of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyTold {
     /// The ring.
     pub ring: RingId,
-    /// Its name at whoever ordered.
+    /// Number of the order at the leader.
     pub number: u64,
-    /// Of which neighbour.
+    /// Neighbour that is copied from.
     pub source: GroupId,
-    /// So many records came.
+    /// Number of records copied.
     pub records: u64,
-    /// All of them have.
+    /// Whether all records are copied.
     pub done: bool,
 }
 
-/// A bay, and what was lent of it.
+/// A bay, and the range that was lent of it.
 type Lent = (u8, KeyRange);
 
-/// What of a copy becomes part of what is born.
+/// Part of a copy that becomes a new group's data.
 pub(crate) struct Claim {
     serial: u64,
-    /// Each part of it: where it lies in the store, and what of it is of use.
+    /// For each part of the copy: its place in the store, and its usable ranges.
     pub(crate) lots: Vec<(Option<Lent>, Vec<KeyRange>)>,
 }
 
 impl Claim {
-    /// All that is of use.
+    /// Returns all usable ranges.
     pub(crate) fn parts(&self) -> impl Iterator<Item = KeyRange> + Clone {
         self.lots.iter().flat_map(|(_, parts)| parts.iter().copied())
     }
@@ -93,9 +93,9 @@ pub(crate) struct Copies {
     last_serial: u64,
     last_question: u64,
     throttle: Throttle,
-    /// The store has no room for it.
+    /// Whether the store has no room for copies.
     pub(crate) disk_low: bool,
-    /// The store has much left to write.
+    /// Whether the store has much left to write.
     pub(crate) store_behind: bool,
 }
 
@@ -104,19 +104,19 @@ struct Copying {
     serial: u64,
     source: GroupId,
     ranges: Vec<KeyRange>,
-    /// Who ordered it last, under which name, and when.
+    /// Leader that ordered it last, number of the order, and time.
     orderer: PeerKey,
     number: u64,
     ordered: Time,
     /// The ranges, in parts that do not cross point zero.
     parts: Vec<Part>,
-    /// So many of them are done, and of the next one all up to this key.
+    /// Number of complete parts, and the key up to which the next part is complete.
     done: usize,
     after: Option<Key>,
-    /// The question that is open, and when it was asked last.
+    /// The open question, and the time at which it was last asked.
     question: Option<(u64, Time)>,
     turns: usize,
-    /// When the last page came, and the name of its batch while that is not durable: a slow disk is not overrun.
+    /// Arrival of the last page, and the name of its batch while that is not durable: copies do not overload a slow disk.
     came: Time,
     written: Option<u64>,
     table: Table,
@@ -125,9 +125,9 @@ struct Copying {
 
 struct Part {
     range: KeyRange,
-    /// Where it lies in the store.
+    /// Its bay in the store.
     bay: Option<u8>,
-    /// Purges up to there are heeded in every page that came; `None` where none has.
+    /// Slot up to which every page that came respects purges; `None` before the first page.
     applied: Option<Slot>,
 }
 
@@ -142,7 +142,7 @@ impl Copying {
         self.done == self.parts.len()
     }
 
-    /// What of it is of use to a group in this state, in these ranges; `None` where nothing is.
+    /// Returns the part of this copy that a group in this state can use, in these ranges; `None` if there is none.
     fn claim(&self, state: &GroupState, ranges: &[KeyRange], heeds_purges: bool) -> Option<Claim> {
         let of_use = |part: &Part| -> Vec<KeyRange> {
             let Some(applied) = part.applied else { return Vec::new() };
@@ -158,19 +158,19 @@ impl Copying {
 }
 
 impl Copies {
-    /// What they have in memory, in bytes.
+    /// Returns the memory of all copies, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.all.iter().map(|copying| copying.table.bytes()).sum()
     }
 }
 
 impl Node {
-    /// What was copied of these ranges that is of use to a group in this state.
+    /// Returns the copied parts of these ranges that a group in this state can use.
     pub(crate) fn claims(&self, state: &GroupState, ranges: &[KeyRange]) -> Vec<Claim> {
         let heeds_purges = !self.config.defects.has(Defect::StaleCopies);
         let mut left = ranges.to_vec();
         let mut claims: Vec<Claim> = Vec::new();
-        // Two may have something in common.
+        // Two copies may overlap.
         for copying in &self.copies.all {
             claims.extend(copying.claim(state, &left, heeds_purges));
             for part in claims.iter().flat_map(Claim::parts) {
@@ -180,7 +180,7 @@ impl Node {
         claims
     }
 
-    /// What was copied, as far as it is claimed; with it these copies are over.
+    /// Takes the claimed records out of their copies, and ends these copies.
     pub(crate) fn take_copies(&mut self, claims: Vec<Claim>) -> Vec<Table> {
         let mut tables = Vec::new();
         for claim in claims {
@@ -193,7 +193,7 @@ impl Node {
         tables
     }
 
-    /// Who leads this node's group, or a neighbour that is to become another with it, wants something copied.
+    /// Handles an order of the leader of this node's group, or of a neighbour that is to become another group with it.
     pub(crate) fn on_copy_order(&mut self, from: PeerKey, order: CopyOrder) {
         let apart =
             |(index, range): (usize, &KeyRange)| order.ranges[..index].iter().all(|other| !other.overlaps(*range));
@@ -202,7 +202,7 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        // What is known of neighbours may be old, at either end: it is ordered again.
+        // Knowledge about neighbours may be old, at either end: the order will be repeated.
         let Some(source) = self.copy_source(order.source).filter(|source| self.may_order(from, source)) else { return };
         let known = self.copies.all.iter().position(|c| c.source == order.source && c.ranges == order.ranges);
         let Some(index) = known.or_else(|| self.begin_copy(&source, &order.ranges)) else { return };
@@ -212,15 +212,15 @@ impl Node {
         self.go_on_copying();
     }
 
-    /// Is it one of those who might lead?
+    /// Returns whether the sender may be the leader of one of the two groups.
     fn may_order(&self, from: PeerKey, source: &GroupRef) -> bool {
         let home = self.hosts.home().map(|group| group.state().nodes()).unwrap_or_default();
         home.contains(&self.me) && home.into_iter().chain(source.nodes()).any(|node| node.peer == from)
     }
 
-    /// Takes what a life of this peer held that is over for a copy, until this node enters a group: the records of these states'
-    /// ranges, of each as of the slot that was applied there. What was chosen stays so; and what may have been deleted without
-    /// a trace since is told by purges behind that slot, as for any copy.
+    /// Keeps the data of a former incarnation as a copy, until this node enters a group: the records of these states' ranges, each
+    /// as of the slot that was applied there. Chosen writes stay chosen. Purges behind that slot tell which keys may have been
+    /// deleted without a trace since, as for any copy.
     pub(crate) fn keep_former(&mut self, states: &[(GroupState, Vec<KeyRange>)]) {
         let ranges: Vec<KeyRange> = states.iter().flat_map(|(_, ranges)| ranges.iter().copied()).collect();
         let applied = |piece: KeyRange| {
@@ -238,7 +238,7 @@ impl Node {
             ranges,
             orderer: self.me.peer,
             number: 0,
-            // Nobody has to order it.
+            // No leader has to order it.
             ordered: Time::NEVER,
             done: parts.len(),
             parts,
@@ -281,7 +281,7 @@ impl Node {
         self.hosts.bays = bays;
         oldest.into_iter().for_each(|index| self.end_copy(index));
         if self.bays_due.is_none() {
-            // A crash must find what is left of it. Where a group's first batch is to say where records lie, nothing says so before.
+            // After a crash the remains must be found. If a group's first batch is to store the bays, no earlier batch does.
             let changes = alloc::vec![self.space().bays(&self.hosts.bays)];
             self.persist_own(changes);
         }
@@ -307,18 +307,18 @@ impl Node {
         Some(self.copies.all.len() - 1)
     }
 
-    /// Divides the memory for records among the groups: what is copied has some, too.
+    /// Divides the memory for records among the groups; copies use some of it, too.
     pub(crate) fn share_memory(&mut self) {
         self.hosts.share_memory(self.config.memory_bytes_max.saturating_sub(self.copies.bytes()));
     }
 
-    /// A neighbour of this node's group.
+    /// Returns a neighbour of this node's group.
     fn copy_source(&self, id: GroupId) -> Option<GroupRef> {
         let dealings = &self.hosts.home()?.state().dealings;
         dealings.predecessor().into_iter().chain(dealings.successor()).find(|link| link.id == id).cloned()
     }
 
-    /// Whoever ordered it learns how far it has come.
+    /// Reports the progress to the leader that ordered the copy.
     fn tell_copy(&mut self, index: usize) {
         let Some(ring) = self.ring else { return };
         let copying = &self.copies.all[index];
@@ -337,7 +337,7 @@ impl Node {
         self.share_memory();
     }
 
-    /// A purge behind what has come: all of it is of no use, and copied anew.
+    /// Begins a copy anew, after a purge behind its pages: all its records are unusable.
     fn copy_anew(&mut self, index: usize) {
         let Copying { source, ranges, orderer, number, ordered, .. } = &self.copies.all[index];
         let (source, ranges, order) = (*source, ranges.clone(), (*orderer, *number, *ordered));
@@ -349,7 +349,7 @@ impl Node {
         }
     }
 
-    /// Asks for what is due, and drops what nobody wants any more.
+    /// Asks for due pages, and drops copies that are no longer ordered.
     pub(crate) fn go_on_copying(&mut self) {
         let now = self.now.time;
         while let Some(index) = self.copies.all.iter().position(|copying| now.since(copying.ordered) >= KEPT_FOR) {
@@ -362,7 +362,7 @@ impl Node {
         }
     }
 
-    /// When there is something to ask for, or to drop.
+    /// Returns the time at which a copy must ask for a page, or be dropped.
     pub(crate) fn copies_due(&self) -> Time {
         let due = |copying: &Copying| self.copy_due(copying).min(copying.ordered + KEPT_FOR);
         self.copies.all.iter().map(due).min().unwrap_or(Time::NEVER)
@@ -383,7 +383,7 @@ impl Node {
     fn ask_for_copy(&mut self, index: usize) {
         let source = self.copy_source(self.copies.all[index].source);
         let copying = &mut self.copies.all[index];
-        // A page may take longer than that: it is still asked for under the same name.
+        // A page may take longer than that: the question keeps its number.
         let number = copying.question.map(|(number, _)| number).unwrap_or_else(|| {
             self.copies.last_question += 1;
             self.copies.last_question
@@ -401,7 +401,7 @@ impl Node {
         self.send_as(source.id, &[node], Message::AskCopy(ask), source.epoch);
     }
 
-    /// A page came. One of a node that does not know what its group is by now is not taken.
+    /// Handles a page. A page of a node that does not know its group's present state is dropped.
     pub(crate) fn on_copied(&mut self, source: GroupId, from: Sender, message: Message) {
         let is_sound = message.check(from.node).is_ok();
         let Message::Copied(page) = message else { return };
@@ -457,7 +457,7 @@ impl Node {
         }
     }
 
-    /// All batches under names up to this one are durable.
+    /// Handles the report that all batches under names up to this one are durable.
     pub(crate) fn on_copy_persisted(&mut self, name: u64) {
         for copying in &mut self.copies.all {
             copying.written.take_if(|written| *written <= name);

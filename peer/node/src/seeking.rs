@@ -1,4 +1,4 @@
-//! How a node finds a group to join: it has some sampled, and asks the one where its policy would have it (Scatter §6.1).
+//! Search of a newcomer for a group to join: it samples some groups, and asks the one that its policy chooses (Scatter §6.1).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,78 +19,78 @@ use crate::probing::Probing;
 use crate::whereabouts::{Heard, Locate, Wanted};
 use crate::wire::Frame;
 
-/// Groups that are sampled: at random places, so large arcs count for more (Scatter §6.1 has k = 4).
+/// Number of sampled groups, at random points, so large arcs count for more (Scatter §6.1 has k = 4).
 pub(crate) const SAMPLES: u8 = 4;
-/// So long answers are waited for; then the choice is among what there is. A question passes several peers, which may be on other continents:
-/// with 400 ms newcomers chose among little more than two groups, and the one that needed them most was rarely among those.
+/// Time to wait for answers; the choice is then among those that came. A question passes several peers, which may be on other continents.
+/// With 400 ms newcomers chose among little more than two groups, and the group that needed them most was rarely among those.
 const SAMPLE_PATIENCE: Duration = Duration::from_secs(1);
 /// The same where no answer has come yet.
 const FIRST_SAMPLE_PATIENCE: Duration = Duration::from_secs(2);
-/// How often a newcomer asks.
+/// Interval at which a newcomer asks.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// A group's name for a place is no longer, in bytes.
+/// Upper limit of a group's name for a cluster, in bytes.
 const CLUSTER_MAX: usize = 256;
-/// Peers that are asked at a time, for a sample or to be let in. Members pass the latter on to their leader, so that with all of a group
-/// asked its leader would get a copy from each.
+/// Upper limit of peers that are asked at a time, for a sample or to join. Members pass a request to join on to their leader, so that with
+/// all of a group asked its leader would get a copy from each.
 const ASKED_MAX: usize = 3;
-/// A group that has noted that this node wants in is asked so often before others are.
+/// Number of requests to a group that has noted this node's request, before other groups are asked.
 const TURNS_MAX: u8 = 8;
-/// One of which nothing has come is asked so often again: its leader may be on another continent, and has to connect first.
+/// Number of repeated requests to a group that has not answered: its leader may be on another continent, and has to connect first.
 const AGAIN_MAX: u8 = 2;
 
-/// A newcomer wants to know of groups.
+/// Question of a newcomer for groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The ring that it belongs to, if it knows.
+    /// The ring that the newcomer belongs to, if it knows.
     pub ring: Option<RingId>,
-    /// Itself.
+    /// The newcomer.
     pub origin: Contact,
 }
 
-/// A group, as a newcomer should know it before it joins.
+/// A group, as a newcomer needs to know it before it joins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sampled {
     /// The ring.
     pub ring: RingId,
-    /// The place that was sampled: each answer counts once.
+    /// The sampled point: each answer counts once.
     pub point: Point,
     /// The group.
     pub group: GroupRef,
-    /// Where those of its members stand who are well, as far as whoever answers hears.
+    /// Clusters of the group's members that the answering member hears.
     pub clusters: Vec<String>,
-    /// The group has a place for the newcomer, which was in it before.
+    /// Whether the group has a place for the newcomer, which was in it before.
     pub own: bool,
     /// The probability that the group loses its majority within an hour if one more of its members dies now, in 1e-12; `None` where too few
     /// deaths were seen.
     pub risk: Option<u64>,
     /// Operations a minute that the group's primaries execute; `None` where the answering member does not know yet.
     pub load: Option<u64>,
-    /// The policies and the sizes of groups that it agreed on.
+    /// Policies and sizes of groups that the network agreed on.
     pub policies: AgreedPolicies,
-    /// Operations a second that the group's living members can execute together; `None` where the answering member does not know that.
+    /// Operations a second that the group's living members can execute together; `None` where the answering member does not know yet.
     pub capacity: Option<u32>,
 }
 
-/// Certainty, as [`Sampled::risk`] has it.
+/// Certainty, in the unit of [`Sampled::risk`].
 const CERTAIN: f64 = 1e12;
 
-/// A newcomer's search.
+/// Search of a newcomer.
 #[derive(Debug, Default)]
 pub(crate) struct Seeking {
     sampled: Vec<Sampled>,
-    /// When the choice is made, while answers come in; and the same if there are none by then.
+    /// Time of the choice, while answers come in; and the time if there are none by then.
     until: Option<(Time, Time)>,
-    /// The group that was asked last, and whom to ask there.
+    /// The group that was asked last, and its members to ask.
     chosen: Option<(GroupId, Vec<Contact>)>,
-    /// The leader of that group that has noted it, since it was asked.
+    /// Leader of that group that has noted the request since it was sent.
     noted: Option<PeerKey>,
     turns: u8,
-    /// It is found out which of them is the quickest.
+    /// Search for the quickest of the groups.
     pub(crate) probing: Option<Probing>,
 }
 
 impl Node {
-    /// A node without a group does what is due about that.
+    /// Takes the due steps of a node without a group.
     pub(crate) fn seek(&mut self) {
         if !self.hosts.is_empty() || self.now.time < self.join_due {
             return;
@@ -125,7 +125,7 @@ impl Node {
         }
     }
 
-    /// Asks a peer what groups there are.
+    /// Asks a peer for groups.
     pub(crate) fn ask_for_sample(&mut self, peer: PeerKey) {
         if self.seeking.probing.is_some() || self.seeking.chosen.is_some() {
             return; // There is enough to choose from, or a group may be about to let it in.
@@ -140,7 +140,7 @@ impl Node {
         self.join_due = self.join_due.min(self.now.time + SAMPLE_PATIENCE);
     }
 
-    /// A newcomer asks.
+    /// Handles a newcomer's question.
     pub(crate) fn on_sample(&mut self, from: PeerKey, sample: Sample) {
         let Sample { ring, origin } = sample;
         let Some((own, point)) = self.hosts.home().map(|group| (group.state().ring, group.state().range.start()))
@@ -164,7 +164,7 @@ impl Node {
         }
     }
 
-    /// What a newcomer should know of the group at this place, where that is here.
+    /// Returns the information for a newcomer about the group at `point`, if it is here.
     pub(crate) fn sampled(&self, point: Point) -> Option<Sampled> {
         let group = self.hosts.at(point)?;
         let (state, heard): (&GroupState, _) = (group.state(), group.hears());
@@ -180,7 +180,7 @@ impl Node {
         Some(Sampled { ring, point, group, clusters, own: false, risk, load, policies, capacity })
     }
 
-    /// An answer.
+    /// Handles an answer.
     pub(crate) fn on_sampled(&mut self, sampled: Sampled) {
         let wrong = self.ring.is_some_and(|ring| ring != sampled.ring)
             || !group::nonsense::is_reference(&sampled.group)
@@ -203,10 +203,10 @@ impl Node {
         }
     }
 
-    /// Chooses among what was sampled, or finds out first what that depends on.
+    /// Chooses among the sampled groups, or first measures the values that the choice depends on.
     fn choose(&mut self) {
         let mut sampled = core::mem::take(&mut self.seeking.sampled);
-        // A large group may have been sampled more than once: it is one choice. What was this node's own before all.
+        // A large group may have been sampled more than once: it is one choice. The node's own former group comes first.
         sampled.sort_by_key(|group| !group.own);
         for index in (0..sampled.len()).rev() {
             if sampled[..index].iter().any(|before| before.group.id == sampled[index].group.id) {
@@ -230,7 +230,7 @@ impl Node {
         }
     }
 
-    /// Chooses with what the probes have shown.
+    /// Chooses with the results of the probes.
     pub(crate) fn end_probing(&mut self) {
         let Some(probing) = self.seeking.probing.take() else { return };
         let views = self.views(&probing.sampled, |index| probing.agreement(index));
@@ -258,8 +258,8 @@ impl Node {
         sampled.iter().enumerate().map(view).collect()
     }
 
-    /// Returns how many of a group's members stand where this node does: at its site, and with its provider. The site is the cluster where
-    /// this node names one; otherwise global addresses tell both.
+    /// Returns the number of a group's members near this node: at its site, and with its provider. The site is the cluster if this node
+    /// names one; otherwise global addresses tell both.
     fn alike(&self, group: &Sampled) -> (usize, usize) {
         let cluster = &self.config.cluster;
         if !cluster.is_empty() {
@@ -276,7 +276,7 @@ impl Node {
         theirs.fold((0, 0), count)
     }
 
-    /// Returns the clusters that a group spans, as this node's own name for its cluster or else global addresses tell them apart.
+    /// Returns the clusters that a group spans, as told by this node's own name for its cluster, or else by global addresses.
     fn diversity_of(&self, group: &Sampled) -> Diversity {
         let split_at = (group.policies.members_max as usize).saturating_add(1);
         let (cluster, contacts) = (&self.config.cluster, &group.group.members);
@@ -297,7 +297,7 @@ impl Node {
                 self.ask_group(&group.members, None);
                 self.seeking.chosen = Some((group.id, group.members));
             }
-            // No answer to choose from came: any group may let it in.
+            // No answer to choose from came: any group may let the node in.
             None => self.some_connected().into_iter().for_each(|peer| self.ask_to_join(peer)),
         }
     }
@@ -310,7 +310,7 @@ impl Node {
         connected
     }
 
-    /// Asks some members of a group to let this node in: its known leader first, then such as are connected.
+    /// Asks some members of a group to let this node in: its known leader first, then connected members.
     fn ask_group(&mut self, members: &[Contact], leader: Option<PeerKey>) {
         self.join_due = self.now.time + ASK_AGAIN;
         let me = self.me.peer;
@@ -326,7 +326,8 @@ impl Node {
         }
     }
 
-    /// A leader of a group has noted that this node wants in. Returns whether this is news: of the group that was asked, for the first time since.
+    /// Handles a leader's report that its group noted this node's request to join. Returns whether this is news: from the group that was
+    /// asked, for the first time since.
     pub(crate) fn on_noted(&mut self, group: GroupId, leader: PeerKey) -> bool {
         let is_asked = self.seeking.chosen.as_ref().is_none_or(|(chosen, _)| *chosen == group);
         is_asked && self.seeking.noted.replace(leader).is_none()
@@ -343,7 +344,7 @@ mod tests {
     use crate::small_net::{Net, key};
     use crate::wire;
 
-    /// Two groups of the same size: the newcomer hears a majority of one of them only.
+    /// Two groups have the same size: the newcomer hears a majority of one of them only.
     #[test]
     fn of_equals_the_one_that_answers_is_joined() {
         for far in [[0, 1], [3, 4]] {
@@ -359,7 +360,7 @@ mod tests {
         }
     }
 
-    /// The groups of the first and of the seventh node.
+    /// Returns the groups of the first and of the seventh node.
     fn samples(net: &Net) -> [Sampled; 2] {
         [0, 6].map(|index| {
             let node = &net.nodes[index];
@@ -394,8 +395,8 @@ mod tests {
         }
     }
 
-    /// A newcomer connects to whom it asks, and each connection that comes up could tell it of other groups. It waits for the group that it chose,
-    /// asks it again twice, and only then asks for others.
+    /// A newcomer connects to each peer that it asks, and each new connection could tell it of other groups. It waits for the group that it
+    /// chose, asks it again twice, and only then asks for others.
     #[test]
     fn a_newcomer_asks_one_group_at_a_time() {
         let settle = |config| NodeConfig { members_min: 1, members_max: 8, ..config };

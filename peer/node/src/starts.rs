@@ -1,15 +1,15 @@
-//! Starts of processes: whoever's store went back in time, or runs twice, is found out before it counts.
+//! Starts of processes: a store that went back in time, or that two processes run from, is detected before its messages count.
 //!
-//! A *start* is a counter, which the store holds and each start of the process raises, and a number drawn at random. Each
-//! frame carries its sender's. A node keeps the highest that it has heard of each member, and makes it durable before
-//! anything counts that was said from that start. A higher one counts where it descends from the known one ([`crate::lineage`]). All
-//! others are refused: that process has an older copy of the store, or the process that is known still runs. [`crate::judging`]
-//! decides that, and [`crate::refused`] is what the refused process does.
+//! A *start* is a counter, which the store holds and each start of the process raises, and a number drawn at random. Each frame
+//! carries its sender's start. A node keeps the highest start that it has heard of each member, and makes it durable before any
+//! message from that start counts. A higher one counts if it descends from the known one ([`crate::lineage`]). All other starts are
+//! refused: that process has an older copy of the store, or the known process still runs. [`crate::judging`] decides that, and
+//! [`crate::refused`] is the part of the refused process.
 //!
 //! # Invariants
-//! - A node sends nothing before its own counter is durable: no two starts from one store share a number that others heard.
-//! - Nothing of a member counts before its start is durable here, and after that nothing of a lower one.
-//! - What answers one peer names the start that it is for: a process never takes an answer to another for its own.
+//! - A node sends nothing before its own counter is durable: no two starts from one store share a number that other nodes have heard.
+//! - No message of a member counts before its start is durable here; after that, none of a lower start counts.
+//! - An answer to a peer names the start that it is for: a process never takes an answer to another process for its own.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -32,53 +32,54 @@ use crate::lineage::Lineage;
 use crate::node::Node;
 use crate::wire::{self, Frame, Stamp};
 
-/// Outputs that wait for the own start to be durable: so many.
+/// Upper limit of outputs that wait until the node's own start is durable.
 const WITHHELD_MAX: usize = 1024;
-/// Starts that are remembered of nodes that are in no group here.
+/// Upper limit of remembered starts of nodes that are in no group here.
 pub(crate) const STRANGERS_MAX: usize = 1024;
-/// A peer in no group with this node is forgotten after this silence: a large network has many, and each asks something now and then.
+/// Silence after which a peer in no group with this node is forgotten: a large network has many such peers, and each asks a question
+/// now and then.
 const STRANGERS_KEPT: Duration = Duration::from_secs(60);
-/// Of those, so many are in the store: nodes that were in a group here.
+/// Upper limit of stored starts of nodes that were in a group here and are no longer.
 const GONE_MAX: usize = 64;
 
-/// For so long a contradiction is shown after it was last seen.
+/// Time for which a contradiction is shown after it was last seen.
 const NOTICED_FOR: Duration = Duration::from_secs(60);
 
-/// One start of a peer's process, in one life of the peer.
+/// One start of a peer's process, in one incarnation of the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Start {
-    /// The how manieth it is from this store.
+    /// Number of starts from this store, including this one.
     pub counter: u64,
-    /// Drawn at random; never 0.
+    /// Number drawn at random; never 0.
     pub run: u64,
 }
 
-/// A start is refused.
+/// Refusal of a start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Whose.
+    /// The node that is refused.
     pub node: NodeId,
-    /// Which.
+    /// The refused start.
     pub start: Start,
-    /// In which life of the peer the known one is.
+    /// Incarnation of the peer that the known start belongs to.
     pub incarnation: Incarnation,
-    /// The one that is known instead.
+    /// The known start, which counts instead.
     pub known: Start,
-    /// Whether the known one has been heard since the refused one was; `None` where that is still to be seen.
+    /// Whether the known start has been heard since the refused one was; `None` where that is still open.
     pub alive: Option<bool>,
-    /// The known one is refused as well: members know different ones.
+    /// Whether the known start is refused as well: members know different starts.
     pub contested: bool,
-    /// Groups of the sender that the node is in: their ranges and epochs. A node that has gone back in time may know none of
-    /// its members.
+    /// Ranges and epochs of the sender's groups that the node is in. A node that has gone back in time may know none of their
+    /// members.
     pub groups: Vec<(KeyRange, Epoch)>,
 }
 
-/// What the sender holds for the start of a member, where it refused another.
+/// Start of a member that the sender holds, where it refused another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contested {
-    /// Whose.
+    /// The member.
     pub node: NodeId,
-    /// The one that it holds, as far as it knows the starts before it.
+    /// The start that the sender holds, with the starts before it as far as it knows them.
     pub lineage: Lineage,
 }
 
@@ -86,12 +87,12 @@ pub struct Contested {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     No,
-    /// Once this batch is.
+    /// It is once this batch is durable.
     Soon(u64),
     Yes,
 }
 
-/// A start that is refused.
+/// A refused start of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rival {
     pub(crate) start: Start,
@@ -100,23 +101,23 @@ pub(crate) struct Rival {
     is_told: bool,
 }
 
-/// What is known of one life of a peer.
+/// Knowledge about one incarnation of a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) start: Start,
-    /// [`Lineage::before`] of it, where that was told.
+    /// [`Lineage::before`] of the start, if it was reported.
     pub(crate) before: Vec<u64>,
     pub(crate) written: Written,
-    /// Another member told of it, and it was not heard here.
+    /// Whether the start is known from another member's report alone, and was not heard here.
     pub(crate) is_hearsay: bool,
-    /// When this start was last heard.
+    /// Time at which this start was last heard.
     pub(crate) heard: Option<Time>,
     pub(crate) rival: Option<Rival>,
-    /// Which starts other members said that they hold, where there was a dispute.
+    /// Starts that other members reported to hold, in a dispute.
     pub(crate) told: BTreeMap<PeerKey, (Start, Time)>,
 }
 
-/// Somebody refuses this node.
+/// Refusal of this node by another node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
     pub(crate) at: Time,
@@ -124,71 +125,71 @@ pub(crate) struct Refusal {
     pub(crate) contested: bool,
 }
 
-/// This node keeps still, as long as others refuse it.
+/// State of a node that is barred: it takes part in nothing as long as other nodes refuse it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Barred {
-    /// It does not go on without a verdict: whatever it holds may be old.
+    /// Whether the node does not go on without a verdict, since its data may be old.
     pub(crate) is_doubtful: bool,
     pub(crate) since: Time,
     pub(crate) asked: Time,
-    /// Peers that are in no group with it refuse it.
+    /// Refusals by peers that are in no group with this node.
     pub(crate) outlived: Option<Outlived>,
 }
 
 /// See [`Barred::outlived`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlived {
-    /// The one that did last.
+    /// Peer that refused last.
     pub(crate) peer: PeerKey,
-    /// Since when any does, without a pause.
+    /// Time since which such peers have refused without a pause.
     pub(crate) since: Time,
     pub(crate) last: Time,
 }
 
-/// See the module.
+/// Starts that a node knows, and the state of its own; see the module.
 pub(crate) struct Starts {
     /// This node's start, with the starts before it.
     pub(crate) lineage: Lineage,
-    /// What peers told of starts that are not known.
+    /// Starts that peers reported and that are not known yet.
     pub(crate) lineages: BTreeMap<NodeId, Lineage>,
-    /// Its start is durable with this batch; `None` where it is, or nothing is.
+    /// Batch with which the own start becomes durable; `None` if it is durable, or if nothing is.
     durable_with: Option<u64>,
-    /// What is to be sent once it is.
+    /// Outputs to send after that.
     withheld: Vec<Output>,
-    /// The process starts again once this batch is durable, for this reason.
+    /// Batch after which the process starts again, and the reason.
     starts_again: Option<(u64, String)>,
     pub(crate) known: BTreeMap<NodeId, Known>,
-    /// The first batch that is under way with some of these.
+    /// First batch under way that stores some of `known`.
     writing: Option<u64>,
-    /// From which run each peer was last heard, by this very process.
+    /// Run from which this process last heard each peer.
     runs: BTreeMap<PeerKey, u64>,
     pub(crate) waiting: Waiting,
-    /// When a peer was last told that its start, or that of its addressee, is not the right one.
+    /// Time at which each peer was last told that its own start, or the start that it addresses, does not count.
     told: BTreeMap<PeerKey, Time>,
-    /// When a peer was last asked for its lineage.
+    /// Time at which each peer was last asked for its lineage.
     asked: BTreeMap<PeerKey, Time>,
-    /// Who refuses this node, where its counter is not lower than the known one.
+    /// Peers that refuse this node, where its counter is not lower than that of the start they know.
     pub(crate) refusals: BTreeMap<PeerKey, Refusal>,
-    /// Who said something to this very process.
+    /// Time at which each peer last addressed this very process.
     pub(crate) accepted: BTreeMap<PeerKey, Time>,
     pub(crate) barred: Option<Barred>,
-    /// When it was last refused.
+    /// Time at which this node was last refused.
     pub(crate) refused_at: Time,
-    /// Since when members refuse this process because they know a later start; in the past where none does any more.
+    /// Time since which members refuse this process because they know a later start; in the past if none does any more.
     pub(crate) disputed: Option<Time>,
-    /// Which start that member knew.
+    /// The start that such a member knew last.
     pub(crate) outranked_by: Option<Start>,
-    /// When a member last said that the other process runs.
+    /// Time at which a member last reported that the other process runs.
     pub(crate) other_runs: Option<Time>,
     pub(crate) noted: Option<(String, Time)>,
-    /// What a person should know.
+    /// Notice for the operator.
     pub(crate) note: Option<String>,
     refused: u64,
     swept: Time,
 }
 
 impl Starts {
-    /// Of a process that begins now.
+    /// Creates the starts of a process that begins now.
     pub(crate) fn new(seed: u64) -> Starts {
         let run = Rng::new(seed.rotate_left(32) ^ 0x5374_6172_7473).draw().max(1);
         Starts {
@@ -217,19 +218,19 @@ impl Starts {
         }
     }
 
-    /// This is what the store holds of others.
+    /// Takes the stored starts of other nodes.
     pub(crate) fn restore(&mut self, known: Vec<(NodeId, Lineage)>) {
         let known = known.into_iter().map(|(node, lineage)| (node, Known::new(lineage, Written::Yes)));
         self.known = known.collect();
     }
 
-    /// It goes on with the life in the store, whose last start was this.
+    /// Goes on with the stored incarnation, whose last start was `last`.
     pub(crate) fn resume(&mut self, last: Lineage) {
         self.lineage = last.next(self.own().run);
         self.durable_with = Some(0);
     }
 
-    /// It goes on as another start, which is durable with this batch.
+    /// Goes on as another start, which is durable with this batch.
     pub(crate) fn go_on_as(&mut self, lineage: Lineage, token: u64) {
         self.lineage = lineage;
         self.durable_with = Some(token);
@@ -238,7 +239,7 @@ impl Starts {
         (self.barred, self.note) = (None, None);
     }
 
-    /// The process starts again, for this reason, once this batch is durable.
+    /// Has the process start again, for this reason, once this batch is durable.
     pub(crate) fn start_again(&mut self, token: u64, why: String) {
         self.starts_again = Some((token, why));
     }
@@ -247,17 +248,17 @@ impl Starts {
         self.starts_again.is_some()
     }
 
-    /// This process's.
+    /// Returns the start of this process.
     pub(crate) fn own(&self) -> Start {
         self.lineage.start
     }
 
-    /// How many frames were refused.
+    /// Returns the number of refused frames.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whose processes contradict each other, and how, as seen of late by this peer, `me`.
+    /// Returns the peers whose processes contradict each other, with a description, as this peer, `me`, saw them recently.
     pub(crate) fn notices(&self, me: PeerKey, now: Time) -> Vec<(PeerKey, String)> {
         let own = self.note.iter().map(|note| (me, note.clone()));
         let seen = |(node, known): (&NodeId, &Known)| {
@@ -267,7 +268,7 @@ impl Starts {
         own.chain(self.known.iter().filter_map(seen)).collect()
     }
 
-    /// Does this node keep still?
+    /// Returns whether this node is barred.
     pub(crate) fn is_barred(&self) -> bool {
         self.barred.is_some()
     }
@@ -283,23 +284,23 @@ impl Known {
         Lineage { start: self.start, before: self.before.clone() }
     }
 
-    /// Do as many members hold a start of another lineage as hold this one?
+    /// Returns whether more members hold a start of another lineage than, besides this node, hold this one.
     pub(crate) fn is_contested(&self, fresh: impl Fn(Time) -> bool) -> bool {
         let others = self.told.values().filter(|(start, at)| *start != self.start && fresh(*at)).count();
         others > self.voices_for(self.start, fresh)
     }
 
-    /// Do more members hold this start than the known one?
+    /// Returns whether more members hold this start than the known one.
     pub(crate) fn is_outvoted_by(&self, start: Start, fresh: impl Fn(Time) -> bool) -> bool {
         self.voices_for(start, &fresh) > self.voices_for(self.start, fresh) + 1
     }
 
-    /// How many other members hold this start.
+    /// Returns the number of other members that hold this start.
     fn voices_for(&self, start: Start, fresh: impl Fn(Time) -> bool) -> usize {
         self.told.values().filter(|(told, at)| *told == start && fresh(*at)).count()
     }
 
-    /// Another start than this one was heard, which does not count. True once it has been heard for so long.
+    /// Notes that a start was heard that does not count. Returns true, once, when it has been heard for `lasting`.
     pub(crate) fn note_rival(&mut self, start: Start, now: Time, patience: Duration, lasting: Duration) -> bool {
         match &mut self.rival {
             Some(rival) if rival.start == start && now.since(rival.heard) <= patience * 2 => rival.heard = now,
@@ -311,17 +312,17 @@ impl Known {
 }
 
 impl Node {
-    /// Silence for so long, and a process is taken to be gone.
+    /// Returns the silence after which a process is taken to be gone.
     pub(crate) fn gone_after(&self) -> Duration {
         self.config.timing.heartbeat * 10
     }
 
-    /// What this node's frames begin with.
+    /// Returns the stamp of this node's frames.
     pub(crate) fn stamp(&self) -> Stamp {
         Stamp { incarnation: self.me.incarnation, start: self.starts.own(), to: 0 }
     }
 
-    /// Says something to one peer, for the process of it that was last heard.
+    /// Sends a frame to one peer, for the process that was last heard of it.
     pub(crate) fn post(&mut self, to: PeerKey, class: Class, frame: &Frame) {
         let run = self.starts.runs.get(&to).copied().unwrap_or(0);
         self.post_for(to, run, class, frame);
@@ -333,7 +334,7 @@ impl Node {
         self.put_out(Output::Send { to, class, frame });
     }
 
-    /// Says the same to several, whichever process of theirs hears it: none of these is an answer.
+    /// Sends a frame to several peers, for any process of theirs: none of these frames is an answer.
     pub(crate) fn post_all(&mut self, to: &[PeerKey], class: Class, frame: &Frame) {
         let [one] = to else {
             let frame = wire::encode(&self.stamp(), frame, self.config.lane);
@@ -350,7 +351,7 @@ impl Node {
         }
     }
 
-    /// All batches up to this one are durable, and with one of them, after a start, the counter.
+    /// Handles the report that all batches up to this one are durable. After a start, one of them holds the counter.
     pub(crate) fn on_starts_persisted(&mut self, token: u64) {
         if self.starts.durable_with.is_some_and(|with| with <= token) {
             self.starts.durable_with = None;
@@ -375,21 +376,22 @@ impl Node {
         self.admit_held(|_| true);
     }
 
-    /// A frame came, from this start. It is given back if it counts; else it waits, or its sender is told why not.
+    /// Handles the start of a frame's sender. Returns the frame if the start counts; else the frame waits, or its sender is told the
+    /// reason.
     pub(crate) fn admit(&mut self, from: PeerKey, stamp: Stamp, frame: Frame, bytes: usize) -> Option<Frame> {
         if self.config.defects.has(Defect::StartsIgnored) {
             return Some(frame);
         }
         let own = self.starts.own().run;
         if stamp.to != 0 && stamp.to != own {
-            // For another process of this peer: one that was here before, as a rule.
+            // The frame is for another process of this peer, in most cases for an earlier one.
             if self.may_tell_start(from) {
                 self.tell_lineage(from);
             }
             return None;
         }
         if from == self.me.peer {
-            // Another process of this peer: whoever hears both says which of them counts.
+            // The frame is of another process of this peer: a node that hears both decides which of them counts.
             return (stamp.start == self.starts.own()).then_some(frame);
         }
         let frame = match frame {
@@ -412,7 +414,7 @@ impl Node {
             self.hold(from, stamp, frame, bytes);
             let (now, pause) = (self.now.time, self.pause());
             if may_tell(&mut self.starts.asked, from, now, pause) {
-                // What is for an earlier start is answered with the lineage.
+                // A frame for an earlier start is answered with the lineage.
                 self.post_for(from, known.run, Class::Control, &Frame::Started);
             }
             return None;
@@ -442,18 +444,18 @@ impl Node {
         Some(frame)
     }
 
-    /// Whether this node is in a group here.
+    /// Returns whether this node is in a group here.
     pub(crate) fn is_here(&self, node: NodeId) -> bool {
         self.hosts.living().any(|group| group.state().is_in_audience(node))
     }
 
-    /// Tells a peer from which starts this one descends.
+    /// Tells a peer the starts from which this one descends.
     pub(crate) fn tell_lineage(&mut self, to: PeerKey) {
         let frame = Frame::Lineage(self.starts.lineage.before.clone());
         self.post_for(to, 0, Class::Control, &frame);
     }
 
-    /// Is this node in a group here, and its start still to be written? It is from then on.
+    /// Returns whether this node is in a group here and its start is not stored yet. If so, storing it begins.
     pub(crate) fn is_unwritten(&mut self, node: NodeId) -> bool {
         let Some(known) = self.starts.known.get(&node) else { return false };
         match known.written {
@@ -474,18 +476,18 @@ impl Node {
         }
     }
 
-    /// Who repeats itself is not told as often.
+    /// Returns whether a peer may be told again: not for each of its frames.
     fn may_tell_start(&mut self, peer: PeerKey) -> bool {
         let (now, pause) = (self.now.time, self.pause());
         may_tell(&mut self.starts.told, peer, now, pause)
     }
 
-    /// Between two frames of that kind.
+    /// Returns the shortest time between two such frames to a peer.
     fn pause(&self) -> Duration {
         self.config.timing.heartbeat * 2 / 5
     }
 
-    /// Peers that are in a group with this node, or with that one and this.
+    /// Returns the peers that are in a group with this node; with `with`, in a group with both.
     pub(crate) fn fellows(&self, with: Option<NodeId>) -> BTreeSet<PeerKey> {
         let groups = self.hosts.living().map(Group::state);
         let groups = groups.filter(|state| with.is_none_or(|node| state.is_in_audience(node)));
@@ -498,20 +500,20 @@ impl Node {
         peers
     }
 
-    /// Ranges and epochs of the groups here that a node is in.
+    /// Returns the ranges and epochs of the groups here that a node is in.
     fn groups_with(&self, node: NodeId) -> Vec<(KeyRange, Epoch)> {
         let states = self.hosts.living().map(Group::state);
         states.filter(|state| state.is_in_audience(node)).map(|state| (state.range, state.epoch)).collect()
     }
 
-    /// Other members learn which start this node holds of one that it refused another of.
+    /// Tells the other members the start that this node holds of a node of which it refused another start.
     fn tell_fellows(&mut self, node: NodeId) {
         let Some(lineage) = self.starts.known.get(&node).map(Known::lineage) else { return };
         let fellows: Vec<PeerKey> = self.fellows(Some(node)).into_iter().collect();
         self.post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, lineage })));
     }
 
-    /// What is due with starts.
+    /// Runs the timers of starts.
     pub(crate) fn tick_starts(&mut self) {
         let (now, patience) = (self.now.time, self.gone_after());
         let last = self.starts.refusals.values().map(|refusal| refusal.at).max();
@@ -526,7 +528,7 @@ impl Node {
         }
     }
 
-    /// Forgets who is gone, within bounds: the longest silent first.
+    /// Forgets nodes that are gone, within bounds: the longest silent first.
     pub(crate) fn forget_starts(&mut self) {
         let here: BTreeSet<NodeId> = self.hosts.living().flat_map(|group| group.state().audience()).collect();
         let mut written = Vec::new();
@@ -562,7 +564,7 @@ impl Node {
     }
 }
 
-/// Whether a peer may be told again now, and notes that it is.
+/// Returns whether a peer may be told again now; if so, notes that it is.
 fn may_tell(told: &mut BTreeMap<PeerKey, Time>, peer: PeerKey, now: Time, pause: Duration) -> bool {
     if told.get(&peer).is_some_and(|at| now.since(*at) < pause) {
         return false;

@@ -1,6 +1,6 @@
-//! Operations that somebody asks for by hand: what is left open the group's leader decides by its policies.
+//! Transactions that an administrator requests. The group's leader decides the open details by its policies.
 //!
-//! Any peer that has a part in the group may be asked; it passes the wish on to the leader, and is told what came of it.
+//! Any peer that has a part in the group takes a request. It passes the request on to the leader, and is told the result.
 
 mod agreed;
 mod own;
@@ -35,77 +35,77 @@ use crate::views::member_views;
 use crate::whereabouts::Located;
 use crate::wire::Frame;
 
-/// Whoever asked is told so long after it asked at the latest.
+/// Time after which the sender of a request gets an answer at the latest.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same for a repair, which waits until it is sure that nobody answers.
+/// The same for a repair, which waits until it is certain that the lost group does not answer.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(60);
-/// So long a group says nothing before it is believed that it is lost; and longer than any lease.
+/// Silence after which a group is believed to be lost; longer than any lease.
 const SILENCE: Duration = Duration::from_secs(4);
-/// Whoever led a group that is no more may think so long that it does.
+/// Time for which the leader of a group that is gone may still think that it leads.
 const DYING: Duration = Duration::from_secs(5);
-/// What stands against it now may be gone soon: so long it is tried, so often.
+/// Time for which a request is tried, since an obstacle may soon be gone; and the pause between two tries.
 const TRIED_FOR: Duration = Duration::from_secs(3);
 const TRY_AGAIN: Duration = Duration::from_millis(100);
-/// Before it is asked again who owns a place.
+/// Pause before the owner of a point is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(400);
-/// Wishes that wait for an end, at a leader or at whoever was asked; more are refused.
+/// Upper limit of open requests, at a leader and at the peer that took them; more are refused.
 const WISHES_MAX: usize = 64;
-/// What is said of a refusal is no longer, in bytes.
+/// Upper limit of the reason in a refusal, in bytes.
 const WORDS_MAX: usize = 400;
-/// Members that a wish names, at most.
+/// Upper limit of members that a request names.
 const NAMED_MAX: usize = 256;
 
-/// What is wanted of a group.
+/// Request of an administrator to a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wish {
-    /// To become two.
+    /// Split into two groups.
     Split {
-        /// Where the second begins; else in the middle.
+        /// Start of the second group's range; `None` for the middle.
         at: Option<Point>,
-        /// The members of the first; where none is named, the split policy decides.
+        /// Members of the first group; if empty, the split policy decides.
         first: Vec<PeerKey>,
     },
-    /// To become one with its successor.
+    /// Merge with the successor.
     Merge,
-    /// To end there, where its successor begins from then on.
+    /// Move the boundary with the successor.
     Repartition {
         /// The new boundary.
         at: Point,
     },
-    /// To give members to its successor, and to take some of it.
+    /// Exchange members with the successor.
     Migrate {
-        /// Who goes.
+        /// Members that move to the successor.
         to: Vec<PeerKey>,
-        /// Who comes.
+        /// Members of the successor that move to this group.
         from: Vec<PeerKey>,
     },
-    /// To take over what lies before it, where those who owned that will not return: whatever was chosen there is lost.
+    /// Take over the range before this group, if its owners will not return: all data that was chosen there is lost.
     Repair {
-        /// Where the lost range begins; else where the group before this one does, as this one knows.
+        /// Start of the lost range; `None` for the start of the preceding group, as this group knows it.
         from: Option<Point>,
-        /// Who owned it.
+        /// Former owners of the range.
         lost: Vec<GroupId>,
     },
-    /// To have a switch spread its reads, under this id: one above all that it had, and never used for another life of a
-    /// switch (hazard 55).
+    /// Have a switch spread the group's reads, under this id. The id is above all earlier ones of the group, and was never
+    /// used for another life of a switch (hazard 55).
     Switch {
-        /// The id.
+        /// Id of the switch.
         id: u32,
     },
-    /// To use no switch, whoever names one, until it may again; or that.
+    /// Bar the use of any switch, or allow it again.
     UseSwitch {
-        /// It may.
+        /// Whether the use is allowed.
         on: bool,
     },
-    /// To agree on other policies, which spread over the whole ring.
+    /// Agree on other policies, which spread over the whole ring.
     SetPolicies(PolicyChange),
-    /// To go on with what is there, where members that may have forgotten something wait for others that will not come back.
-    /// Whoever is asked does it, and has those do it that it reaches: nobody need lead.
+    /// Go on with the present data, where members that may have forgotten data wait for members that will not come back. The
+    /// peer that takes the request carries it out, and has all members that it reaches carry it out: no leader is needed.
     AcceptLoss,
 }
 
 impl Wish {
-    /// Whoever asked is told so long after it asked at the latest.
+    /// Returns the time after which the sender gets an answer at the latest.
     fn patience(&self) -> Duration {
         match self {
             Wish::Repair { .. } => REPAIR_PATIENCE,
@@ -114,20 +114,20 @@ impl Wish {
     }
 }
 
-/// What came of a wish.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Granted {
-    /// It is done: these groups came of it.
+    /// The request is done; it ended with these groups.
     Done(Vec<GroupId>),
-    /// It cannot be; nothing has changed.
+    /// The request is impossible; nothing has changed.
     Refused(String),
-    /// It was begun and given up: somebody who takes part refused, or was silent. Nothing has changed.
+    /// The transaction was begun and aborted: a participant refused, or was silent. Nothing has changed.
     Aborted,
-    /// The leader fell silent, or is none any more: it may be done or not.
+    /// The leader fell silent, or is no longer leader: the request may be done or not.
     Unknown,
     /// This peer has no part in such a group.
     NotHere,
-    /// Not at this moment, but it may be soon; nothing has changed.
+    /// The request is impossible now, but may soon be possible; nothing has changed.
     NotNow(String),
 }
 
@@ -158,29 +158,29 @@ impl fmt::Display for Granted {
     }
 }
 
-/// A wish on its way to the leader.
+/// A request on its way to the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wished {
     /// The ring.
     pub ring: RingId,
-    /// Of which group.
+    /// Group of the request.
     pub group: GroupId,
-    /// Its name at whoever was asked.
+    /// Number of the request at the peer that took it.
     pub number: u64,
-    /// What.
+    /// The request.
     pub wish: Wish,
 }
 
-/// All wishes that wait for an end.
+/// All requests without a result.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
-    /// Of this peer's users.
+    /// Requests of this peer's users.
     own: Vec<Own>,
-    /// Of whoever asked, where this node leads.
+    /// Requests that this node carries out as the leader.
     taken: Vec<Taken>,
 }
 
-/// The sender of a request that this node carries out as the leader.
+/// Sender of a request that this node carries out as the leader.
 #[derive(Clone, Copy, Debug)]
 enum Asker {
     /// A peer that passed it on.
@@ -195,18 +195,18 @@ struct Taken {
     number: u64,
     group: GroupId,
     wish: Wish,
-    /// For a repair: who owns what lies before the lost range; when that was asked last.
+    /// For a repair: the owner of the range before the lost one, and the time of the last question for it.
     before: Option<GroupRef>,
     asked: Option<Time>,
-    /// When whoever asked was told to wait, since members copy.
+    /// Time at which the sender was last told to wait, since members copy.
     told: Option<Time>,
     since: Time,
     silent_since: Time,
-    /// Once it is begun.
+    /// The operation, once it has begun.
     operation: Option<Operation>,
-    /// Once that is chosen.
+    /// The transaction, once its begin is chosen.
     id: Option<TransactionId>,
-    /// What is no transaction is proposed, in this epoch under this ballot.
+    /// Epoch and ballot of the proposal, for a request that is no transaction.
     proposed: Option<(Epoch, Ballot)>,
     try_until: Time,
     until: Time,
@@ -219,7 +219,7 @@ impl Node {
         self.granted(number, if accepted { Granted::Done(alloc::vec![group]) } else { Granted::Refused(why.into()) });
     }
 
-    /// Another peer was asked, and thinks that this one leads the group.
+    /// Handles a request that another peer passed on, which takes this node for the group's leader.
     pub(crate) fn on_wished(&mut self, from: PeerKey, wished: Wished) {
         let Wished { ring, group, number, wish } = wished;
         let is_near = |group: &Group| group.state().audience().iter().any(|node| node.peer == from);
@@ -231,7 +231,7 @@ impl Node {
         self.follow_wishes();
     }
 
-    /// Takes a request as the leader; what comes of it is seen when wishes are followed next.
+    /// Takes a request as the leader; the result shows when requests are followed next.
     fn take_wish(&mut self, asker: Asker, number: u64, group: GroupId, wish: Wish) {
         if self.wishes.taken.len() >= WISHES_MAX {
             return self.answer_wish(asker, number, Granted::NotNow("too much is asked at once; try again".into()));
@@ -272,13 +272,13 @@ impl Node {
         self.wishes.taken.push(taken);
     }
 
-    /// May this be tried at all?
+    /// Returns whether this request may be tried at all.
     fn allows(&self, wish: &Wish) -> Result<(), &'static str> {
         match wish {
             Wish::Repair { lost, .. } if !(1..=LOST_MAX).contains(&lost.len()) => {
                 Err("say which groups are lost, and no more than may be")
             }
-            // Whoever comes back puts its whole store aside, with what other lanes' groups have in it.
+            // A peer that comes back puts its whole store aside, with the data of other lanes' groups in it.
             Wish::Repair { .. } if self.config.lane.is_some() => {
                 Err("in a network of several lanes no range can be declared lost yet")
             }
@@ -298,7 +298,7 @@ impl Node {
         }
     }
 
-    /// Looks how far the transactions of a group are that were wished for.
+    /// Follows the progress of the requested transactions.
     pub(crate) fn follow_wishes(&mut self) {
         let now = self.now.time;
         self.pass_on_wishes();
@@ -350,7 +350,7 @@ impl Node {
         self.end_own_wishes(now);
     }
 
-    /// Begins one, if it can be; `None` where that is so, or may be soon.
+    /// Begins an operation, if possible; returns `None` if it began, or may begin soon.
     fn begin_wished(&mut self, index: usize, operation: Operation) -> Option<Granted> {
         let now = self.now.time;
         let (group, try_until) = (self.wishes.taken[index].group, self.wishes.taken[index].try_until);
@@ -365,7 +365,7 @@ impl Node {
         None
     }
 
-    /// Members copy first: whoever asked is told so from time to time.
+    /// Extends the wait while members copy; the sender is told so from time to time.
     fn go_on_waiting(&mut self, index: usize) {
         let now = self.now.time;
         let taken = &mut self.wishes.taken[index];
@@ -381,7 +381,7 @@ impl Node {
         }
     }
 
-    /// Asks who owns what lies before the ranges that are to be repaired.
+    /// Asks for the owners of the ranges before those that are to be repaired.
     fn look_beyond_losses(&mut self) {
         let now = self.now.time;
         for index in 0..self.wishes.taken.len() {
@@ -400,7 +400,7 @@ impl Node {
         }
     }
 
-    /// Somebody says who owns a place.
+    /// Takes a report of a point's owner.
     pub(crate) fn on_seen_beyond(&mut self, located: &Located) {
         for taken in &mut self.wishes.taken {
             let group = self.hosts.all.iter().map(|hosted| hosted.group.state()).find(|group| group.id == taken.group);
@@ -410,7 +410,7 @@ impl Node {
         }
     }
 
-    /// When something is due with wishes.
+    /// Returns the time at which a request is due next.
     pub(crate) fn wishes_due(&self) -> Time {
         let soon = self.now.time + TRY_AGAIN;
         let taken = self.wishes.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
@@ -427,7 +427,8 @@ impl Node {
 }
 
 impl Taken {
-    /// Begins a repair, once it is sure that nobody answers; `None` where that is so, or may be soon.
+    /// Begins a repair, once it is certain that the lost group does not answer; returns `None` if it began, or may begin
+    /// soon.
     fn begin_repair(
         &mut self,
         group: &mut Group,
@@ -466,7 +467,7 @@ impl Taken {
         None
     }
 
-    /// What came of it, as this group's state shows; `None` while it is open.
+    /// Returns the result, as this group's state shows it; `None` while it is open.
     fn follow(&mut self, group: &Group) -> Option<Granted> {
         let state = group.state();
         if let Some((id, plan)) = state.ending() {
@@ -481,7 +482,7 @@ impl Taken {
                 self.id = Some(id);
                 None
             }
-            // Who leads no more does not know what becomes of what it proposed.
+            // A former leader does not know the outcome of its own proposal.
             (None, _) => (!group.log().leads()).then_some(Granted::Unknown),
         }
     }
@@ -492,7 +493,7 @@ impl Taken {
 }
 
 impl Wish {
-    /// The last place before the range that this group is to take over; `None` for anything but a repair.
+    /// Returns the last point before the range that this group is to take over; `None` for any request but a repair.
     fn place_before(&self, group: &GroupState) -> Option<Point> {
         let Wish::Repair { from, .. } = self else { return None };
         let from = from.or(group.dealings.predecessor().map(|gone| gone.range.start()))?;
@@ -500,7 +501,7 @@ impl Wish {
     }
 }
 
-/// How long nothing must be heard of a group before it is believed to be lost.
+/// Returns the silence after which a group is believed to be lost.
 fn silence(group: &Group) -> Duration {
     let settings = &group.state().settings;
     let lease = if settings.leases { settings.lease_ms } else { 0 };
@@ -508,7 +509,10 @@ fn silence(group: &Group) -> Duration {
     SILENCE + Duration::from_millis(lease + 2 * drift)
 }
 
-/// The operation that is meant.
+/// Returns the operation of a request.
+///
+/// # Errors
+/// A named peer is no member of its group, or too many are named.
 fn operation(
     group: &Group,
     wish: &Wish,

@@ -1,4 +1,4 @@
-//! Wishes for other policies, on which all groups of the network agree.
+//! Requests for other policies, on which all groups of the network agree.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use super::{Granted, Taken};
 use crate::policies::Policies;
 
-/// A change of the policies that a network agrees on. What it does not name stays as it is.
+/// Change of the policies that a network agrees on. Policies that it does not name stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyChange {
     /// Decisions, each with the name of its policy.
     pub names: Vec<(String, String)>,
-    /// A group of fewer members is too small.
+    /// Lower limit of a group's members.
     pub members_min: Option<u32>,
-    /// A group of more members is too large.
+    /// Upper limit of a group's members.
     pub members_max: Option<u32>,
 }
 
@@ -28,7 +28,7 @@ impl PolicyChange {
     /// Returns the policies after this change: of the next version, or the same ones where nothing changes.
     ///
     /// # Errors
-    /// A decision or a policy has no such name, or groups of the new sizes would split and merge without end. The words are for the
+    /// A decision or a policy has no such name, or groups of the new sizes would split and merge without end. The text is for the
     /// administrator.
     pub fn applied_to(&self, agreed: &AgreedPolicies) -> Result<AgreedPolicies, String> {
         let is_short = |name: &String| name.len() <= NAME_BYTES_MAX;
@@ -59,7 +59,7 @@ impl PolicyChange {
 }
 
 /// # Errors
-/// Groups of these sizes make no sense; the words say which there can be.
+/// Groups of these sizes are impossible; the text names the possible sizes.
 fn are_good_sizes(min: u32, max: u32) -> Result<(), String> {
     if min == 0 || max > MEMBERS_MAX {
         return Err(alloc::format!("a group has from 1 to {MEMBERS_MAX} members"));
@@ -74,7 +74,7 @@ fn are_good_sizes(min: u32, max: u32) -> Result<(), String> {
 }
 
 impl Taken {
-    /// Has the group's log say that other policies hold; `None` until that is chosen.
+    /// Proposes the changed policies in the group's log; returns `None` until they are chosen.
     pub(super) fn change_policies(&mut self, group: &mut Group, change: &PolicyChange) -> Option<Granted> {
         let (known, leads) = (&group.state().settings.policies, group.log().leads());
         let next = match change.applied_to(known) {
@@ -83,10 +83,10 @@ impl Taken {
         };
         match () {
             () if next == *known => Some(Granted::Done(alloc::vec![group.state().id])),
-            // Its proposal may still be chosen.
+            // The proposal of this node may still be chosen.
             () if !leads && self.proposed.is_some() => Some(Granted::Unknown),
             () if !leads => Some(BeginRefusal::NotLeader(None).into()),
-            // Afterwards the change is there, or greater policies of a neighbour are: then it is proposed on top of those.
+            // Afterwards the change is there, or a neighbour's greater policies are: then the change is proposed on top of those.
             () if group.log().is_busy() => None,
             () => {
                 group.propose(Entry::Policies(next));

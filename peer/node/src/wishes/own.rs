@@ -11,7 +11,7 @@ use super::{Asker, Granted, PATIENCE, TRIED_FOR, TRY_AGAIN, Taken, WISHES_MAX, W
 use crate::node::Node;
 use crate::wire::Frame;
 
-/// How long a request waits for a leader, and is sent again where a peer leads no more. An election takes less.
+/// Time for which a request waits for a leader, and is sent again if a peer no longer leads. An election takes less.
 const LED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A request of a user of this peer that another peer is to carry out, or that waits for a leader.
@@ -20,14 +20,14 @@ pub(super) struct Own {
     number: u64,
     group: GroupId,
     wish: Wish,
-    /// The peer that was asked, and when; `None` while no leader is known and connected.
+    /// The peer that was asked, and the time; `None` while no leader is known and connected.
     asked: Option<(PeerKey, Time)>,
-    /// Why it is not done yet: the answer where no leader takes it in time.
+    /// Answer if no leader takes the request in time: the reason why it is not done yet.
     why: Granted,
     patience: OwnPatience,
 }
 
-/// How long a user's request is tried, and when the user gets an answer at the latest.
+/// Time until which a user's request is tried, and time of the answer at the latest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnPatience {
     try_until: Time,
@@ -55,7 +55,7 @@ impl Node {
         self.follow_wishes();
     }
 
-    /// Passes the requests on that wait for a leader, where there is one by now.
+    /// Passes the waiting requests on to their leaders, where there is one by now.
     pub(super) fn pass_on_wishes(&mut self) {
         let mut index = 0;
         while index < self.wishes.own.len() {
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// Passes on a request that waits. Returns whether it is no longer among this peer's own: this node leads, or left the group.
+    /// Passes on a waiting request. Returns whether it is no longer among this peer's own: this node leads, or left the group.
     fn pass_on_wish(&mut self, index: usize) -> bool {
         let Some(hosted) = self.hosts.find_mut(self.wishes.own[index].group) else {
             let own = self.wishes.own.remove(index);
@@ -86,7 +86,8 @@ impl Node {
         false
     }
 
-    /// Ends a request that this node took as the leader. Where nothing was done, and a user of its own asked, the next leader is asked.
+    /// Ends a request that this node took as the leader. If nothing was done, and the request came from this node's own user, the next
+    /// leader is asked.
     pub(super) fn answer_taken(&mut self, taken: Taken, granted: Granted) {
         match taken.asker {
             Asker::User(patience) if patience.has_another_try(&granted, taken.since, self.now.time) => {
@@ -119,7 +120,7 @@ impl Node {
         self.granted(number, granted);
     }
 
-    /// Another peer needs more time for a request that was passed on to it.
+    /// Extends the time for a request, for the peer that it was passed on to.
     pub(crate) fn on_patience(&mut self, from: PeerKey, ring: RingId, number: u64) {
         let known = self.wishes.own.iter_mut().find(|own| own.is(number, from));
         match known.filter(|_| self.ring == Some(ring)) {
@@ -128,7 +129,7 @@ impl Node {
         }
     }
 
-    /// Answers the users whose requests have waited for too long. Of a request that was passed on the outcome is not known.
+    /// Answers the users whose requests have waited for too long. The outcome of a request that was passed on is unknown.
     pub(crate) fn end_own_wishes(&mut self, by: Time) {
         while let Some(index) = self.wishes.own.iter().position(|own| own.ends() <= by) {
             let Own { number, asked, why, .. } = self.wishes.own.remove(index);
@@ -148,7 +149,7 @@ impl Node {
         }
     }
 
-    /// Returns when the next of these requests is due.
+    /// Returns the time at which the next of these requests is due.
     pub(super) fn own_wishes_due(&self) -> Time {
         let soon = self.now.time + TRY_AGAIN;
         let due = self.wishes.own.iter().map(|own| if own.asked.is_some() { own.ends() } else { own.ends().min(soon) });
@@ -157,8 +158,8 @@ impl Node {
 }
 
 impl OwnPatience {
-    /// Returns whether a request that was sent at `asked` is to be sent again after this answer: nothing was done, and the answer came too soon to come
-    /// of a leader that tried.
+    /// Returns whether a request that was sent at `asked` is to be sent again after this answer: nothing was done, and the answer came too
+    /// soon to be that of a leader that tried.
     fn has_another_try(&self, granted: &Granted, asked: Time, now: Time) -> bool {
         matches!(granted, Granted::NotNow(_)) && now.since(asked) < TRIED_FOR && now < self.try_until
     }
@@ -169,7 +170,7 @@ impl Own {
         self.number == number && self.asked.is_some_and(|(peer, _)| peer == asked)
     }
 
-    /// Returns when the user gets an answer at the latest.
+    /// Returns the time of the user's answer at the latest.
     fn ends(&self) -> Time {
         let OwnPatience { try_until, until } = self.patience;
         if self.asked.is_some() { until } else { try_until.min(until) }
@@ -189,7 +190,7 @@ mod tests {
         Wish::SetPolicies(PolicyChange { names: vec![("lead".into(), "oldest".into())], ..PolicyChange::default() })
     }
 
-    /// Three nodes, of which none hears another: for a while, and until the first knows nobody who leads.
+    /// Returns three nodes that cannot hear each other, after the first has lost its leader.
     fn leaderless() -> (Net, GroupId) {
         let mut net = Net::of(3);
         let id = net.nodes[0].group().expect("it is in one").state().id;
@@ -198,7 +199,7 @@ mod tests {
         (net, id)
     }
 
-    /// Between two leaders nobody has to ask again by hand.
+    /// Between two leaders no user has to repeat a request.
     #[test]
     fn who_leads_is_waited_for() {
         let (mut net, id) = leaderless();
@@ -218,7 +219,7 @@ mod tests {
         assert!((LED_WITHIN..PATIENCE).contains(&net.now.time.since(asked)), "{:?}", net.now.time.since(asked));
     }
 
-    /// Who led until now says so, and whoever leads then does it.
+    /// The former leader refuses the request, and the next leader carries it out.
     #[test]
     fn who_leads_no_more_has_another_asked() {
         let mut net = Net::of(3);
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(net.granted, [(0, Granted::Done(vec![id]))]);
     }
 
-    /// A leader that is known to be gone is not asked: nothing is open then, and the next one is.
+    /// A leader that is known to be gone is not asked: no outcome is open then, and the next leader is asked.
     #[test]
     fn a_leader_without_a_connection_is_not_asked() {
         let mut net = Net::of(3);

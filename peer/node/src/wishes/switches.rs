@@ -1,4 +1,4 @@
-//! Wishes for a switch: to name one, and to do without.
+//! Requests for a switch: to name one, and to bar the use of any.
 
 use alloc::string::{String, ToString};
 use core::cmp::Ordering;
@@ -11,11 +11,11 @@ use overlay::GroupId;
 
 use super::{Granted, Taken, Wish, Wishes};
 
-/// A switch's id may be so far ahead of the time in seconds and of the last one: a slip must not use up all that there are.
+/// Limit of the distance of a switch's id from the time in seconds and from the last id: a slip must not use up all ids.
 const ID_AHEAD_MAX: u64 = 1 << 20;
 
 impl Wishes {
-    /// The highest id of a switch that is proposed for another wish for the same group; 0: none.
+    /// Returns the highest id of a switch that is proposed for another request to the same group; 0 if none is.
     pub(super) fn switch_open(&self, index: usize) -> u32 {
         let group = self.taken[index].group;
         let open = |other: &Taken| match other.wish {
@@ -26,7 +26,7 @@ impl Wishes {
         others.filter_map(|(_, other)| open(other)).max().unwrap_or(0)
     }
 
-    /// Somebody is turning the group's switch off.
+    /// Returns whether a request to bar the group's switch is proposed.
     pub(super) fn is_bar_open(&self, group: GroupId) -> bool {
         let is_bar = |other: &Taken| other.wish == Wish::UseSwitch { on: false } && other.proposed.is_some();
         self.taken.iter().any(|other| other.group == group && is_bar(other))
@@ -34,11 +34,11 @@ impl Wishes {
 }
 
 impl Taken {
-    /// Has the group's log name a switch; `None` until that is chosen.
+    /// Proposes a switch in the group's log; returns `None` until it is chosen.
     ///
-    /// Of all who ask for an id one is told that it has it (hazard 55: two switches under one id). A leader proposes only what
-    /// lies above its state, which has all that was chosen before its ballot, and above what it has proposed itself: so an entry
-    /// of its own ballot with this id is the one that it proposed for this wish. Under another ballot it does not know that.
+    /// Of all requests for one id, one gets the answer that it has it (hazard 55: two switches under one id). A leader proposes
+    /// only ids above its state, which has all entries chosen before its ballot, and above its own proposals. So an entry of its
+    /// own ballot with this id is the one that it proposed for this request. Under another ballot it does not know that.
     pub(super) fn use_switch(
         &mut self,
         group: &mut Group,
@@ -77,12 +77,12 @@ impl Taken {
         }
     }
 
-    /// Has the group's log say that no switch is to be used, or that one may; `None` until that is chosen.
+    /// Proposes in the group's log that no switch is used, or that one may be; returns `None` until it is chosen.
     pub(super) fn bar_switch(&mut self, group: &mut Group, on: bool) -> Option<Granted> {
         let (known, leads) = (group.state().switch, group.log().leads());
         match () {
             () if known.is_barred() != on => Some(Granted::Done(alloc::vec![group.state().id])),
-            // What it proposed may still be chosen.
+            // The proposal of this node may still be chosen.
             () if !leads && self.proposed.is_some() => Some(Granted::Unknown),
             () if !leads => Some(BeginRefusal::NotLeader(None).into()),
             () if self.proposed.is_some() => None,
@@ -96,7 +96,7 @@ impl Taken {
     }
 }
 
-/// Why an id is not taken.
+/// Returns the reason for which an id is not taken.
 fn is_used(id: u32) -> String {
     alloc::format!("ids of switches only go up, and the group has used {id} already")
 }
