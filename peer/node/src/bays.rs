@@ -1,11 +1,11 @@
-//! Where a node's records lie in its store.
+//! Bays: the places of a node's records in its store.
 //!
-//! What a node held of a part of the ring that it has nothing to do with any more is dropped, and that takes time. Should it
-//! come to hold that part again meanwhile, it must not meet what it held before: that would look like what it has now. So
-//! records lie in *bays*, and what comes anew goes into one with no leftovers there.
+//! Records of a range that this node no longer owns are dropped, and that takes time. If the node comes to hold that range
+//! again meanwhile, it must not find the old records: they would look like its present ones. So records lie in *bays*, and new
+//! records go into a bay without leftovers in that range.
 //!
 //! # Invariants
-//! - A part of the ring that a group here has is in a bay without leftovers at that place.
+//! - A range that a group here has is in a bay without leftovers there.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::storage::Space;
 
-/// In which bay the records of each part of the ring lie, and what is left over.
+/// Bay of the records of each part of the ring, and the leftovers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bays {
     at: IntervalMap<u8>,
     leftovers: Vec<(u8, KeyRange)>,
-    /// Of those what is not to be dropped yet. After a crash nothing is known of it.
+    /// Leftovers that are not to be dropped yet. After a crash this list is empty.
     #[serde(skip)]
     lent: Vec<(u8, KeyRange)>,
 }
@@ -34,19 +34,19 @@ impl Default for Bays {
 }
 
 impl Bays {
-    /// The bay of a place.
+    /// Returns the bay of a point.
     pub fn of(&self, point: Point) -> u8 {
         *self.at.get(point)
     }
 
-    /// Nothing in this range is of use any more.
+    /// Marks all records in this range as left over.
     pub fn leave(&mut self, range: KeyRange) {
         for (piece, bay) in self.at.pieces(range) {
             self.leftovers.push((bay, piece));
         }
     }
 
-    /// Something new comes to lie in this range. False where there is no bay without leftovers: then nothing has changed.
+    /// Takes a bay without leftovers for new records in this range. Returns false if there is none: then nothing has changed.
     #[must_use]
     pub fn enter(&mut self, range: KeyRange) -> bool {
         let used = |bay: u8| self.leftovers.iter().any(|(of, piece)| *of == bay && piece.overlaps(range));
@@ -57,8 +57,8 @@ impl Bays {
         free.is_some()
     }
 
-    /// A bay for what is copied in this range, which no group here has: after a crash it is left over. `None` where there is no
-    /// bay in which nothing lies.
+    /// Returns a bay for copied records in this range, which no group here has: after a crash they are left over. `None` if
+    /// there is no empty bay.
     #[must_use]
     pub fn lend(&mut self, range: KeyRange) -> Option<u8> {
         let here = self.at.pieces(range);
@@ -72,8 +72,8 @@ impl Bays {
         Some(free)
     }
 
-    /// No group here has anything of the ring any more: what lies in these ranges, none of which overlap, is lent from now on,
-    /// and the rest left over. Each part that is lent, in one bay and on one side of point zero.
+    /// Lends these ranges, none of which overlap, when no group here has a part of the ring any more; the rest is left over.
+    /// Returns each lent part, in one bay and on one side of point zero.
     #[must_use]
     pub fn lend_former(&mut self, ranges: &[KeyRange]) -> Vec<(u8, KeyRange)> {
         let lent: Vec<(u8, KeyRange)> =
@@ -85,17 +85,17 @@ impl Bays {
         lent
     }
 
-    /// How much is left over, or lent.
+    /// Returns the number of parts that are left over, or lent.
     pub fn left(&self) -> usize {
         self.leftovers.len()
     }
 
-    /// What was lent has come to nothing.
+    /// Ends a loan: its records are left over.
     pub fn give_back(&mut self, lent: (u8, KeyRange)) {
         self.lent.retain(|known| *known != lent);
     }
 
-    /// These parts of what was lent are in a group's range from now on; the rest has come to nothing.
+    /// Moves these parts of a loan into a group's range; the rest is left over.
     pub fn claim(&mut self, lent: (u8, KeyRange), parts: &[KeyRange]) {
         self.give_back(lent);
         self.leftovers.retain(|known| *known != lent);
@@ -104,17 +104,17 @@ impl Bays {
         parts.iter().for_each(|part| self.at.set(*part, bay));
     }
 
-    /// What is to be dropped next.
+    /// Returns the next part to drop.
     pub fn leftover(&self) -> Option<(u8, KeyRange)> {
         self.leftovers.iter().find(|leftover| !self.lent.contains(leftover)).copied()
     }
 
-    /// That is dropped.
+    /// Notes that this part has been dropped.
     pub fn swept(&mut self, leftover: (u8, KeyRange)) {
         self.leftovers.retain(|known| *known != leftover);
     }
 
-    /// The parts of a range, as they are scanned: in the order of the points.
+    /// Returns the parts of a range in the order in which they are scanned, that of the points.
     pub fn parts(&self, range: KeyRange) -> VecDeque<(u8, KeyRange)> {
         let mut parts: Vec<(u8, KeyRange)> =
             self.at.pieces(range).into_iter().map(|(piece, bay)| (bay, piece)).collect();
@@ -132,10 +132,10 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Of what lies in these parts from there on.
+    /// Creates a scan of these parts from that key on.
     pub(crate) fn new(mut parts: VecDeque<(u8, KeyRange)>, from: Bound<Key>, bytes_max: usize) -> Walk {
         if let Bound::Included(key) | Bound::Excluded(key) = &from {
-            // What ends before it begins.
+            // Parts that end before the scan begins.
             let is_over = |piece: KeyRange| piece.end() != Point(0) && piece.end() <= key.point();
             while parts.front().is_some_and(|(_, piece)| is_over(*piece)) {
                 parts.pop_front();
@@ -144,7 +144,7 @@ impl Walk {
         Walk { parts, from, bytes_max }
     }
 
-    /// Where the store is to be read next; `None` where all is read.
+    /// Returns the key at which the store is to be read next; `None` if all is read.
     pub(crate) fn next(&self, space: Space) -> Option<Bytes> {
         let (bay, piece) = self.parts.front()?;
         let first = Key::first_at(piece.start());
@@ -156,8 +156,8 @@ impl Walk {
         Some(space.scan_start(*bay, from))
     }
 
-    /// A page of the store, and whether nothing follows it there. What of it belongs here, and whether that is all there is;
-    /// `None` where the walk must go on first.
+    /// Takes a page of the store, and whether no record follows it there. Returns its records that belong to the scan, and
+    /// whether the scan is complete; `None` if the walk must go on first.
     pub(crate) fn page(
         &mut self,
         space: Space,
@@ -193,7 +193,7 @@ mod tests {
         KeyRange::new(Point(start << 120), Point(end << 120))
     }
 
-    /// A store with these keys in each of these bays, and in other lanes.
+    /// Returns a store with these keys in each of these bays, and in other lanes.
     fn store(bays: &[u8], keys: &[Key]) -> BTreeMap<Bytes, Bytes> {
         let each = |space: Space| {
             let all = bays.iter().flat_map(move |bay| keys.iter().map(move |key| (*bay, key)));
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// What is lent is nobody's yet: it is left over as soon as its end is known, or a crash came.
+    /// A lent part has no owner yet: it is left over as soon as its loan ends, or after a crash.
     #[test]
     fn what_is_lent_is_claimed_or_left_over() {
         let mut bays = Bays::default();
@@ -292,7 +292,7 @@ mod tests {
         }
         assert!(bays.enter(range(0, 20)));
         assert_eq!(bays.of(range(8, 9).start()), 0);
-        // There is an end to it.
+        // The bays are limited.
         for _ in 0..255 {
             bays.leave(range(0, 20));
             assert!(bays.enter(range(0, 20)));

@@ -1,10 +1,11 @@
-//! How many operations a second this node can execute, and what it believes of the other members of its group (Scatter §6.3).
+//! Capacity of this node in operations a second, and its belief about the capacities of the other members of its group (Scatter §6.3).
 //!
-//! The driver measures for how long the node was busy. What the node served in that time, for each second of it, is what the node could serve
-//! in a second. It tells that with its heartbeats. Each member judges what the others tell by what it saw them execute
-//! ([`policy::capacity`]); the leader divides the group's range by that, and tells neighbours the sum.
+//! The driver measures for how long the node was busy. The operations that the node served in that time, for each busy second, are the
+//! operations that the node could serve in a second. It tells that with its heartbeats. Each member judges the reports of the others by the
+//! operations that it saw them execute ([`policy::capacity`]). The leader divides the group's range by the result, and tells neighbours the
+//! sum.
 //!
-//! None of this has a timer of its own: a node looks at it at its other timers.
+//! None of this has a timer of its own: a node checks it at its other timers.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,29 +20,29 @@ use policy::capacity::{Claim, believed, relative, settled};
 
 use crate::node::Node;
 
-/// Between two looks at what members tell.
+/// Time between two checks of the members' reports.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A window with fewer operations a second says little: most of its time went to heartbeats and timers.
+/// Rate below which a window says little, in operations a second: most of its busy time went to heartbeats and timers.
 const SERVED_MIN_PER_S: f64 = 50.0;
-/// A window in which the node was busy for less than this part is measured too coarsely.
+/// Busy part of a window below which the measurement is too coarse, from 0 to 1.
 const BUSY_MIN: f64 = 0.01;
-/// The estimate moves by this part of its difference from each new measurement.
+/// Part of its difference from each new measurement by which the estimate moves.
 const SMOOTHING: f64 = 0.25;
 
 /// A node's own capacity, and those of its group's members.
 #[derive(Debug, Default)]
 pub(crate) struct CapacityWatch {
-    /// Operations a second that this node can execute; `None` before a window told.
+    /// Operations a second that this node can execute; `None` before the first usable window.
     pub(crate) measured: Option<f64>,
-    /// What the node had served when the last window ended, as [`Node::work`] counts it.
+    /// Work of the node up to the end of the last window, as [`Node::work`] counts it.
     served: f64,
-    /// The members' capacities that were decided by last, in operations a second.
+    /// Capacities of the members on which the last decision rested, in operations a second.
     settled: BTreeMap<NodeId, u32>,
     looked: Time,
 }
 
 impl CapacityWatch {
-    /// Takes a window, in which so much was served.
+    /// Takes a window, with the operations served in it.
     fn measure(&mut self, served: f64, window: Duration, busy: Duration) {
         let (window, busy) = (window.as_secs_f64(), busy.min(window).as_secs_f64());
         if served >= SERVED_MIN_PER_S * window && busy >= BUSY_MIN * window && busy > 0.0 {
@@ -50,12 +51,12 @@ impl CapacityWatch {
         }
     }
 
-    /// Returns this node's own capacity in operations a second, as it is told.
+    /// Returns this node's own capacity in operations a second, as it reports it.
     fn own(&self) -> Option<u32> {
         self.measured.map(|measured| measured as u32)
     }
 
-    /// Returns what to believe of each of these members, in their order; nothing unless most of them have told their capacities.
+    /// Returns the belief about each of these members, in their order; nothing unless most of them have reported their capacities.
     fn believe(&mut self, claims: &[(NodeId, Claim)]) -> BTreeMap<NodeId, Believed> {
         let told: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
         let Some(now) = believed(&told) else { return BTreeMap::new() };
@@ -70,7 +71,7 @@ impl CapacityWatch {
 }
 
 impl Node {
-    /// The driver has measured a window.
+    /// Takes a window that the driver has measured.
     pub(crate) fn on_busy(&mut self, window: Duration, busy: Duration) {
         let work = self.work();
         // A group that was let go of takes its count along.
@@ -78,17 +79,17 @@ impl Node {
         self.capacities.measure(served, window, busy);
     }
 
-    /// Returns what the node has served, in operations that it executed as a primary.
+    /// Returns the work of the node, in operations that it executed as a primary.
     ///
-    /// An operation of another primary in which it takes part, and one of its own clients, count as half of one: each comes with about as
-    /// many messages as half of an operation of its own. Without these, a member with a small part of the range would seem weak, and its
-    /// part would shrink further.
+    /// An operation of another primary in which it takes part counts as half of one, and so does an operation of its own clients: each
+    /// comes with about as many messages as half of an operation of its own. Without these, a member with a small part of the range would
+    /// seem weak, and its part would shrink further.
     fn work(&self) -> f64 {
         let assisted: u64 = self.groups().map(Group::operations_assisted).sum();
         self.operations_taken() as f64 + (assisted + self.answered) as f64 / 2.0
     }
 
-    /// Looks from time to time at what the members of the node's own group can execute.
+    /// Checks from time to time the capacities of the members of the node's own group.
     pub(crate) fn watch_capacities(&mut self) {
         let now = self.now.time;
         if now.since(self.capacities.looked) < LOOK_EVERY {

@@ -8,21 +8,21 @@ use overlay::{GroupId, PeerKey};
 use crate::node::Node;
 use crate::wire::{self, Frame, Stamp};
 
-/// At most so many frames wait.
+/// Upper limit of held frames.
 const FRAMES_MAX: usize = 1024;
-/// And at most so many bytes of them.
+/// Upper limit of their size, in bytes.
 const BYTES_MAX: usize = 4 << 20;
 
-/// A frame that waits.
+/// A held frame.
 struct Held {
     from: PeerKey,
     stamp: Stamp,
     frame: Frame,
-    /// As it came.
+    /// Length as received.
     bytes: usize,
 }
 
-/// All of them, the oldest first.
+/// All held frames, the oldest first.
 #[derive(Default)]
 pub(crate) struct Waiting {
     frames: VecDeque<Held>,
@@ -30,7 +30,7 @@ pub(crate) struct Waiting {
 }
 
 impl Node {
-    /// Keeps a frame until [`Node::admit_held`]. Where the room is full, it is dropped and counted.
+    /// Keeps a frame until [`Node::admit_held`]. If there is no room, the frame is dropped and counted.
     pub(crate) fn hold(&mut self, from: PeerKey, stamp: Stamp, frame: Frame, bytes: usize) {
         let waiting = &mut self.starts.waiting;
         if waiting.frames.len() >= FRAMES_MAX || waiting.bytes + bytes > BYTES_MAX {
@@ -54,8 +54,8 @@ impl Node {
         }
     }
 
-    /// A message that came before its group was here, from a node whose start no group asked for: it waits where that is
-    /// not durable yet, else it is given back.
+    /// Handles an early message for a group that is here now, from a node whose start no group asked for. The message
+    /// waits if that start is not durable yet; otherwise it is returned.
     pub(crate) fn hold_early(&mut self, group: GroupId, sender: Sender, message: Message) -> Option<Message> {
         if matches!(message, Message::Client(_)) || !self.is_unwritten(sender.node) {
             return Some(message);

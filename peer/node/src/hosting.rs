@@ -1,8 +1,8 @@
-//! The groups that a node has a part in: the one it is a member of, and others that came of the same keys and still need what
-//! it holds. Each has a drawer in the store, and its own names for batches and scans.
+//! The groups that a node has a part in: the one that it is a member of, and others that own some of the same keys and still
+//! need its data. Each has a drawer in the store, and its own names for batches and scans.
 //!
 //! # Invariants
-//! - The ranges of groups that live here do not overlap: of two, that of the higher epoch owns the place.
+//! - The ranges of groups that live here do not overlap: of two groups, the one of the higher epoch owns the point.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,20 +14,21 @@ use overlay::{Epoch, GroupId, KeyRange, Point};
 use crate::bays::{Bays, Walk};
 use crate::storage::DRAWERS;
 
-/// One group, as far as this node has a part in it.
+/// A node's part in one group.
 pub(crate) struct Hosted {
-    /// Which, for as long as the process lives.
+    /// Number of the part, unique while the process lives.
     pub(crate) serial: u64,
-    /// Its entries in the store.
+    /// Drawer of its entries in the store.
     pub(crate) drawer: u8,
-    /// The node's part.
+    /// The replica.
     pub(crate) group: Group,
-    /// Others own some of its range: it does nothing any more. What of it nobody is known to own is still to be born.
+    /// `Some` once other groups own some of its range and this part is inactive: the pieces of the range for which no later
+    /// owner is known yet.
     pub(crate) over: Option<Vec<KeyRange>>,
 }
 
 impl Hosted {
-    /// What it owns, or did, and nobody is known to own since.
+    /// Returns the pieces of its range for which no later owner is known.
     pub(crate) fn place(&self) -> Vec<KeyRange> {
         self.over.clone().unwrap_or_else(|| alloc::vec![self.group.state().range])
     }
@@ -36,77 +37,77 @@ impl Hosted {
 /// A page of the store that a group waits for.
 pub(crate) struct Scan {
     pub(crate) serial: u64,
-    /// The group's own name for it.
+    /// The group's own name for the scan.
     pub(crate) token: u64,
     pub(crate) walk: Walk,
 }
 
-/// All of them.
+/// All parts of a node in groups.
 #[derive(Default)]
 pub(crate) struct Hosts {
     pub(crate) all: Vec<Hosted>,
     pub(crate) bays: Bays,
     next_serial: u64,
     next_token: u64,
-    /// Batches that are not durable yet: the node's token, whose, and its own token.
+    /// Batches that are not durable yet: the node's token, the serial of the group, and the group's token.
     batches: VecDeque<(u64, u64, u64)>,
     scans: BTreeMap<u64, Scan>,
 }
 
 impl Hosts {
-    /// Is the node in no group?
+    /// Returns whether the node is in no group.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Is some of the ring owned by groups that live elsewhere?
+    /// Returns whether groups elsewhere own some of the ring.
     pub(crate) fn is_partial(&self) -> bool {
         !self.living().any(|group| group.state().range.is_full())
     }
 
-    /// Groups that live.
+    /// Returns the groups that live.
     pub(crate) fn living(&self) -> impl Iterator<Item = &Group> {
         self.all.iter().filter(|hosted| hosted.over.is_none()).map(|hosted| &hosted.group)
     }
 
-    /// The same, to change.
+    /// Returns the groups that live, mutably.
     pub(crate) fn living_mut(&mut self) -> impl Iterator<Item = &mut Group> {
         self.all.iter_mut().filter(|hosted| hosted.over.is_none()).map(|hosted| &mut hosted.group)
     }
 
-    /// Returns how often groups of this network raise their horizons at most; for ever where the node is in none.
+    /// Returns the shortest time between two raises of a horizon in this network; the maximum if the node is in no group.
     pub(crate) fn horizon_period(&self) -> Duration {
         self.living().next().map_or(Duration::MAX, |group| Duration::from_millis(group.state().settings.horizon_ms))
     }
 
-    /// The group that the node is a member or learner of; else one that still needs it.
+    /// Returns the group that the node is a member or learner of, or else one that still needs it.
     pub(crate) fn home(&self) -> Option<&Group> {
         let is_home = |group: &&Group| group.state().is_member(group.me()) || group.state().is_learner(group.me());
         self.living().find(is_home).or_else(|| self.living().next())
     }
 
-    /// The same, to change.
+    /// Returns the same group, mutably.
     pub(crate) fn home_mut(&mut self) -> Option<&mut Group> {
         let (id, epoch) = self.home().map(|group| (group.state().id, group.state().epoch))?;
         self.living_mut().find(|group| (group.state().id, group.state().epoch) == (id, epoch))
     }
 
-    /// The living group of this id.
+    /// Returns the living group with this id.
     pub(crate) fn find_mut(&mut self, id: GroupId) -> Option<&mut Group> {
         self.living_mut().find(|group| group.state().id == id)
     }
 
-    /// The living group that owns this place.
+    /// Returns the living group that owns `point`.
     pub(crate) fn at(&self, point: Point) -> Option<&Group> {
         self.living().find(|group| group.state().range.contains(point))
     }
 
-    /// The same, to change.
+    /// Returns the same group, mutably.
     pub(crate) fn at_mut(&mut self, point: Point) -> Option<&mut Group> {
         self.living_mut().find(|group| group.state().range.contains(point))
     }
 
-    /// The parts of groups that are over, and own this place still.
+    /// Returns the parts of groups that are over, where no later owner of `point` is known.
     pub(crate) fn over_at(&mut self, point: Point) -> impl Iterator<Item = &mut Group> {
         let over = move |hosted: &&mut Hosted| {
             hosted.over.as_ref().is_some_and(|rest| rest.iter().any(|piece| piece.contains(point)))
@@ -114,7 +115,7 @@ impl Hosts {
         self.all.iter_mut().filter(over).map(|hosted| &mut hosted.group)
     }
 
-    /// Takes one in; tells its serial. `None` where no drawer is free.
+    /// Adds a group; returns its serial, or `None` if no drawer is free.
     pub(crate) fn add(&mut self, group: Group) -> Option<u64> {
         let free = |drawer: &u8| self.all.iter().all(|hosted| hosted.drawer != *drawer);
         let drawer = (0..DRAWERS).find(free)?;
@@ -122,20 +123,21 @@ impl Hosts {
         Some(self.next_serial)
     }
 
-    /// Takes in one whose drawer is known.
+    /// Adds a group with a known drawer.
     pub(crate) fn add_at(&mut self, drawer: u8, group: Group) {
         self.next_serial += 1;
         self.all.push(Hosted { serial: self.next_serial, drawer, group, over: None });
     }
 
-    /// A new name for a batch of a group; `serial` 0 is the node itself.
+    /// Returns a new token for a batch of a group; `serial` 0 is the node itself.
     pub(crate) fn name_batch(&mut self, serial: u64, token: u64) -> u64 {
         self.next_token += 1;
         self.batches.push_back((self.next_token, serial, token));
         self.next_token
     }
 
-    /// Everything up to this token is durable: whose, up to which of its own tokens.
+    /// Passes the report on to the groups that all batches up to this token are durable. Returns the highest own token of the
+    /// node among them.
     pub(crate) fn on_persisted(&mut self, token: u64) -> Option<u64> {
         let mut own = None;
         while self.batches.front().is_some_and(|(of, ..)| *of <= token) {
@@ -149,25 +151,25 @@ impl Hosts {
         own
     }
 
-    /// A new name for a scan.
+    /// Returns a new token for a scan.
     pub(crate) fn name_scan(&mut self, scan: Scan) -> u64 {
         self.next_token += 1;
         self.scans.insert(self.next_token, scan);
         self.next_token
     }
 
-    /// The scan of this name, which is answered.
+    /// Takes out the scan with this token, which is answered.
     pub(crate) fn take_scan(&mut self, token: u64) -> Option<Scan> {
         self.scans.remove(&token)
     }
 
-    /// What of this range no group here owns that is later than `epoch`.
+    /// Returns the pieces of this range that no group here with a later epoch than `epoch` owns.
     pub(crate) fn rest(&self, range: KeyRange, epoch: Epoch) -> Vec<KeyRange> {
         let later = self.living().filter(|group| group.state().epoch > epoch);
         range.without(later.map(|group| group.state().range))
     }
 
-    /// Divides the memory for records among those that have some.
+    /// Divides the memory for records among the groups.
     pub(crate) fn share_memory(&mut self, bytes_max: usize) {
         let used: usize = self.all.iter().map(|hosted| hosted.group.table().bytes()).sum();
         let count = self.all.len().max(1);
@@ -178,7 +180,7 @@ impl Hosts {
         }
     }
 
-    /// What came of that group, as far as it lives here.
+    /// Returns the living groups here that succeed that group.
     pub(crate) fn heirs_of(&self, group: GroupId) -> impl Iterator<Item = &Group> {
         self.living().filter(move |heir| heir.state().dealings.is_heir_of(group))
     }

@@ -1,4 +1,4 @@
-//! Judgement: whether what a peer says from one of its starts counts here. See [`crate::starts`].
+//! Judgement of starts: whether a message counts here, by the start that its sender speaks from. See [`crate::starts`].
 
 use alloc::format;
 use alloc::string::String;
@@ -14,14 +14,14 @@ use crate::lineage::{Descent, Lineage, RUNS_MAX};
 use crate::node::Node;
 use crate::starts::{Contested, Known, STRANGERS_MAX, Start, Written};
 
-/// What became of a frame's start.
+/// Verdict on the start of a frame.
 pub(crate) enum Verdict {
     Counts,
-    /// That depends on its lineage, which is not known yet: known is this start.
+    /// The verdict depends on the start's lineage, which is not known yet. This is the known start.
     Unknown(Start),
-    /// It may be a later start, or one of an older copy: whether the known one still runs will show.
+    /// The start may be a later one, or one of an older copy: time will show whether the known one still runs.
     Early,
-    /// Known is this, in that life.
+    /// Another start is known, in this incarnation.
     Refused {
         incarnation: Incarnation,
         known: Start,
@@ -31,7 +31,7 @@ pub(crate) enum Verdict {
     },
 }
 
-/// What a member sees of two starts.
+/// Describes two starts that a member sees of one peer.
 pub(crate) fn contradiction(refused: Start, known: Start) -> String {
     format!(
         "a process says that it is start {} (run {:x}) of this peer, and start {} (run {:x}) is known: its data directory \
@@ -40,7 +40,7 @@ pub(crate) fn contradiction(refused: Start, known: Start) -> String {
     )
 }
 
-/// Whether `later` comes after `former`, which is silent or not.
+/// Returns whether `later` follows `former`; `is_silent` tells whether `former` is silent.
 fn follows(later: &Lineage, former: Start, is_silent: bool) -> bool {
     match later.descent_from(former) {
         Descent::Yes => true,
@@ -49,11 +49,12 @@ fn follows(later: &Lineage, former: Start, is_silent: bool) -> bool {
     }
 }
 
-/// To which run what asks for a lineage is addressed, where none is known: whatever is for another run is answered with it.
+/// Run that a question for a lineage is addressed to if no run is known: a frame for another run than the receiver's is answered with
+/// the lineage.
 const ANY_OTHER_RUN: u64 = u64::MAX;
 
 impl Node {
-    /// Whether what is said from this start counts. A later one takes the place of what was known.
+    /// Judges whether messages of this start count. A later start takes the place of the known one.
     pub(crate) fn judge(&mut self, node: NodeId, start: Start) -> Verdict {
         let (now, patience) = (self.now.time, self.gone_after());
         let later = (Bound::Excluded(node), Bound::Included(NodeId { incarnation: Incarnation(u64::MAX), ..node }));
@@ -63,13 +64,13 @@ impl Node {
         {
             return self.refuse(*later, start);
         }
-        // As almost always, and this is asked for each frame.
+        // This is the case of almost every frame.
         if self.starts.known.get(&node).is_some_and(|known| known.start == start) {
             return self.dispute(node).unwrap_or(Verdict::Counts);
         }
         let is_here = self.is_here(node);
         let told = self.starts.lineages.get(&node).filter(|told| told.start == start);
-        // A member could not tell others from which starts it descends.
+        // Without it, this node could not tell the other members from which starts that one descends.
         let is_unclear = |before: &[u64]| is_here && start.counter > 1 && before.is_empty();
         let Some(known) = self.starts.known.get(&node) else {
             if is_unclear(told.map_or(&[], |told| &told.before)) && !self.config.defects.has(Defect::LineageIgnored) {
@@ -79,7 +80,7 @@ impl Node {
         };
         let before = known.start;
         if start.counter > before.counter {
-            // Where it is in no group here, nothing that counts was said from the known start, unless that was written down once.
+            // If the node is in no group here, no message from the known start counted, unless that start was once stored.
             let takes = !is_here && known.written == Written::No || self.config.defects.has(Defect::LineageIgnored);
             match told.map(|told| told.descent_from(before)) {
                 _ if takes => return self.succeed(node, start),
@@ -97,7 +98,7 @@ impl Node {
         self.refuse(node, start)
     }
 
-    /// The known start is heard. Where as many others hold another one, it does not count.
+    /// Notes that the known start was heard. If as many members hold another start, it does not count.
     fn dispute(&mut self, node: NodeId) -> Option<Verdict> {
         let (now, fresh) = (self.now.time, self.is_fresh());
         let known = self.starts.known.get_mut(&node)?;
@@ -111,15 +112,16 @@ impl Node {
             return None;
         }
         let (other, _) = known.told.values().find(|(told, at)| *told != known.start && fresh(*at)).copied()?;
-        // Whether that one runs says who has heard it.
+        // The members that heard the other start tell whether it runs.
         let rival = known.rival.filter(|rival| rival.start == other);
         let alive = rival.and_then(|rival| self.is_alive(Some(rival.heard), rival.since));
         Some(Verdict::Refused { incarnation: node.incarnation, known: other, alive, contested: true })
     }
 
-    /// A start that is not the known one of this life. Where more others hold it than the known one, which is silent, it counts.
+    /// Refuses a start that is not the known one of this incarnation. It counts if more other members hold it than the known one, and
+    /// the known one is silent.
     fn refuse(&mut self, of: NodeId, start: Start) -> Verdict {
-        // What an earlier run said may still be under way for a while.
+        // Messages of an earlier run may still be under way for a while.
         let alive = self.note_rival(of, start, self.config.timing.heartbeat * 2);
         let fresh = self.is_fresh();
         let Some(known) = self.starts.known.get(&of) else { return Verdict::Counts };
@@ -130,15 +132,16 @@ impl Node {
         Verdict::Refused { incarnation: of.incarnation, known: known.start, alive, contested }
     }
 
-    /// Another start than the known one was heard. People are told once it has been heard for `lasting`. Returns whether the known
-    /// one runs; `None` where that is still to be seen, or for others to say.
+    /// Notes that a start other than the known one was heard. The operator is told once it has been heard for `lasting`. Returns
+    /// whether the known start runs; `None` if that is still open, or for other members to say.
     fn note_rival(&mut self, of: NodeId, start: Start, lasting: Duration) -> Option<bool> {
         let (now, patience, fresh) = (self.now.time, self.gone_after(), self.is_fresh());
         let known = self.starts.known.get_mut(&of)?;
         let is_news = known.note_rival(start, now, patience, lasting);
         let (heard, of_it) = (known.heard, known.start);
         let since = known.rival.map_or(now, |rival| rival.since);
-        // Whoever tells of it refused the other one, too, and has said by then if it hears the known one. It may be hearsay there, too.
+        // A member that reports the known start refused the other one, too, and by then has said whether it hears the known one. That
+        // member may also have it by hearsay.
         let may_say = known.is_hearsay && now.since(since) <= patience * 2;
         let is_for_others = may_say && known.told.values().any(|(told, at)| *told == of_it && fresh(*at));
         if is_news {
@@ -147,14 +150,14 @@ impl Node {
         if is_for_others { None } else { self.is_alive(heard, since) }
     }
 
-    /// What was said then by another member still stands.
+    /// Returns the test whether a report of another member still stands.
     fn is_fresh(&self) -> impl Fn(Time) -> bool + use<> {
         let (now, patience) = (self.now.time, self.gone_after());
         move |at| now.since(at) <= patience * 2
     }
 
-    /// Whether what was heard then is alive, where the other one first was heard at `since`: what was under way for a while
-    /// says nothing.
+    /// Returns whether a start that was last heard at `heard` is alive, where its rival was first heard at `since`. Messages that were
+    /// under way for a while prove nothing.
     fn is_alive(&self, heard: Option<Time>, since: Time) -> Option<bool> {
         let (now, late) = (self.now.time, since + self.config.timing.heartbeat * 2);
         let last = heard.unwrap_or(since).max(since);
@@ -170,7 +173,7 @@ impl Node {
         Verdict::Counts
     }
 
-    /// A start that was not known.
+    /// Notes a start that was not known.
     fn learn_start(&mut self, node: NodeId, start: Start) {
         if self.starts.known.len() >= 4 * STRANGERS_MAX {
             self.forget_starts();
@@ -182,7 +185,7 @@ impl Node {
         self.each_group(|group| group.on_new_run(node.peer, start.run));
     }
 
-    /// A node told from which starts its start descends. What it said and waits for that is judged again.
+    /// Handles a node's report of the starts that its start descends from. Its frames that wait for the lineage are judged again.
     pub(crate) fn on_lineage(&mut self, node: NodeId, lineage: Lineage) {
         if lineage.before.len() > RUNS_MAX {
             self.frames_dropped += 1;
@@ -198,8 +201,8 @@ impl Node {
         self.admit_held(|from| from == node.peer);
     }
 
-    /// The starts before a known one become known, where they were not. Whoever holds one of these has not heard of the known one
-    /// yet, and disputes nothing.
+    /// Notes the starts before a known one, if they were unknown. A member that holds one of these has not heard of the known one yet,
+    /// and disputes nothing.
     fn complete_lineage(&mut self, node: NodeId, lineage: Lineage) {
         let Some(known) = self.starts.known.get_mut(&node) else { return };
         if !known.before.is_empty() || lineage.before.is_empty() {
@@ -213,7 +216,7 @@ impl Node {
         }
     }
 
-    /// A member holds this start of another.
+    /// Handles a member's report that it holds this start of another node.
     pub(crate) fn on_contested(&mut self, from: PeerKey, contested: Contested) {
         let Contested { node, lineage } = contested;
         if !self.fellows(Some(node)).contains(&from) || lineage.before.len() > RUNS_MAX {
@@ -234,7 +237,7 @@ impl Node {
         if follows(&lineage, known.start, is_silent) {
             *known = hearsay(lineage);
             known.told.insert(from, (start, now));
-            // It was not heard from that start: nothing was said that this node could vouch for.
+            // The node was not heard from that start: there is no message that this node could vouch for.
             self.is_unwritten(node);
             return;
         }

@@ -1,4 +1,4 @@
-//! What a node remembers of a key while operations of its clients on it are under way.
+//! State of a key while operations of this node's clients on it are under way.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,19 +8,19 @@ use group::record::LIVE_IDS_MAX;
 use crate::api::ConnectionId;
 use crate::window::Few;
 
-/// What is remembered of a key while operations on it are under way.
+/// State of a key while operations on it are under way.
 #[derive(Debug, Default)]
 pub(crate) struct KeyUse {
-    /// Under way or waiting, in order.
+    /// Operations under way or waiting, in order.
     pub(crate) live: Few,
-    /// The last one of each connection.
+    /// The last operation of each connection.
     tails: Vec<(ConnectionId, u64)>,
-    /// Answered, but a stray attempt may yet be executed: with their horizons.
+    /// Operations that were answered, but that a stray attempt may still execute, with their horizons.
     pub(crate) stray: BTreeMap<u64, u64>,
 }
 
 impl KeyUse {
-    /// An operation of this connection comes: which one it follows.
+    /// Adds an operation of this connection; returns the one that it follows.
     pub(crate) fn follow(&mut self, connection: ConnectionId, sequence: u64) -> Option<u64> {
         match self.tails.iter_mut().find(|(of, _)| *of == connection) {
             Some((_, tail)) => Some(core::mem::replace(tail, sequence)),
@@ -31,7 +31,7 @@ impl KeyUse {
         }
     }
 
-    /// It is over; it followed `before`.
+    /// Removes an operation that is over; it followed `before`.
     pub(crate) fn leave(&mut self, connection: ConnectionId, sequence: u64, before: Option<u64>) {
         let Some(place) = self.tails.iter().position(|tail| *tail == (connection, sequence)) else { return };
         match before {
@@ -40,12 +40,12 @@ impl KeyUse {
         }
     }
 
-    /// Below which sequence number nothing is ever sent again when `sequence` is, and but for what.
+    /// Returns the sequence number below which no operation is sent again once `sequence` is sent, and the exceptions.
     pub(crate) fn retired(&self, sequence: u64) -> (u64, Vec<u64>) {
         let below = self.live.first().unwrap_or(sequence);
         let mut except: Vec<u64> = self.stray.range(..below).map(|(stray, _)| *stray).take(LIVE_IDS_MAX + 1).collect();
-        // Those that were under way when the limit was reached are strays too, and a longer list is nobody's to believe.
-        // To retire less is always right.
+        // Operations that were under way when the limit was reached are strays too, and a longer list would not be
+        // believed. To retire fewer ids is always right.
         let Some(first) = except.get(LIVE_IDS_MAX).copied() else { return (below, except) };
         except.truncate(LIVE_IDS_MAX);
         (first, except)

@@ -11,22 +11,22 @@ use policy::leading::Candidate;
 
 use crate::node::Node;
 
-/// Between two looks, about.
+/// Approximate time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What a leader notes about who should be it.
+/// A leader's notes about the best leader of its group.
 #[derive(Debug, Default)]
 pub(crate) struct LeadWatch {
-    /// The epoch that it leads, of which group.
+    /// The group and epoch that it leads.
     leads: Option<(GroupId, Epoch)>,
-    /// Who should, and since when.
+    /// The best leader, and the time since which it is.
     wanted: Option<(NodeId, Time)>,
     due: Time,
 }
 
 impl Node {
-    /// Looks from time to time whether another member should lead the group that this node leads, and has it when that has
-    /// been so for long enough.
+    /// Checks from time to time whether another member would be a better leader of the group that this node leads. Hands over once that
+    /// has been so for long enough.
     pub(crate) fn watch_lead(&mut self) {
         if self.now.time < self.lead_watch.due {
             return;
@@ -53,7 +53,7 @@ impl Node {
         }
     }
 
-    /// When it looks next.
+    /// Returns the time of the next check.
     pub(crate) fn lead_due(&self) -> Time {
         self.lead_watch.due
     }
@@ -88,7 +88,7 @@ mod tests {
     use crate::config::NodeConfig;
     use crate::small_net::{Net, key};
 
-    /// The members of the first node's group, by place, that are drawn and that leads now.
+    /// Returns the members of the first node's group, by index, that are drawn and that leads now.
     fn drawn_and_leader(net: &Net) -> (usize, Option<usize>) {
         let state = net.nodes[0].group().expect("it is in one").state();
         let of = |index: &usize| draw(state.id, state.epoch, NodeId { peer: key(*index), incarnation: Incarnation(1) });

@@ -1,7 +1,7 @@
-//! Leaving for good: what stands against it, and what it waits for.
+//! Leaving for good: the reasons against it, and the steps that it waits for.
 //!
-//! When the group lets a member go is the group's affair ([`group::membership`]). Here is what a person is told: at once,
-//! where a leave would come to nothing or to harm, and then step by step.
+//! The group decides when it lets a member go ([`group::membership`]). This module reports to the operator: at once, if a
+//! leave would fail or do harm, and then step by step.
 
 use core::fmt;
 
@@ -12,19 +12,19 @@ use group::state::GroupState;
 use crate::api::Event;
 use crate::node::Node;
 
-/// What a leave waits for, in about this order. As text it is what `/v1/status` says: the words are a contract.
+/// Step that a leave waits for, in about this order. Its text is the one in `/v1/status`: the words are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaveStep {
     /// Too few members would remain.
     OthersToJoin,
-    /// Others take over what this node is primary of.
+    /// Other members take over the sub-ranges of which this node is primary.
     HandingOver,
     /// The group has not yet chosen its members without this node.
     NextEpoch,
-    /// A majority of an epoch's members does not hold everything yet: without it this node, if the epoch is the one that
-    /// it is no member of.
+    /// No majority of an epoch's members holds all data yet: a majority without this node, if the node is no member in
+    /// that epoch.
     Holding,
-    /// Nothing any more: it has left.
+    /// The node has left.
     Left,
 }
 
@@ -40,46 +40,47 @@ impl fmt::Display for LeaveStep {
     }
 }
 
-/// How far a leave has come.
+/// Progress of a leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaveStatus {
-    /// Also where fewer than three members remain.
+    /// Whether the node leaves also where fewer than three members remain.
     pub force: bool,
-    /// What it waits for.
+    /// Step that the leave waits for.
     pub step: LeaveStep,
-    /// Members beside this node.
+    /// Number of members without this node.
     pub remain: usize,
-    /// Sub-ranges that this node is primary of.
+    /// Number of sub-ranges of which this node is primary.
     pub primaries: usize,
 }
 
-/// Why a leave is not begun.
+/// Reason for which a leave does not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaveRefusal {
-    /// The node stops, or its life is over.
+    /// The node stops, or its incarnation is over.
     Stopping,
-    /// It is in no network yet.
+    /// The node is in no network yet.
     Outside,
-    /// It does not vote yet, or not any more: whether it is needed is being decided.
+    /// The node is no voting member yet, or no longer: the group is still deciding whether it needs the node.
     NotMember,
-    /// It is the only member: nobody else has the data.
+    /// The node is the only member: no other node has the data.
     Last,
-    /// So many would remain, and too few of them are heard of to agree on anything: the group would stop.
+    /// Too few of the remaining members are heard to agree: the group would stop.
     Unheard {
-        /// Members beside this node.
+        /// Number of members without this node.
         remain: usize,
-        /// Those of them that are heard of.
+        /// Number of those that are heard.
         heard: usize,
     },
-    /// Fewer than three would remain, and nobody insists.
+    /// Fewer than three members would remain, and the leave is not forced.
     Few {
-        /// Members beside this node.
+        /// Number of members without this node.
         remain: usize,
     },
 }
 
 impl Node {
-    /// What stands against leaving now, as far as this node knows. Nothing, where it leaves already.
+    /// Returns the reason against leaving now, as far as this node knows; `None` if there is none, or if it leaves
+    /// already.
     pub fn refuses_leave(&self, force: bool) -> Option<LeaveRefusal> {
         if self.over || self.stopping.is_some() {
             return Some(LeaveRefusal::Stopping);
@@ -94,8 +95,8 @@ impl Node {
         }
     }
 
-    /// Leaves the group, or what there is of one. Whoever insisted once insists. A node that stops has been told already
-    /// what to do.
+    /// Leaves the group, or all remaining parts in groups. Force, once given, stays. A node that stops does not begin to
+    /// leave.
     pub(crate) fn leave(&mut self, force: bool) {
         if self.stopping.is_some() {
             return;
@@ -109,7 +110,7 @@ impl Node {
         self.tell_leave();
     }
 
-    /// It is not needed any more.
+    /// Ends the leave: the node is not needed any more.
     pub(crate) fn left(&mut self) {
         if self.over {
             return;
@@ -118,7 +119,7 @@ impl Node {
         self.end_life(Event::Left);
     }
 
-    /// Tells the log how far the leave has come.
+    /// Reports the progress of the leave to the log.
     pub(crate) fn tell_leave(&mut self) {
         let step = self.leave_status().map(|status| status.step);
         if self.leave_step != step {
@@ -129,7 +130,7 @@ impl Node {
         }
     }
 
-    /// How far the leave has come, if there is one.
+    /// Returns the progress of the leave, if there is one.
     pub(crate) fn leave_status(&self) -> Option<LeaveStatus> {
         let force = self.leaving?;
         let state = self.hosts.home().map(Group::state);
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(net.events[1].iter().filter(|event| **event == Event::Left).count(), 1);
         let members = net.nodes[0].group().expect("it stays").state().nodes();
         assert_eq!(members.iter().map(|node| node.peer).collect::<Vec<_>>(), [key(0), key(2), key(3)]);
-        // Below three nobody goes by mistake, and who insists does.
+        // Below three members a leave needs force.
         assert_eq!(net.nodes[0].refuses_leave(false), Some(LeaveRefusal::Few { remain: 2 }));
         net.leave(0, false);
         assert_eq!(net.step(0), Some(LeaveStep::OthersToJoin));
@@ -226,8 +227,8 @@ mod tests {
         assert_eq!(net.nodes[1].refuses_leave(true), Some(LeaveRefusal::Last));
     }
 
-    /// Four of whom two are silent agree on nothing; were one of the others let go, three would be left, and one of them
-    /// heard of.
+    /// Of four members two are silent, so the group cannot agree. If one of the others left, one of the three remaining
+    /// would be heard.
     #[test]
     fn nobody_leaves_the_silent_alone() {
         let mut net = Net::of(4);
@@ -246,7 +247,7 @@ mod tests {
         let config = NodeConfig { durability: Durability::Memory, ..NodeConfig::new(key(0), Incarnation(2)) };
         let stranger = Node::new(config.clone(), 1, now, Restored::empty());
         assert_eq!(stranger.refuses_leave(true), Some(LeaveRefusal::Outside));
-        // One that was in a group and lost all it had.
+        // This node was in a group and lost all its data.
         let mut node = Node::new(NodeConfig { ring: Some(RingId(7)), ..config }, 1, now, Restored::empty());
         assert_eq!(node.refuses_leave(false), None);
         node.handle(now, Input::Leave { force: false });
@@ -263,7 +264,7 @@ mod tests {
         net.leave(3, false);
         assert_eq!(net.step(3), None);
         net.run_until(|net| net.events[3].contains(&Event::Stopped));
-        // The other way round it stops as one that is not coming back.
+        // In the other order, the node stops as one that does not come back.
         net.leave(2, false);
         net.nodes[2].handle(net.now, Input::Stop);
         net.run_until(|net| net.events[2].contains(&Event::Stopped) || net.has_left(2));

@@ -1,9 +1,9 @@
-//! How a node lets go of its parts in groups that are over: of a place as soon as others own it, of the whole once nothing is left
-//! of it.
+//! Letting go: the end of a node's parts in groups. It gives up a range as soon as another group owns it, and the whole part once nothing
+//! is left of it.
 //!
 //! # Invariants
-//! - What came of a place is in the store before it is gone from where it came from: a crash may come between the two.
-//! - What lies in a place that no group here has any more is left over from then on ([`crate::bays`]).
+//! - The succeeding part is in the store before the old one is dropped: a crash may come between the two.
+//! - Records in a range that no group here has any more are left over from then on ([`crate::bays`]).
 
 use alloc::vec::Vec;
 
@@ -18,13 +18,13 @@ use crate::node::Node;
 use crate::storage::Over;
 
 impl Node {
-    /// The last words of a group that is over.
+    /// Makes a group that is over give way, and carries out its last outputs.
     pub(crate) fn silence(&mut self, index: usize) {
         self.hosts.all[index].group.give_way();
         self.hear_out(index);
     }
 
-    /// Carries all that a group wants done.
+    /// Carries out all outputs of a group.
     fn hear_out(&mut self, index: usize) {
         let serial = self.hosts.all[index].serial;
         while let Some(output) = self.hosts.all[index].group.poll_output() {
@@ -32,12 +32,12 @@ impl Node {
         }
     }
 
-    /// The same for all.
+    /// Carries out all outputs of all groups.
     pub(crate) fn hear_all(&mut self) {
         (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
     }
 
-    /// Others own this range since that epoch, and need nothing of this node.
+    /// Gives up a range that other groups own since that epoch, without need of this node.
     pub(crate) fn give_up(&mut self, range: KeyRange, epoch: Epoch) {
         for hosted in &mut self.hosts.all {
             let state = hosted.group.state();
@@ -49,8 +49,8 @@ impl Node {
         self.settle_ranges(&[range]);
     }
 
-    /// Of groups whose ranges overlap, or that have one name, the later is there. Who has nothing left is let go of; `elsewhere` others are
-    /// known to own.
+    /// Settles overlaps: of two groups with overlapping ranges or with the same id, the later one counts. Parts with nothing left are let
+    /// go of. Other groups are known to own `elsewhere`.
     pub(crate) fn settle_ranges(&mut self, elsewhere: &[KeyRange]) {
         let mut given = Vec::new();
         for index in 0..self.hosts.all.len() {
@@ -78,13 +78,13 @@ impl Node {
         self.let_go_hosted(|hosted| hosted.over.as_ref().is_some_and(Vec::is_empty));
     }
 
-    /// Parts of groups here have no place there any more: what nobody else here has is left over, now and not when the last of
-    /// such a part is, for this node may come to own the place again before that.
+    /// Marks ranges that parts of groups here gave up as left over, if no other part here has them. It does so now, and not with the end of
+    /// the part: before that, this node may come to own the range again.
     fn leave_places(&mut self, given: &[KeyRange]) {
         if self.config.durability != Durability::Sync {
             return;
         }
-        // What has the place now must be in the store before that.
+        // The present owner of the range must be in the store before that.
         self.hear_all();
         let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
         let left = given.iter().flat_map(|piece| piece.without(held.iter().copied()));
@@ -93,7 +93,7 @@ impl Node {
         self.persist_own(changes);
     }
 
-    /// Where records lie, and what groups that are over have left.
+    /// Returns the changes that store the bays of records, and the rest of groups that are over.
     pub(crate) fn places(&self) -> Vec<Change> {
         let over = self.hosts.all.iter().filter_map(|hosted| {
             let state = hosted.group.state();
@@ -102,7 +102,7 @@ impl Node {
         alloc::vec![self.space().bays(&self.hosts.bays), self.space().over(&over.collect::<Vec<_>>())]
     }
 
-    /// What was over when the process ended is so still.
+    /// Restores the groups that were over when the process ended.
     pub(crate) fn restore_over(&mut self, all: Vec<Over>) {
         for Over { drawer, group, epoch, place } in all {
             let is_it = |hosted: &&mut Hosted| {
@@ -120,24 +120,24 @@ impl Node {
         self.let_go_hosted(|hosted| is_over(&hosted.group));
     }
 
-    /// Drops all that this node has of some groups, but for what others here own.
+    /// Drops all data that this node has of some groups, without the data that other groups here own.
     fn let_go_hosted(&mut self, is_over: impl Fn(&Hosted) -> bool) {
         let mut changes = Vec::new();
         if self.hosts.all.iter().any(&is_over) {
-            // What came of it must be in the store before it is gone from there: a crash may come between the two.
+            // The succeeding parts must be in the store before the old one is dropped: a crash may come between the two.
             self.hear_all();
         }
         while let Some(index) = self.hosts.all.iter().position(&is_over) {
             self.silence(index);
             let gone = self.hosts.all.remove(index);
             self.voted = self.voted.max(gone.group.state().epoch);
-            // What it granted there since others came of it may be alive yet.
+            // Grants that it gave there, in a group that other groups succeeded, may still be valid.
             self.hosts.all.iter_mut().for_each(|hosted| hosted.group.inherit_grants(&gone.group));
             if gone.over.is_none() && gone.group.state().ended.is_none() {
                 self.whereabouts.note_parts(gone.group.state(), self.now.time);
             }
             if self.config.durability == Durability::Sync {
-                // What others here own, or did and still hold, is theirs.
+                // A range that another group here owns, or owned and still holds, belongs to that group.
                 let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
                 for piece in gone.place().into_iter().flat_map(|piece| piece.without(held.iter().copied())) {
                     self.hosts.bays.leave(piece);
@@ -154,12 +154,12 @@ impl Node {
         self.persist_own(changes);
         self.share_memory();
         if self.hosts.is_empty() && !self.over {
-            // Whoever has voted somewhere, and remembers nothing of it, enters another group as somebody else.
+            // A node that has voted in a group, and remembers nothing of its votes, enters another group as a new incarnation.
             self.part_from(self.reincarnates("no group here needs it any more"));
         }
     }
 
-    /// A group says that it needs this node no more, or that the node's part in it has come to an end.
+    /// Handles a group's report that it no longer needs this node, or that the node's part in it has ended.
     pub(crate) fn depart(&mut self, serial: u64, why: Option<Event>) {
         let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
         let is_needed = hosted.group.state().audience().contains(&self.me);
@@ -173,7 +173,7 @@ impl Node {
         }
     }
 
-    /// A life that is over has nothing more to give; the wish to leave outlives it.
+    /// Ends this incarnation, which is not needed any more; an intention to leave outlives it.
     fn part_from(&mut self, why: Event) {
         match self.leaving {
             Some(_) => self.left(),
@@ -182,13 +182,13 @@ impl Node {
     }
 }
 
-/// Do two groups have a place or a name in common, so that the later of them is there instead of the other? What goes on under
-/// its name may come to own nothing of what it owned once.
+/// Returns whether two groups overlap or have the same id, so that the later one takes the place of the other. A group that goes on under
+/// its id may own nothing of its former range.
 pub(crate) fn is_alike(one: &GroupState, other: &GroupState) -> bool {
     one.id == other.id || one.range.overlaps(other.range)
 }
 
-/// What of a range lies in these.
+/// Returns the pieces of a range that lie in `these`.
 pub(crate) fn meet(range: KeyRange, these: &[KeyRange]) -> Vec<KeyRange> {
     these.iter().flat_map(|other| range.intersection(*other)).flatten().collect()
 }

@@ -1,7 +1,7 @@
 //! One whole peer as a value: its groups, its clients' sessions, the wire format.
 //!
-//! Inputs are handed in with the time, outputs are pulled ([`Node::handle`], [`Node::poll_output`]); the same compiled
-//! node runs on a real network and in simulation.
+//! The driver hands inputs in with the time, and pulls outputs ([`Node::handle`], [`Node::poll_output`]). The same
+//! compiled node runs on a real network and in simulation.
 #![no_std]
 
 extern crate alloc;

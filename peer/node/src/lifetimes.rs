@@ -1,10 +1,10 @@
-//! How long peers live, as this node and members of other groups have seen (Scatter §6.1), and the risk of a group that follows from it.
+//! Lifetimes of peers, as this node and members of other groups have observed them (Scatter §6.1). The risk of a group follows from them.
 //!
-//! A node watches the members of its own group: how long each lives at which age, and at which age it dies. Now and then it asks a member
-//! of another group for its observations. The sum is an estimate for the whole network. Each group has one voice in it, and no voice
-//! can count for much more than the others ([`policy::lifetimes::sum`]).
+//! A node watches the members of its own group: the time that each lives at each age, and the age at which it dies. From time to time it
+//! asks a member of another group for its observations. The sum is an estimate for the whole network. Each group has one voice in it, and
+//! no voice can count for much more than the others ([`policy::lifetimes::sum`]).
 //!
-//! None of this has a timer of its own: a node looks at it at its other timers.
+//! None of this has a timer of its own: a node checks it at its other timers.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,23 +25,23 @@ use crate::api::Class;
 use crate::node::Node;
 use crate::wire::Frame;
 
-/// Between two looks at the members.
+/// Time between two checks of the members.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A look that comes later tells nothing: this node was suspended, or overloaded.
+/// Time between two checks from which a check tells nothing: this node was suspended, or overloaded.
 const LOOK_LATE: Duration = Duration::from_secs(5);
-/// Between two fits of the model.
+/// Time between two fits of the model.
 const FIT_EVERY: Duration = Duration::from_secs(10);
-/// Between two questions to a group beside this node's own.
+/// Time between two questions to a group beside this node's own.
 const ASK_EVERY: Duration = Duration::from_secs(30);
-/// Groups whose voices are kept.
+/// Upper limit of groups with a kept voice.
 const VOICES_MAX: usize = 64;
-/// A voice counts for so long.
+/// Time for which a voice counts.
 const VOICE_AGE_MAX: Duration = Duration::from_secs(3600);
-/// Questions under way; of more the oldest is forgotten.
+/// Upper limit of open questions; of more, the oldest is forgotten.
 const ASKED_MAX: usize = 8;
-/// Members that are remembered as dead, for former configurations that still name them.
+/// Upper limit of members that are remembered as dead, for former configurations that still name them.
 const DEAD_MAX: usize = 64;
-/// Deaths travel as multiples of 1/64.
+/// Unit in which deaths travel: 1/64 of a death.
 const DEATHS_UNIT: f64 = 64.0;
 
 /// A member's observations of lifetimes, for a node of another group.
@@ -49,8 +49,8 @@ const DEATHS_UNIT: f64 = 64.0;
 pub struct Lifetimes {
     /// The ring.
     pub ring: RingId,
-    /// For each class of ages that was observed, in order: the class, the seconds for which peers of such ages were watched, and their
-    /// deaths, in 1/64.
+    /// Observations for each class of ages, in order: the class, the seconds for which peers of such ages were watched, and their deaths,
+    /// in 1/64.
     pub classes: Vec<(u8, u32, u32)>,
 }
 
@@ -77,13 +77,13 @@ impl Lifetimes {
     }
 }
 
-/// A member of the node's own group, as of the last look.
+/// A member of the node's own group, as of the last check.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    /// When it was last heard at a look.
+    /// Its age at the last check that heard it.
     age: Duration,
     is_heard: bool,
-    /// It said that it stops or leaves.
+    /// Whether it announced that it stops or leaves.
     is_parting: bool,
 }
 
@@ -95,14 +95,14 @@ struct Voice {
     table: LifeTable,
 }
 
-/// A node's own observations of lifetimes, and those that it was told.
+/// A node's own observations of lifetimes, and those of other members.
 #[derive(Debug)]
 pub(crate) struct LifeWatch {
     members: BTreeMap<NodeId, Watched>,
-    /// Whether a majority was heard at the last look. A node that hears less cannot tell the dead from a link of its own.
+    /// Whether a majority was heard at the last check. A node that hears fewer cannot tell dead members from a fault of its own link.
     has_quorum: bool,
     looked: Time,
-    /// When this process began, on the clock that stands still while the machine sleeps.
+    /// Start of this process, on the clock that stands still while the machine sleeps.
     started: Time,
     own: LifeTable,
     voices: Vec<Voice>,
@@ -114,11 +114,11 @@ pub(crate) struct LifeWatch {
     /// Members seen dead, the oldest first.
     dead: Vec<NodeId>,
     changes: Changes,
-    /// Chance of its own, so that nothing else depends on how often lifetimes are asked for.
+    /// Random source of its own, so that nothing else depends on the number of questions for lifetimes.
     rng: Rng,
 }
 
-/// How long the group's changes of members take, until a majority of the new members holds everything.
+/// Time that the group's changes of members take, until a majority of the new members holds all data.
 #[derive(Debug, Default)]
 struct Changes {
     epoch: Option<(GroupId, Epoch)>,
@@ -167,12 +167,12 @@ impl LifeWatch {
         self.estimate.map(|estimate| estimate.lifetimes)
     }
 
-    /// Returns the deaths seen, of which each may be a part.
+    /// Returns the number of observed deaths, which counts fractions of deaths.
     pub(crate) fn deaths(&self) -> f64 {
         self.own.deaths() + self.voices.iter().map(|voice| voice.table.deaths()).sum::<f64>()
     }
 
-    /// Returns how long changes of members take of late, until a majority of the new members holds everything.
+    /// Returns the recent time that changes of members take, until a majority of the new members holds all data.
     pub(crate) fn reconfiguration(&self) -> Option<Duration> {
         self.changes.took
     }
@@ -181,14 +181,14 @@ impl LifeWatch {
         self.dead.contains(&node)
     }
 
-    /// Takes this model, whatever was seen, until the next fit.
+    /// Takes this model until the next fit, independent of the observations.
     #[cfg(test)]
     pub(crate) fn assume(&mut self, lifetimes: Model) {
         self.estimate = Some(Estimate { lifetimes, deaths: DEATHS_MIN });
         self.fit_due = Time::NEVER;
     }
 
-    /// Looks at the members of the node's own group.
+    /// Checks the members of the node's own group.
     fn look(&mut self, group: &Group, now: Time) {
         let passed = now.since(self.looked);
         self.looked = now;
@@ -205,7 +205,7 @@ impl LifeWatch {
             self.members
                 .insert(node, Watched { age, is_heard, is_parting: group.last_parting(node) != Parting::Stays });
         }
-        // The nodes that are left are members no more. A node that is heard has gone to another group.
+        // The remaining nodes are members no more. A node that is heard has gone to another group.
         for (node, known) in before {
             let lives_on = group.state().members.iter().any(|member| member.node.peer == node.peer);
             if (!known.is_heard || lives_on) && !known.is_parting && self.has_quorum && passed < LOOK_LATE {
@@ -222,7 +222,7 @@ impl LifeWatch {
     fn fit(&mut self, home: GroupId, now: Time) {
         self.fit_due = now + FIT_EVERY;
         self.voices.retain(|voice| now.since(voice.at) < VOICE_AGE_MAX);
-        // A member that has just come learns of earlier deaths in the group from another member.
+        // A new member learns of earlier deaths in the group from another member.
         let is_young = self.own.deaths() < DEATHS_MIN;
         let voices = self.voices.iter().filter(|voice| is_young || voice.group != home);
         let tables = core::iter::once(&self.own).chain(voices.map(|voice| &voice.table));
@@ -239,7 +239,7 @@ impl LifeWatch {
 }
 
 impl Node {
-    /// Notes how long changes of members take.
+    /// Notes the time that changes of members take.
     pub(crate) fn time_changes(&mut self) {
         if let Some(group) = self.hosts.home() {
             let state = group.state();
@@ -247,7 +247,7 @@ impl Node {
         }
     }
 
-    /// Looks at the members of the node's own group if that is due, and asks other nodes for their observations.
+    /// Checks the members of the node's own group if that is due, and asks other nodes for their observations.
     pub(crate) fn watch_lives(&mut self) {
         let now = self.now.time;
         let Some(group) = self.hosts.home().filter(|_| now.since(self.lives.looked) >= LOOK_EVERY) else { return };
@@ -284,7 +284,7 @@ impl Node {
         }
     }
 
-    /// Tells the node's own group how long its members are expected to live on.
+    /// Tells the node's own group the expected residual lives of its members.
     fn tell_outlook(&mut self) {
         let model = self.lives.model();
         if let Some(group) = self.hosts.home_mut() {
@@ -294,7 +294,7 @@ impl Node {
         }
     }
 
-    /// Asks a group beside this node's own, or, where this node has seen little, another member of its own.
+    /// Asks a group beside this node's own. If this node has seen few deaths, it may ask another member of its own group instead.
     fn ask_beside(&mut self) {
         let Some(group) = self.hosts.home() else { return };
         let links = &group.state().dealings;
@@ -322,7 +322,7 @@ impl Node {
         self.tell(member, &Frame::AskLifetimes { ring });
     }
 
-    /// A peer asks for this node's observations.
+    /// Answers a question for this node's observations.
     pub(crate) fn on_ask_lifetimes(&mut self, from: PeerKey, ring: RingId) {
         if self.ring != Some(ring) {
             self.frames_dropped += 1;
@@ -332,7 +332,7 @@ impl Node {
         }
     }
 
-    /// The answer. Only of a peer that was asked.
+    /// Handles the answer, if the peer was asked.
     pub(crate) fn on_lifetimes(&mut self, from: PeerKey, told: &Lifetimes) {
         let asked = self.lives.asked.iter().position(|(peer, _)| *peer == from);
         let table = told.table().filter(|_| self.ring == Some(told.ring));
@@ -347,7 +347,7 @@ impl Node {
     }
 }
 
-/// Returns the session history that a member of a group tells; `None` where it has none.
+/// Returns the session history that a member of a group reports; `None` if it has none.
 pub(crate) fn told(group: &Group, node: NodeId) -> Option<Told> {
     let History { failures, lived_s } = group.told_history(node)?;
     Some(Told { failures, lived: Duration::from_secs(lived_s.into()) })
@@ -375,7 +375,8 @@ mod tests {
         assert!(most.table().is_some_and(|table| fit(&table).is_some()));
     }
 
-    /// Members that die are seen by those that remain, at the age at which they were heard last; members that leave are not.
+    /// The remaining members observe the deaths of members, at the age at which these were last heard. They count no death of a member
+    /// that leaves.
     #[test]
     fn deaths_are_seen_and_leaves_are_not() {
         let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, ..config });
@@ -393,7 +394,7 @@ mod tests {
         );
         let (class, _) = net.nodes[0].lives.own.classes().find(|(_, seen)| seen.deaths > 0.0).expect("one died");
         assert!((8..=11).contains(&class), "after some 20 s: class {class}");
-        // The one that is cut off hears no majority, and takes none of the others for dead.
+        // The isolated member hears no majority, and takes no other member for dead.
         assert_eq!(deaths(&net, 4), 0.0);
         assert!(net.nodes[0].lives.is_seen_dead(net.nodes[4].me));
         net.leave(3, true);

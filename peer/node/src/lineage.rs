@@ -1,11 +1,11 @@
-//! Lineage: from which starts a start descends.
+//! Lineage: the starts from which a start descends.
 //!
-//! Counters alone do not tell an older copy of a data directory from its original: the copy counts on with each of its own starts,
-//! also with those that were refused, and passes the original's. So a store keeps the runs of its last starts, and a peer tells
-//! them. A member takes a higher start only where it descends from the start that the member knows.
+//! Counters alone do not tell an older copy of a data directory from its original. The copy counts on with each of its own starts,
+//! also with refused ones, and passes the original's counter. So a store keeps the runs of its last starts, and a peer tells them. A
+//! member takes a higher start only if it descends from the start that the member knows.
 //!
-//! A store whose end was torn may have lost the entry of its last start, though others heard that start. Its peer knows that
-//! something is lost ([`group::Group::doubt`]), so it may go on: its next start says that the runs of some starts before it are lost.
+//! A store with a torn end may have lost the entry of its last start, though other members heard that start. Its peer knows of the
+//! loss ([`group::Group::doubt`]), so it may go on: its next start says that the runs of some starts before it are lost.
 
 use alloc::vec::Vec;
 
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::starts::Start;
 
-/// Runs of a lineage at most.
+/// Upper limit of runs in a lineage.
 pub(crate) const RUNS_MAX: usize = 64;
-/// In the place of a run: the store lost the entry of that start.
+/// Mark in the place of a run: the store lost the entry of that start.
 const LOST: u64 = 0;
 
 /// A start, and the starts of the same store before it.
@@ -27,14 +27,15 @@ pub struct Lineage {
     pub before: Vec<u64>,
 }
 
-/// What a lineage says of a start with a lower counter.
+/// Relation of a lineage to a start with a lower counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descent {
     /// It was a start of the same store.
     Yes,
-    /// It was not.
+    /// It was a start of another store.
     No,
-    /// It may have been: it is older than all that the lineage holds, or the store lost the entry in its place.
+    /// It may have been a start of the same store: it is older than all runs of the lineage, or the store lost the entry in its
+    /// place.
     Maybe,
 }
 
@@ -48,8 +49,8 @@ impl Lineage {
         Lineage { start: Start { counter: self.start.counter.saturating_add(1), run }, before: self.before }
     }
 
-    /// Returns the lineage of the next start of this store, which had a start `known` to others and lost its entry. Other members may
-    /// know others of the lost starts: from the first one that may be lost, none is named.
+    /// Returns the lineage of the next start of this store, which lost the entry of its start `known`. Other members may know other
+    /// lost starts: from the first one that may be lost, none is named.
     pub(crate) fn next_after_loss(&self, known: Start, run: u64) -> Lineage {
         let last = self.start.counter.max(known.counter);
         let first_lost = self.start.counter.min(known.counter);
@@ -61,7 +62,7 @@ impl Lineage {
         Lineage { start: Start { counter: last.saturating_add(1), run }, before }
     }
 
-    /// Returns whether `former` is a start of the same store before this one.
+    /// Returns whether `former` is an earlier start of the same store.
     pub(crate) fn descent_from(&self, former: Start) -> Descent {
         let Some(apart) = self.start.counter.checked_sub(former.counter).filter(|apart| *apart > 0) else {
             return Descent::No;
@@ -106,7 +107,8 @@ mod tests {
         assert_eq!(late.descent_from(Start { run: 1, ..recent }), Descent::No);
     }
 
-    /// Whichever of the starts from the first lost one on a member knows, the next one descends from it; not so for what lies before.
+    /// The next start descends from each start that may be lost, whichever of them a member knows, but not from other starts before
+    /// those.
     #[test]
     fn a_store_that_lost_starts_goes_on_from_all_of_them() {
         let third = (11..14).fold(Lineage::default(), Lineage::next);

@@ -1,4 +1,4 @@
-//! The networks that peers stand in, as their addresses show: members of one network fail together (Scatter §6.1).
+//! Networks of peers, as their addresses show: members of one network fail together (Scatter §6.1).
 
 use alloc::format;
 use alloc::string::String;
@@ -109,7 +109,7 @@ pub(crate) fn sites(members: &[(&str, &[String])]) -> Vec<Option<u32>> {
     members.iter().map(|member| name(member).map(&mut site)).collect()
 }
 
-/// Whether an address can be reached from the whole of the internet: `Ipv4Addr::is_global` is not stable.
+/// Returns whether an address can be reached from the whole of the internet: `Ipv4Addr::is_global` is not stable.
 fn is_global_v4(ip: Ipv4Addr) -> bool {
     let [a, b, c, _] = ip.octets();
     let is_shared = a == 100 && b & 0xc0 == 64;
@@ -126,8 +126,8 @@ fn is_global_v4(ip: Ipv4Addr) -> bool {
         || is_protocol)
 }
 
-/// Whether an address is global unicast (`2000::/3`), and neither for documentation nor of Teredo or 6to4, whose prefixes are those of
-/// other networks.
+/// Returns whether an address is global unicast (`2000::/3`), and neither for documentation nor of Teredo or 6to4, whose prefixes belong
+/// to other networks.
 fn is_global_v6(ip: Ipv6Addr) -> bool {
     let [first, second, ..] = ip.segments();
     first & 0xe000 == 0x2000 && !(first == 0x2001 && (second == 0xdb8 || second == 0)) && first != 0x2002

@@ -1,4 +1,4 @@
-//! How a node decides what it may decide: one policy for each decision, chosen by name (`docs/design/policies.md`).
+//! Policies of a node: one for each decision that is left to it, chosen by name (`docs/design/policies.md`).
 //!
 //! All groups of a network agree on the names ([`AgreedPolicies`]). A node's own settings count when it founds a network, and for a
 //! decision on which nothing was agreed.
@@ -22,7 +22,7 @@ use policy::repartition::{Fixed, Proportional, Repartitioning};
 use policy::size::{Never, Sizing, Thresholds};
 use policy::weights::{Able, Capacity};
 
-/// Policies for one decision, by their names; the first is what is meant where nobody says otherwise.
+/// Policies for one decision, by their names; the first is the default.
 type Known<T> = &'static [(&'static str, T)];
 
 const DIVIDE: Known<DividePolicy> = &[("load", divide::<ByLoad>), ("even", divide::<Even>)];
@@ -40,43 +40,46 @@ const SIZE: Known<&dyn Sizing> = &[("thresholds", &Thresholds), ("nines", &Nines
 const SPLIT: Known<&dyn Halving> =
     &[("alike", &Alike), ("p2p", &P2p), ("multi-cluster", &MultiCluster), ("random", &Arbitrary)];
 
-/// The policies of a node, and how they are called.
+/// The policies of a node, with their names.
 #[derive(Clone, Copy)]
 pub struct Policies {
-    /// Who is primary of how much.
+    /// Division of a group's range among primaries.
     pub divide: (&'static str, DividePolicy),
-    /// Which group a newcomer asks.
+    /// Choice of the group that a newcomer asks.
     pub join: (&'static str, &'static dyn Joining),
-    /// Who leads a group.
+    /// Choice of a group's leader.
     pub lead: (&'static str, &'static dyn Leading),
-    /// When the boundary between two groups moves.
+    /// Moves of the boundary between two groups.
     pub repartition: (&'static str, &'static dyn Repartitioning),
-    /// When a group splits, merges, or trades members.
+    /// Splits, merges and trades of members.
     pub size: (&'static str, &'static dyn Sizing),
-    /// Who goes where then.
+    /// Choice of the members for each side then.
     pub split: (&'static str, &'static dyn Halving),
 }
 
-/// There is no such policy, or decision.
+/// Unknown policy or decision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownPolicy {
-    /// No decision is called that.
+    /// No decision has this name.
     #[error("`{0}` is not decided by a policy: there are divide, join, lead, repartition, size and split")]
     Decision(String),
-    /// No policy for this decision is called that.
+    /// No policy for this decision has this name.
     #[error("there is no policy `{name}` for {decision}: it is one of {}", known.join(", "))]
     Name {
-        /// What is to be decided.
+        /// The decision.
         decision: String,
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// What there is.
+        /// The known names.
         known: Vec<&'static str>,
     },
 }
 
 impl Policies {
     /// Takes another policy for a decision, both by name.
+    ///
+    /// # Errors
+    /// The decision or the policy is unknown; then no policy has changed.
     pub fn choose(&mut self, decision: &str, name: &str) -> Result<(), UnknownPolicy> {
         match decision {
             "divide" => self.divide = find(DIVIDE, decision, name)?,
@@ -96,7 +99,7 @@ impl Policies {
         self.with(&group.state().settings.policies)
     }
 
-    /// The same of policies that were told.
+    /// Returns the same for policies that another group reported.
     #[must_use]
     pub fn with(mut self, agreed: &AgreedPolicies) -> Policies {
         for (decision, name) in &agreed.names {
@@ -107,14 +110,14 @@ impl Policies {
         self
     }
 
-    /// Returns what a network that is founded with these policies, and these sizes of groups, agrees on.
+    /// Returns the agreed policies of a network that is founded with these policies, and these sizes of groups.
     pub fn agreed_on(&self, members_min: u32, members_max: u32) -> AgreedPolicies {
         let mut agreed = AgreedPolicies { members_min, members_max, ..AgreedPolicies::default() };
         self.names().into_iter().for_each(|(decision, name)| agreed.set(decision, name));
         agreed
     }
 
-    /// Each decision, and which policy is taken for it.
+    /// Returns each decision with the name of its policy.
     pub fn names(&self) -> [(&'static str, &'static str); 6] {
         [
             ("divide", self.divide.0),
@@ -154,13 +157,13 @@ impl fmt::Debug for Policies {
     }
 }
 
-/// The agreed policy of the division, as groups call it.
+/// Divides by the agreed policy; the function that groups call.
 pub(crate) fn divide_as_agreed(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
     let agreed = view.policies.name_of("divide").and_then(|name| find(DIVIDE, "divide", name).ok());
     agreed.unwrap_or(DIVIDE[0]).1(view)
 }
 
-/// A policy as groups know it.
+/// Divides by one policy, in the form that groups call.
 fn divide<P: Dividing + Default>(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
     let DivisionView { range, current, load, calm, rested, .. } = *view;
     let able = |member: &AbleMember| {

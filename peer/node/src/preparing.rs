@@ -1,5 +1,5 @@
-//! Before a leader begins a transaction with a neighbour, members copy what they do not hold of what they would own
-//! (`docs/design/data.md`): what is born then only compares, and is established soon.
+//! Preparation of a transaction with a neighbour: before a leader begins it, members copy the data of their future range
+//! that they lack (`docs/design/data.md`). Then the new groups only compare, and are soon established.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,41 +15,41 @@ use crate::copying::{CopyOrder, CopyTold};
 use crate::node::Node;
 use crate::wire::Frame;
 
-/// Orders are said again so often: they ask how far it has come, too.
+/// Interval at which orders are repeated: they also ask for the progress.
 const ORDER_AGAIN: Duration = Duration::from_millis(500);
-/// Nobody is waited for longer than this: what is lacking then is copied afterwards, as after any other change of members.
+/// Upper limit of the wait for a member: the rest is copied afterwards, as after any other change of members.
 pub(crate) const COPY_MAX: Duration = Duration::from_secs(600);
-/// Another one waits for so long after this one was tried last: two that took turns would never come to an end.
+/// Time after the last try of this transaction for which another one waits: two that took turns would never end.
 const TURN: Duration = Duration::from_secs(1);
-/// Whoever wanted it has given up, if it has not tried again for so long.
+/// Time after the last try at which the transaction counts as given up.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 
-/// What came of a try to begin a transaction that can be.
+/// Result of an attempt to begin a possible transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// It is begun, as far as this leader can tell.
+    /// It has begun, as far as this leader can tell.
     Yes,
-    /// Members copy first: it is to be tried again.
+    /// Members copy first: the caller must try again.
     Copying,
 }
 
-/// What one member of what is born lacks of one group.
+/// Name of the data that one member of a new group lacks of one group.
 type Need = (NodeId, GroupId);
 
-/// How far a member has come.
+/// Progress of a member.
 #[derive(Debug)]
 struct Step {
     ranges: Vec<KeyRange>,
     records: u64,
     done: bool,
-    /// When it was seen to go on last.
+    /// Time of the last progress.
     moved: Time,
 }
 
 /// A transaction that is being prepared.
 #[derive(Debug)]
 pub(crate) struct Preparing {
-    /// Who coordinates it.
+    /// The coordinator.
     group: GroupId,
     operation: Operation,
     number: u64,
@@ -58,9 +58,9 @@ pub(crate) struct Preparing {
     since: Time,
     ordered: Time,
     tried: Time,
-    /// Somebody has just come to an end.
+    /// Whether a member has just finished.
     news: bool,
-    /// It is begun by itself when it is prepared.
+    /// `Some` if it begins by itself once it is prepared.
     by_itself: Option<Rank>,
 }
 
@@ -69,7 +69,7 @@ impl Preparing {
         self.group == group && self.operation == *operation
     }
 
-    /// The same for other members, of whom some may have come far.
+    /// Turns to other members, some of which may have come far. Returns whether the needs have changed.
     fn turn_to(&mut self, needs: BTreeMap<Need, Vec<KeyRange>>, now: Time) -> bool {
         let same = self.steps.iter().map(|(need, step)| (need, &step.ranges)).eq(needs.iter());
         let mut before = core::mem::take(&mut self.steps);
@@ -81,7 +81,7 @@ impl Preparing {
         !same
     }
 
-    /// Is nobody waited for any more?
+    /// Returns whether no member is waited for any more.
     fn is_ready(&self, now: Time, patience: Duration) -> bool {
         let waits = |step: &Step| !step.done && now.since(step.moved) < patience;
         now.since(self.since) >= COPY_MAX || !self.steps.values().any(waits)
@@ -89,7 +89,11 @@ impl Preparing {
 }
 
 impl Node {
-    /// Begins a transaction that a group of this node's coordinates, once those who need it have copied what they would own.
+    /// Begins a transaction that a group of this node coordinates, once the members that need it have copied their future
+    /// data.
+    ///
+    /// # Errors
+    /// The transaction cannot begin now, or not at all; nothing has begun.
     pub(crate) fn begin_prepared(
         &mut self,
         group: GroupId,
@@ -120,7 +124,10 @@ impl Node {
         Ok(Begun::Yes)
     }
 
-    /// Begins a transaction of its own group, at once or when it is prepared.
+    /// Begins a transaction of its own group, at once or once it is prepared.
+    ///
+    /// # Errors
+    /// The transaction cannot begin now, or not at all; nothing has begun.
     pub fn begin_transaction(&mut self, operation: Operation) -> Result<(), BeginRefusal> {
         let group = self.hosts.home().ok_or(BeginRefusal::NotLeader(None))?;
         let (id, rank) = (group.state().id, group.rank(0));
@@ -132,7 +139,7 @@ impl Node {
         Ok(())
     }
 
-    /// Has members begin with what they need, or sees to it that they go on.
+    /// Has members begin to copy their needs, or go on with it.
     fn prepare(&mut self, group: GroupId, operation: &Operation, plan: &Plan, needs: BTreeMap<Need, Vec<KeyRange>>) {
         let now = self.now.time;
         let number = self.rng.draw();
@@ -158,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Orders what is not there yet, and what is to be kept.
+    /// Orders the missing copies, and those that are to be kept.
     fn order_copies(&mut self) {
         let (Some(preparing), Some(ring)) = (&mut self.preparing, self.ring) else { return };
         preparing.ordered = self.now.time;
@@ -176,7 +183,7 @@ impl Node {
         }
     }
 
-    /// Somebody says how far it has come.
+    /// Handles a member's report of its progress.
     pub(crate) fn on_copy_told(&mut self, from: PeerKey, told: CopyTold) {
         let Some(preparing) = self.preparing.as_mut().filter(|preparing| preparing.number == told.number) else {
             return; // It is begun, or given up.
@@ -187,7 +194,7 @@ impl Node {
             self.frames_dropped += 1;
             return;
         };
-        // Whoever began anew has to come further than it had.
+        // A member that began anew makes progress once it is further than before.
         if told.records > step.records || told.done && !step.done {
             step.moved = now;
         }
@@ -195,7 +202,7 @@ impl Node {
         preparing.news |= told.done;
     }
 
-    /// Goes on with what is being prepared.
+    /// Goes on with the prepared transaction.
     pub(crate) fn go_on_preparing(&mut self) {
         let now = self.now.time;
         let Some(preparing) = &mut self.preparing else { return };
@@ -218,12 +225,12 @@ impl Node {
             if matches!(begun, Err(BeginRefusal::Nonsense(_) | BeginRefusal::NotLeader(_))) {
                 self.preparing = None;
             }
-            // What stands against it now may be gone soon, and else it is given up.
+            // The present obstacle may soon be gone; otherwise the transaction is given up.
             self.preparing.iter_mut().for_each(|preparing| preparing.tried = tried);
         }
     }
 
-    /// When there is something to order, or to begin.
+    /// Returns the time at which there is a copy to order, or a transaction to begin.
     pub(crate) fn preparing_due(&self) -> Time {
         let (soon, patience) = (self.now.time + ORDER_AGAIN / 10, self.config.timing.copy_patience);
         match &self.preparing {
@@ -234,7 +241,7 @@ impl Node {
         }
     }
 
-    /// Says so where fewer than a majority of what is born hold all of a part.
+    /// Reports if no majority of the members of a new group holds all data of it.
     fn note_lacks(&mut self, preparing: &Preparing, plan: &Plan) {
         let lacks = |node: NodeId| preparing.steps.iter().any(|((of, _), step)| *of == node && !step.done);
         let few = plan.births.iter().any(|birth| {
@@ -251,7 +258,7 @@ impl Node {
     }
 }
 
-/// What each member of what is born lacks of the groups that it is born of.
+/// Returns the data that each member of a new group lacks, by the group to copy it from.
 fn needs(plan: &Plan) -> BTreeMap<Need, Vec<KeyRange>> {
     let mut needs: BTreeMap<Need, Vec<KeyRange>> = BTreeMap::new();
     for birth in &plan.births {

@@ -1,13 +1,13 @@
-//! How a newcomer finds out which of several groups would be the quickest with it: in each it acts as if it were a primary that has
-//! a no-op to propose (Scatter §6.2).
+//! Measurement of groups by a newcomer, which finds the group that would agree the quickest with it. In each group it acts as if it
+//! were a primary that has a no-op to propose (Scatter §6.2).
 //!
-//! Each member of each group answers some no-ops, in the order of all that it has to handle, and the newcomer takes the least delay of
-//! each member. A no-op binds nobody: it carries no ballot and no number, and nothing of it is stored. A member answers each newcomer
-//! at a limited rate.
+//! Each member of each group answers some no-ops, in order with its other work, and the newcomer takes the least delay of each member.
+//! A no-op commits no member to anything: it carries no ballot and no number, and nothing of it is stored. A member answers each
+//! newcomer at a limited rate.
 //!
 //! # Invariants
-//! - The clock of a no-op starts when it is sent over a connection that stands. The time that it takes to connect says nothing about
-//!   the group.
+//! - The clock of a no-op starts when it is sent over an open connection. The time that it takes to connect says nothing about the
+//!   group.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,24 +21,24 @@ use crate::node::Node;
 use crate::seeking::Sampled;
 use crate::wire::Frame;
 
-/// An answer that has not come after this time may be lost: another no-op is sent.
+/// Time after which an answer may be lost: another no-op is sent.
 const SEND_AGAIN: Duration = Duration::from_millis(150);
-/// Answers of each member. The least delay counts, as the first may have waited behind other work.
+/// Number of answers of each member. The least delay counts, as the first no-op may have waited behind other work.
 const ROUNDS: u8 = 3;
-/// The choice is made after this time with the answers that are in. A member without an answer counts as slow.
+/// Time after which the choice is made with the answers that are in. A member without an answer counts as slow.
 const PATIENCE: Duration = Duration::from_millis(750);
 
 /// A newcomer's probes.
 #[derive(Debug)]
 pub(crate) struct Probing {
-    /// What was sampled.
+    /// The sampled groups.
     pub(crate) sampled: Vec<Sampled>,
     members: BTreeMap<PeerKey, Probed>,
-    /// The groups that are probed, by their places in `sampled`.
+    /// The groups that are probed, by their indices in `sampled`.
     probed: Vec<usize>,
-    /// The number of the first no-op; later ones have the next numbers.
+    /// Number of the first no-op; later ones have the next numbers.
     number: u64,
-    /// To whom each no-op was sent, and when.
+    /// Receiver and time of each no-op.
     sent: Vec<(PeerKey, Time)>,
     until: Time,
 }
@@ -48,14 +48,14 @@ pub(crate) struct Probing {
 struct Probed {
     ring: RingId,
     contact: Contact,
-    /// When the last no-op was sent, while its answer has not come.
+    /// Time of the last no-op, while its answer has not come.
     waits_since: Option<Time>,
     answers: u8,
     least: Option<Duration>,
 }
 
 impl Probing {
-    /// Begins. `number`: drawn at random.
+    /// Begins probes. `number` is drawn at random.
     pub(crate) fn new(sampled: Vec<Sampled>, probed: Vec<usize>, number: u64, now: Time) -> Probing {
         let mut members = BTreeMap::new();
         for group in probed.iter().filter_map(|index| sampled.get(*index)) {
@@ -65,11 +65,11 @@ impl Probing {
                 members.entry(contact.node.peer).or_insert(known);
             }
         }
-        // All numbers are to fit behind it.
+        // All later numbers must fit.
         Probing { sampled, members, probed, number: number >> 1, sent: Vec::new(), until: now + PATIENCE }
     }
 
-    /// Returns whether all that there is to know is known, or the time is over.
+    /// Returns whether all members have answered often enough, or the time is over.
     fn is_over(&self, now: Time) -> bool {
         now >= self.until || self.members.values().all(|member| member.answers >= ROUNDS)
     }
@@ -91,7 +91,7 @@ impl Probing {
         Some(Frame::Probe { ring: member.ring, number })
     }
 
-    /// An answer came. Late ones count, too: the time of each no-op is known.
+    /// Handles an answer. Late ones count, too: the time of each no-op is known.
     fn on_answer(&mut self, from: PeerKey, number: u64, now: Time) {
         let place = number.checked_sub(self.number).and_then(|place| usize::try_from(place).ok());
         let sent = place.and_then(|place| self.sent.get_mut(place)).filter(|(peer, at)| *peer == from && *at > Time(0));
@@ -102,13 +102,13 @@ impl Probing {
         member.waits_since = None;
     }
 
-    /// Returns how long the newcomer would wait for a majority in this group, itself counted; `None` where that is not known.
+    /// Returns the time that the newcomer would wait for a majority in this group, itself included; `None` if it is not known.
     pub(crate) fn agreement(&self, index: usize) -> Option<Duration> {
         let members = &self.sampled.get(index).filter(|_| self.probed.contains(&index))?.group.members;
         let ways = members.iter().filter_map(|contact| self.members.get(&contact.node.peer)?.least);
         let mut ways: Vec<Duration> = ways.collect();
         ways.sort_unstable();
-        // Of one more than there are.
+        // The majority is one of the members and the newcomer.
         ways.get(members.len().div_ceil(2).checked_sub(1)?).copied()
     }
 }
@@ -127,7 +127,7 @@ impl Node {
         true
     }
 
-    /// Sends this peer a no-op where one is due and the connection stands.
+    /// Sends this peer a no-op if one is due and the connection is open.
     pub(crate) fn send_no_op(&mut self, peer: PeerKey) {
         let now = self.now.time;
         if self.is_connected_to(peer)
@@ -137,7 +137,7 @@ impl Node {
         }
     }
 
-    /// A newcomer proposes a no-op to this node, as if it were its primary.
+    /// Answers a no-op of a newcomer, as if the newcomer were its primary.
     pub(crate) fn on_probe(&mut self, from: PeerKey, ring: RingId, number: u64) {
         if self.hosts.is_empty() || self.ring != Some(ring) || !self.probes.allows(from, self.now.time) {
             self.frames_dropped += 1;
@@ -146,7 +146,7 @@ impl Node {
         self.post(from, Class::Control, &Frame::Probed { ring, number });
     }
 
-    /// An answer.
+    /// Handles an answer to a no-op.
     pub(crate) fn on_probed(&mut self, from: PeerKey, number: u64) {
         let now = self.now.time;
         let Some(probing) = &mut self.seeking.probing else { return };
@@ -158,20 +158,20 @@ impl Node {
     }
 }
 
-/// No-ops that a member answers of one newcomer in [`WINDOW`]: more than an honest one sends.
+/// Upper limit of no-ops that a member answers of one newcomer in [`WINDOW`]: more than an honest newcomer sends.
 const ANSWERS_MAX: u32 = 32;
 const WINDOW: Duration = Duration::from_secs(1);
-/// Newcomers that are counted at a time. While there are more, the rest is not answered.
+/// Upper limit of newcomers that are counted at a time; further ones are not answered.
 const NEWCOMERS_MAX: usize = 256;
 
-/// How many no-ops newcomers have sent to this member.
+/// Number of no-ops that each newcomer has sent to this member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Probes {
     since: BTreeMap<PeerKey, (Time, u32)>,
 }
 
 impl Probes {
-    /// Counts one more of this newcomer, and returns whether it is to be answered.
+    /// Counts one more no-op of this newcomer; returns whether it is to be answered.
     fn allows(&mut self, from: PeerKey, now: Time) -> bool {
         if self.since.len() >= NEWCOMERS_MAX && !self.since.contains_key(&from) {
             self.since.retain(|_, (since, _)| now.since(*since) < WINDOW);
@@ -202,7 +202,7 @@ mod tests {
         PeerKey([index; 32])
     }
 
-    /// A group of these peers.
+    /// Returns a group of these peers.
     fn sampled(peers: &[u8]) -> Sampled {
         let contact = |index: &u8| Contact {
             node: NodeId { peer: peer(*index), incarnation: Incarnation(1) },
@@ -240,7 +240,7 @@ mod tests {
     fn the_clock_starts_with_the_connection_and_the_least_delay_counts() {
         let mut probing = Probing::new(vec![sampled(&[1, 2, 3])], vec![0], u64::MAX, ms(0));
         assert_eq!(probing.agreement(0), None);
-        // The connections stand after 400 ms.
+        // The connections open after 400 ms.
         let mut at = [400, 420, 440];
         for takes in [[90, 25, 5], [30, 80, 5], [40, 60, 5]] {
             for ((member, at), takes) in (1u8..).zip(&mut at).zip(takes) {
@@ -250,7 +250,7 @@ mod tests {
                 probing.on_answer(peer(member), number, ms(*at));
             }
         }
-        // With the newcomer they are four, so a majority is the newcomer and two more.
+        // With the newcomer there are four, so a majority is the newcomer and two more.
         assert_eq!(probing.agreement(0), Some(Duration::from_millis(25)));
         assert!(probing.is_over(ms(700)) && probing.unfinished().count() == 0);
         assert!(probing.next_to(peer(1), ms(700)).is_none(), "it has answered often enough");

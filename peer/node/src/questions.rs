@@ -1,13 +1,13 @@
-//! Which ways answers to questions for owners take, and which peers hear when such an answer changes (`docs/design/routing.md`).
+//! Ways back of answers to questions for owners, and the peers that hear of a changed answer (`docs/design/routing.md`).
 //!
-//! A question comes over connections that stand, and its answer goes back over them where the answering peer is not connected to the peer that
-//! asked: to connect would take two more round trips. So each peer remembers for a while which peers passed a question to it, and to which
-//! peers it passed the question. A peer that answered a question answers again when another primary serves the place. The origin does not
-//! believe that answer: it asks again, since an operation of its own may wait for a primary that is dead.
+//! A question comes over open connections. Its answer goes back over them if the answering peer is not connected to the origin: a new
+//! connection would take two more round trips. So each peer remembers for a while which peers passed a question to it, and to which peers
+//! it passed the question. A peer that answered a question answers again when another primary serves the point. The origin does not believe
+//! that answer: it asks again, since an operation of its own may wait for a primary that is dead.
 //!
 //! # Invariants
 //! - A peer sends an answer back once for each time that the question came: peers that were asked in a circle send no answer round in it.
-//! - A peer sends an answer back only where it gave the answer itself, or where the answer comes from a peer that it passed the question to. No
+//! - A peer sends an answer back only if it gave the answer itself, or if the answer comes from a peer that it passed the question to. No
 //!   other peer can answer, or keep the owner's answer from the origin.
 //! - No peer makes this one forget the questions of other peers.
 
@@ -24,29 +24,29 @@ use crate::node::Node;
 use crate::whereabouts::Located;
 use crate::wire::Frame;
 
-/// Questions are remembered for as long as a client waits.
+/// Time for which a question is remembered: as long as a client waits.
 const REMEMBERED: Duration = Duration::from_secs(3);
-/// Questions of one peer that are remembered; of more the oldest is forgotten. A peer has that many under way at most.
+/// Upper limit of remembered questions of one peer; of more, the oldest is forgotten. A peer has that many under way at most.
 const EACH_MAX: usize = 1024;
-/// Questions that are remembered in all; more are not.
+/// Upper limit of remembered questions in all; more are not remembered.
 const ALL_MAX: usize = 16 * EACH_MAX;
-/// Peers remembered that one question was passed to: a question that is asked again goes other ways.
+/// Upper limit of remembered peers that one question was passed to: a question that is asked again goes other ways.
 const PASSED_MAX: usize = 4;
-/// Addresses of an origin that are remembered, in bytes; an origin with longer ones is not connected to.
+/// Upper limit of an origin's remembered addresses, in bytes; no connection is made to an origin with longer ones.
 const ADDRESSES_MAX: usize = 256;
 
-/// The place that was asked for, the peer that the question came from, and the peer that asked.
+/// The point of a question, the peer that it came from, and its origin.
 type Name = (Point, PeerKey, PeerKey);
 
 /// A question that came to this node.
 #[derive(Clone, Debug)]
 struct Question {
     origin: Contact,
-    /// When it came last.
+    /// Time at which it last came.
     at: Time,
-    /// The latest ballot that was sent back.
+    /// Latest ballot that was sent back.
     told: Option<TermBallot>,
-    /// The peers that it was passed to.
+    /// Peers that it was passed to.
     passed: Vec<PeerKey>,
 }
 
@@ -54,21 +54,21 @@ struct Question {
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     all: BTreeMap<Name, Question>,
-    /// By the peer that they came from, in the order in which they came, with the time.
+    /// Questions by the peer that they came from, in the order in which they came, with the time.
     order: BTreeMap<PeerKey, VecDeque<(Time, Name)>>,
 }
 
 /// A way back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Back {
-    /// The peer that asked.
+    /// The origin.
     pub(crate) origin: Contact,
     /// The peer that the question came from.
     pub(crate) from: PeerKey,
 }
 
 impl Questions {
-    /// Notes that `from` asked for `point` for `origin`, which is to be answered.
+    /// Notes a question for `point` of `origin`, which is to be answered; it came from `from`.
     pub(crate) fn note(&mut self, point: Point, origin: &Contact, from: PeerKey, now: Time) {
         let name = (point, from, origin.node.peer);
         if let Some(known) = self.all.get_mut(&name) {
@@ -101,8 +101,8 @@ impl Questions {
         }
     }
 
-    /// Returns the ways to the peers that are to be told now that this ballot is known to serve `point`, and notes that they are told. `said`:
-    /// the peer that says so; `None` for this node itself.
+    /// Returns the ways to the peers that must be told now that this ballot is known to serve `point`, and notes that they are told. `said`
+    /// is the peer that reported it; `None` for this node itself.
     pub(crate) fn take_untold(&mut self, point: Point, ballot: TermBallot, said: Option<PeerKey>) -> Vec<Back> {
         let may_say = |question: &Question| said.is_none_or(|said| question.passed.contains(&said));
         let untold = self.at(point).filter(|(_, question)| question.told < Some(ballot) && may_say(question));
@@ -113,7 +113,7 @@ impl Questions {
         untold.map(tell).collect()
     }
 
-    /// Returns the places that were asked for and answered, of which `serves` returns a later ballot than was told.
+    /// Returns the answered points for which `serves` returns a later ballot than was sent back.
     pub(crate) fn outdated(&self, serves: impl Fn(Point) -> Option<TermBallot>) -> Vec<Point> {
         let is_outdated = |(point, told): (Point, TermBallot)| serves(point).is_some_and(|ballot| ballot > told);
         let answered = self.all.iter().filter_map(|((point, ..), question)| Some((*point, question.told?)));
@@ -127,7 +127,7 @@ impl Questions {
         self.all.range_mut((point, least, least)..=(point, greatest, greatest))
     }
 
-    /// Forgets the questions that nobody waits for any more.
+    /// Forgets the questions that no peer waits for any more.
     pub(crate) fn forget(&mut self, now: Time) {
         let is_old = |order: &VecDeque<(Time, Name)>| order.front().is_some_and(|(at, _)| now.since(*at) >= REMEMBERED);
         let old: Vec<PeerKey> = self.order.iter().filter(|(_, order)| is_old(order)).map(|(from, _)| *from).collect();
@@ -137,7 +137,7 @@ impl Questions {
                 && let Some((noted, name)) = order.pop_front()
             {
                 match self.all.get(&name) {
-                    // It came again since.
+                    // The question came again since.
                     Some(question) if question.at > noted => order.push_back((question.at, name)),
                     _ => drop(self.all.remove(&name)),
                 }
@@ -150,8 +150,8 @@ impl Questions {
 }
 
 impl Node {
-    /// Tells all peers that asked for a place, and have not heard this yet, its owner. `said`: the peer that answered this node; `None` where
-    /// this node answers itself.
+    /// Tells the owner to all peers that asked for the point and have not heard this answer yet. `said` is the peer that answered this
+    /// node; `None` if this node answers itself.
     pub(crate) fn send_back(&mut self, said: Option<PeerKey>, located: &Located) {
         for back in self.whereabouts.questions.take_untold(located.point, located.ballot, said) {
             let to = self.way_back(&back);
@@ -166,18 +166,18 @@ impl Node {
         }
     }
 
-    /// Returns the peer that an answer goes to; `None` where no connection of those that the question came over is left.
+    /// Returns the peer that an answer goes to; `None` if none of the connections that the question came over is left.
     fn way_back(&self, back: &Back) -> Option<PeerKey> {
         [back.origin.node.peer, back.from].into_iter().find(|peer| self.is_connected_to(*peer))
     }
 
-    /// Another primary may serve places of a group here: tells the peers that asked for one of them lately, where a connection stands. One
-    /// answer is enough for all places of a sub-range.
+    /// Tells the peers that recently asked for a point here that another primary may serve it, over open connections. One answer is enough
+    /// for all points of a sub-range.
     pub(crate) fn answer_anew(&mut self) {
         let serves = |point| self.hosts.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
         let mut told: BTreeSet<(PeerKey, PeerKey, Point)> = BTreeSet::new();
         let mut answer: Option<Located> = None;
-        // In the order of the ring: one look is enough for all places of a sub-range.
+        // In the order of the ring, one lookup is enough for all points of a sub-range.
         for point in self.whereabouts.questions.outdated(serves) {
             answer = answer.filter(|known| known.part.contains(point)).or_else(|| self.locate_here(point));
             let Some(located) = &answer else { continue };

@@ -1,7 +1,7 @@
-//! A process whose start others refuse: an older copy of a directory, or one of two processes with one identity.
+//! A process with a refused start: it runs from an older copy of a directory, or is one of two processes with one identity.
 //!
-//! As long as it does not know which of these it is, the node is *barred*: it votes for nothing and serves nothing, and asks
-//! its fellow members again. See [`crate::starts`] for who refuses what.
+//! As long as it does not know which of the two it is, the node is *barred*: it votes for nothing and serves nothing, and asks its fellow
+//! members again. [`crate::starts`] tells which starts are refused.
 
 use alloc::format;
 use alloc::string::String;
@@ -21,7 +21,7 @@ use crate::starts::{Barred, Outlived, Refusal, Refused, Start};
 use crate::wire::Frame;
 
 impl Node {
-    /// Somebody knows another start of this peer than this process.
+    /// Handles a refusal: the sender knows another start of this peer than this process.
     pub(crate) fn on_refused(&mut self, from: PeerKey, refused: &Refused) {
         let (own, now) = (self.starts.own(), self.now.time);
         if refused.node != self.me || refused.start != own || refused.known == own {
@@ -59,16 +59,16 @@ impl Node {
             self.starts.other_runs = Some(now);
         }
         let weight = self.weigh_refusals();
-        // Over a later start only a majority wins: the other members and the other process could decide without this one otherwise.
+        // Over a later start only a majority wins: otherwise the other members and the other process could decide without this one.
         let weight = match weight {
             Weight::Won if is_later && !self.is_accepted_by_majorities() => Weight::Open,
             weight => weight,
         };
         let is_outweighed = is_weighed && weight == Weight::Won;
-        // Whoever does not hear it may be cut off from it.
+        // A member that does not hear the other process may be cut off from it.
         let is_heard = self.starts.other_runs.is_some_and(|at| now.since(at) <= self.gone_after());
-        // A member that has the other start from another one by hearsay, and from one that this process is in no group with, never
-        // knows whether that one runs.
+        // A member that knows the other start only by hearsay, from a node that is in no group with this process, never learns whether
+        // that one runs.
         let is_open_for_long =
             || refused.incarnation == self.me.incarnation && self.doubts_all() && self.is_long_barred();
         let is_silent = alive.map_or_else(is_open_for_long, |alive| !alive);
@@ -104,28 +104,28 @@ impl Node {
         self.note_start(what);
     }
 
-    /// This directory is an older copy: this life ends, and the store is kept aside.
+    /// Ends this incarnation because its directory is an older copy; the store is kept aside.
     fn went_back(&mut self, names: &str) {
         self.end_life(Event::Damaged(format!("{names}: this directory has gone back in time, to an older copy")));
     }
 
-    /// Whether this process takes part in nothing yet, because its journal has a torn end: all that the store ever acknowledged is
-    /// in doubt, however much of it is lost. A process that was compared with the others once is not such a one: they may have taken
-    /// over a later start since, that of a copy of its directory ([`Node::start_again`]).
+    /// Returns whether this process takes part in nothing yet because its journal has a torn end: all acknowledgements of the store are in
+    /// doubt, however much of it is lost. A process that was compared with the other members once is no such process: since then they may
+    /// have taken over a later start, that of a copy of its directory ([`Node::start_again`]).
     fn doubts_all(&self) -> bool {
         let doubts = |group: &Group| group.is_vouching() && group.doubt().is_some_and(|doubt| !doubt.accepted);
         !self.hosts.is_empty() && self.hosts.living().all(doubts)
     }
 
-    /// Whether it has kept still for longer than others take to say whether the start that they know runs.
+    /// Returns whether it has been barred for longer than other members take to report whether the start that they know runs.
     fn is_long_barred(&self) -> bool {
         let patience = self.gone_after() * 4;
         self.starts.barred.is_some_and(|barred| self.now.time.since(barred.since) >= patience)
     }
 
-    /// A member knows a start of which this store has no entry. Where the whole store is in doubt, the entry was lost with the end
-    /// of the journal, or the store is an older copy, and the doubt covers both: the process goes on as a later start of the same
-    /// life. Returns `false`, and changes nothing, where it is not.
+    /// Goes on although a member knows a start of which this store has no entry. Where the whole store is in doubt, the entry was lost
+    /// with the end of the journal, or the store is an older copy, and the doubt covers both: the process goes on as a later start of the
+    /// same incarnation. Returns `false`, and changes nothing, if the store is not wholly in doubt.
     fn go_on_after_loss(&mut self, known: Start) -> bool {
         if !self.doubts_all() {
             return false;
@@ -144,11 +144,11 @@ impl Node {
         true
     }
 
-    /// A member knows a start of which this store has no entry, and the end of the journal was lost, but what is left was compared
-    /// with what the other members knew. Either that start was lost with the end, and was known to none of them then, or it is that
-    /// of a copy of the directory. For both the process has to doubt all that its store ever acknowledged, and it starts again with
-    /// that doubt, and with a lineage that descends from either: what it says and holds in memory now rests on the comparison. Returns
-    /// `false`, and changes nothing, where the store was whole, or is of no use any more.
+    /// Has the process start again in doubt. A member knows a start of which this store has no entry, and the end of the journal was lost;
+    /// but the rest was compared with the knowledge of the other members. Either that start was lost with the end, and no other member
+    /// knew it then, or it is the start of a copy of the directory. In both cases the process must doubt all acknowledgements of its
+    /// store. It starts again with that doubt, and with a lineage that descends from either, since its messages and its memory now rest on
+    /// the comparison. Returns `false`, and changes nothing, where the store was whole, or is of no use any more.
     fn start_again(&mut self, why: &str) -> bool {
         if self.starts.is_to_start_again() {
             return true;
@@ -170,15 +170,15 @@ impl Node {
         true
     }
 
-    /// Returns the lineage of a start that descends from the start `known` to a member, as well as from those of this store; `None`
-    /// where no counter is left for it.
+    /// Returns the lineage of a start that descends from the start `known` to a member, and from those of this store; `None` if no counter
+    /// is left for it.
     fn lineage_after_loss(&mut self, known: Start) -> Option<Lineage> {
         let lineage = self.starts.lineage.next_after_loss(known, self.rng.draw().max(1));
         (lineage.start.counter > known.counter).then_some(lineage)
     }
 
-    /// Stores a start together with the doubts that it begins with: as that start the process must not be taken for one whose store
-    /// lost its end alone. Returns the name of the batch.
+    /// Stores a start together with the doubts that it begins with: as that start the process must not be taken for one whose store lost
+    /// its end alone. Returns the name of the batch.
     fn persist_start(&mut self, lineage: &Lineage, doubts: Vec<Change>) -> u64 {
         let mut changes = alloc::vec![self.space().lineage(lineage)];
         changes.extend(doubts);
@@ -187,13 +187,13 @@ impl Node {
         token
     }
 
-    /// A peer that is in no group with this node says that it has gone back in time: as long as any does, it serves nothing. The
-    /// word of one stranger ends no life at once, for it may be wrong for a moment.
+    /// Handles the report of a peer that is in no group with this node that the node has gone back in time. As long as any such peer
+    /// reports it, the node serves nothing. The report of one stranger ends no incarnation at once, for it may be wrong for a moment.
     fn on_outlived(&mut self, from: PeerKey, alive: Option<bool>, names: &str) {
         let (now, patience) = (self.now.time, self.gone_after());
         self.bar(true);
         let Some(barred) = &mut self.starts.barred else { return };
-        // What was said long ago says nothing of how long it has been said.
+        // A report of long ago does not tell for how long the reports have come.
         let before = barred.outlived.filter(|outlived| now.since(outlived.last) <= patience * 2);
         let since = before.map_or(now, |outlived| outlived.since);
         barred.outlived = Some(Outlived { peer: from, since, last: now });
@@ -206,8 +206,8 @@ impl Node {
         }
     }
 
-    /// Whether this node is alone in a group, and one of these groups, which another node is in with it, is in the same place and not
-    /// older: this store is from before that node came. A larger group has members of its own that are heeded.
+    /// Returns whether this node is alone in a group, and one of `groups`, which the refusing node shares with it, is in the same place
+    /// and not older: then this store is from before that node came. A larger group has members of its own that are heeded.
     fn is_outlived_by(&self, groups: &[(KeyRange, Epoch)]) -> bool {
         let outlives = |state: &GroupState| {
             groups.iter().any(|(range, epoch)| *epoch >= state.epoch && range.overlaps(state.range))
@@ -221,14 +221,14 @@ impl Node {
         (self.now.time.since(refusal.at) <= self.gone_after()).then_some(refusal)
     }
 
-    /// Returns when a member last counted this process, if that was of late and the member has not refused it since.
+    /// Returns the time at which a member last counted this process, if that was recent and the member has not refused it since.
     fn counted_at(&self, peer: PeerKey) -> Option<Time> {
         let at = *self.starts.accepted.get(&peer).filter(|_| self.refusal_of(peer).is_none())?;
         (self.now.time.since(at) <= self.gone_after()).then_some(at)
     }
 
-    /// Whether in each group here more than half of the other members have counted this process since it was refused for a later start: an
-    /// acceptance from before says nothing of the later start.
+    /// Returns whether, in each group here, more than half of the other members have counted this process since it was refused for a later
+    /// start. An acceptance from before does not concern the later start.
     fn is_accepted_by_majorities(&self) -> bool {
         let disputed = self.starts.disputed.unwrap_or(self.now.time);
         self.hosts.living().all(|group| {
@@ -239,7 +239,7 @@ impl Node {
         })
     }
 
-    /// What the refusals of late come to, where the start that others know has the same counter.
+    /// Weighs the recent refusals, where the start that other members know has the same counter.
     fn weigh_refusals(&self) -> Weight {
         let fellows = self.fellows(None);
         let refusals: Vec<&Refusal> = fellows.iter().filter_map(|peer| self.refusal_of(*peer)).collect();
@@ -259,7 +259,7 @@ impl Node {
         }
     }
 
-    /// Another process with this identity is the one that counts.
+    /// Ends this incarnation: another process with this identity counts.
     fn usurped(&mut self, what: &str) {
         self.end_life(Event::Twin(format!(
             "{what}, which runs: another process with this identity has the say, and this one ends. Copy no data \
@@ -285,7 +285,7 @@ impl Node {
         }
     }
 
-    /// What people asked for is not followed any more: they are told.
+    /// Ends the surveys and requests of users, with an answer.
     fn end_questions(&mut self) {
         while let Some(walking) = self.surveys.pop() {
             self.end_survey(walking);
@@ -293,7 +293,7 @@ impl Node {
         self.end_wishes();
     }
 
-    /// Says why, once in a while.
+    /// Reports the reason, from time to time.
     fn note_start(&mut self, what: String) {
         const AGAIN: Duration = Duration::from_secs(60);
         let now = self.now.time;
@@ -306,7 +306,7 @@ impl Node {
         self.event(Event::Identity { peer, what });
     }
 
-    /// When that is.
+    /// Returns the time at which a barred node is due next.
     pub(crate) fn starts_due(&self) -> Time {
         match self.starts.barred {
             Some(_) => self.now.time + self.config.timing.heartbeat / 2,
@@ -346,13 +346,13 @@ impl Node {
     }
 }
 
-/// See [`Node::weigh_refusals`].
+/// Result of [`Node::weigh_refusals`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
     /// More members know this process.
     Won,
-    /// All who answer know the other one, which runs.
+    /// All members that answer know the other process, which runs.
     Lost,
-    /// Neither, or not yet.
+    /// Neither holds, or neither holds yet.
     Open,
 }

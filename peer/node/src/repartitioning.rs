@@ -1,7 +1,8 @@
-//! A leader has the boundary behind its group moved where much more is asked of one side of it than of the other (Scatter §6.3).
+//! Repartition: a leader moves the boundary behind its group if one side of it has much more load than the other (Scatter §6.3).
 //!
-//! Such a move costs clients a moment, and what comes of it is only known when it has been measured anew: so it is made when
-//! the averages have called for it for long enough, not soon again at the same boundary, and not too often at all.
+//! Such a move costs clients a moment, and its effect is only known once the load was measured anew. So a move begins only once the
+//! averages have called for it for long enough. It does not soon follow another one at the same boundary, and moves are not too frequent in
+//! all.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -15,34 +16,34 @@ use policy::density::Density;
 use crate::node::Node;
 use crate::preparing::Begun;
 
-/// Between two looks, about.
+/// Approximate time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// A boundary that was moved stays for so many times as long as a move must have been called for.
+/// Time for which a boundary stays after a move, as a multiple of the time for which a move must have been called for.
 const COOL_DOWN: u32 = 6;
-/// So many moves a leader begins at most,
+/// Upper limit of moves that a leader begins,
 const MOVES_MAX: usize = 12;
-/// in so many times that time: an hour, by default.
+/// in this multiple of that time: an hour, by default.
 const BUDGET_TIME: u32 = 360;
 
-/// What a leader notes about the boundary behind its group.
+/// A leader's notes about the boundary behind its group.
 #[derive(Debug, Default)]
 pub(crate) struct LoadWatch {
-    /// The group that it leads, and since when that is what it is.
+    /// The group that it leads, and the epoch in which that group was born.
     leads: Option<(GroupId, Epoch)>,
-    /// A move is called for, of its own end or of its successor's start, and since when.
+    /// The called-for move, and the time since which it is: true if the group's own end moves, false if its successor's start does.
     wanted: Option<(bool, Time)>,
-    /// To there, where that is being prepared: what is copied is of no use to another.
+    /// Boundary that is being prepared: copies for it are of no use to another boundary.
     prepared: Option<Point>,
-    /// What it began: of which group as what it was, at the boundary with which, and when.
+    /// Moves that it began: the group, the epoch of its birth, the successor, and the time.
     begun: VecDeque<(GroupId, Epoch, GroupId, Time)>,
     due: Time,
 }
 
 impl LoadWatch {
-    /// May the boundary be moved now, between this group, as what it is since then, and that one?
+    /// Returns whether the boundary between this group, born in that epoch, and its successor may be moved now.
     fn may_move(&self, (id, born): (GroupId, Epoch), successor: GroupId, now: Time, least: Duration) -> bool {
         let is_warm = |(group, epoch, other, at): &(GroupId, Epoch, GroupId, Time)| {
-            // What came to nothing may be tried again sooner.
+            // A move without effect may be tried again sooner.
             let moved = *group == id && *epoch != born;
             *group == id && *other == successor && moved && now.since(*at) < least * COOL_DOWN
         };
@@ -51,7 +52,7 @@ impl LoadWatch {
 }
 
 impl Node {
-    /// Looks from time to time at what is asked of the group that this node leads, and of the one behind it.
+    /// Checks from time to time the load of the group that this node leads, and of the group behind it.
     pub(crate) fn watch_load(&mut self) {
         let now = self.now.time;
         if now < self.load_watch.due {
@@ -85,7 +86,7 @@ impl Node {
         }
         let Some(rank) = self.hosts.home().map(|group| group.rank(0)) else { return };
         let at = self.load_watch.prepared.unwrap_or(at);
-        // What stands against it now may not soon.
+        // The present obstacle may soon be gone.
         match self.begin_prepared(id, Operation::Repartition { at }, rank) {
             Ok(Begun::Yes) => {
                 self.load_watch.begun.push_back((id, born, successor, now));
@@ -96,13 +97,12 @@ impl Node {
         }
     }
 
-    /// When it looks next.
+    /// Returns the time of the next check.
     pub(crate) fn load_due(&self) -> Time {
         self.load_watch.due
     }
 
-    /// Where the group should end instead, beside which other one, and whether it gives something; not before its size is as
-    /// it should be.
+    /// Returns the successor, the better end of the group, and whether the group shrinks; `None` while its size calls for a change.
     fn better_end(&self, group: &Group) -> Option<(GroupId, Point, bool)> {
         if self.resize(group).is_some() {
             return None;
@@ -119,7 +119,7 @@ impl Node {
     }
 }
 
-/// Returns what two groups can do, in one unit: the operations a second of their living members where both groups know these, or else their
+/// Returns the capacities of two groups, in one unit: the operations a second of their living members if both are known, or else their
 /// numbers of living members.
 fn capacities(own: (Option<u32>, usize), other: (Option<u32>, usize)) -> [u32; 2] {
     match (own.0, other.0) {

@@ -20,7 +20,7 @@ use crate::networks::sites;
 use crate::node::Node;
 use crate::views::age;
 
-/// How long a change of members takes where this node has seen none.
+/// Time that a change of members takes, as assumed where this node has seen none.
 const RECONFIGURATION: Duration = Duration::from_millis(300);
 
 /// The lifetimes of peers in a network, as one node estimates them.
@@ -28,24 +28,24 @@ const RECONFIGURATION: Duration = Duration::from_millis(300);
 pub struct LifetimesStatus {
     /// The model that fits best; `None` before enough deaths were seen.
     pub model: Option<Lifetimes>,
-    /// The deaths that were seen, as far as they have not faded.
+    /// The deaths that were observed, as far as they have not faded.
     pub deaths: f64,
 }
 
 /// The risk of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RiskStatus {
-    /// The time from a death until the group is as safe as before: detection, removal, and copying all of the group's records.
+    /// Time from a death until the group is as safe as before: detection, removal, and copying all of the group's records.
     pub window: Duration,
-    /// The probability, from 0 to 1, that it loses its majority within the window.
+    /// Probability, from 0 to 1, that the group loses its majority within the window.
     pub in_window: f64,
     /// The same within an hour, if the group stays as it is.
     pub in_hour: f64,
-    /// How many nines that leaves: 3 for a probability of 0.001 an hour. From 0 to 16.
+    /// Number of nines that this leaves: 3 for a probability of 0.001 an hour. From 0 to 16.
     pub nines: f64,
 }
 
-/// How likely the members of a group and of its successor are to die.
+/// Probabilities of death of the members of a group and of its successor.
 #[derive(Clone, Debug)]
 pub(crate) struct Dangers {
     window: Duration,
@@ -54,7 +54,7 @@ pub(crate) struct Dangers {
 }
 
 impl Dangers {
-    /// Returns them as policies see them.
+    /// Returns them in the form for policies.
     pub(crate) fn prospects(&self) -> Prospects<'_> {
         Prospects { window: self.window, own: &self.own, successor: self.successor.as_deref() }
     }
@@ -80,8 +80,9 @@ impl Node {
         Some(RiskStatus { window, in_window, in_hour, nines: nines(in_hour) })
     }
 
-    /// Returns the probability, from 0 to 1, that the group would lose its majority within an hour if one more of its members died now; `None`
-    /// as for [`Node::risk_of`]. The next member may well die before the next newcomer comes, so this tells whether a group needs one.
+    /// Returns the probability, from 0 to 1, that the group would lose its majority within an hour if one more of its members died now;
+    /// `None` as for [`Node::risk_of`]. The next member may well die before the next newcomer comes, so this value tells whether a group
+    /// needs a newcomer.
     pub(crate) fn risk_after_a_death(&self, group: &Group) -> Option<f64> {
         let lifetimes = self.lives.model()?;
         if !group.state().is_member(group.me()) {
@@ -98,7 +99,7 @@ impl Node {
         let former = state.recovery.iter().map(|config| {
             let of = |node: &NodeId| match state.members.iter().position(|member| member.node == *node) {
                 Some(index) => current[index],
-                // It went to another group, or was removed.
+                // The node went to another group, or was removed.
                 None if self.lives.is_seen_dead(*node) => Exposure { dies: 1.0, site: None },
                 None => Exposure { dies: lifetimes.dies_within(Duration::ZERO, window), site: None },
             };
@@ -108,8 +109,8 @@ impl Node {
         cannot_go_on(current, former.iter().map(Vec::as_slice))
     }
 
-    /// Returns how likely the members of a group and of its successor are to die, each by its age; `None` where lifetimes are not known. A
-    /// learner that is about to vote counts as a member that has just come. Of a neighbour's members only the ages are known, and no histories.
+    /// Returns the probabilities of death of the members of a group and of its successor, each by its age; `None` if lifetimes are not
+    /// known. A learner that is about to vote counts as a new member. For a neighbour's members only the ages are known, not the histories.
     pub(crate) fn dangers_of(&self, group: &Group) -> Option<Dangers> {
         let lifetimes = self.lives.model()?;
         let window = self.risk_window(group);
@@ -163,14 +164,14 @@ mod tests {
     #[test]
     fn a_silent_member_endangers_its_group() {
         let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, ..config });
-        // No member is a stranger any more.
+        // After this time no member counts as a stranger.
         net.run_for(Duration::from_secs(15));
         let risk = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_of(group));
         let after = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_after_a_death(group));
         assert_eq!((risk(&net), after(&net)), (None, None), "no death was seen");
         net.nodes[0].lives.assume(Lifetimes::Exponential { mean: Duration::from_secs(100) });
         let known = risk(&net).expect("known");
-        // Three of five within 3 s or a little more, each with 0.03.
+        // The risk of three of five deaths within 3 s or a little more, each with 0.03.
         assert!((2.0e-4..4.5e-4).contains(&known.in_window), "{known:?}");
         assert!((0.1..0.5).contains(&known.in_hour) && known.nines < 1.0, "{known:?}");
         let expected = after(&net).expect("known");

@@ -1,5 +1,5 @@
-//! A leader has its group become another where its size calls for that: groups act on their own, nobody administers them
-//! (Scatter §6.1, Harmony §7.3).
+//! Changes of a group's size: its leader begins a split, a merge or a migration where the size calls for one. Groups act on their own,
+//! without an administrator (Scatter §6.1, Harmony §7.3).
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -18,38 +18,38 @@ use crate::preparing::Begun;
 use crate::risk::Dangers;
 use crate::views::{living_views, member_views};
 
-/// Between two looks, about.
+/// Approximate time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// For so long after each attempt to split no newcomer is let in: until the next look, and a moment longer.
+/// Time after each attempt to split for which no newcomer is let in: until the next check, and a moment longer.
 const DOORS_HELD: Duration = Duration::from_secs(1);
 
-/// An operation that is prepared and cannot begin for so long is planned anew: one of its members may never be ready.
+/// Time after which a prepared operation that cannot begin is planned anew: one of its members may never be ready.
 const PREPARED_MAX: Duration = Duration::from_secs(10);
 
-/// What a leader notes about its group's size.
+/// A leader's notes about its group's size.
 #[derive(Debug, Default)]
 pub(crate) struct SizeWatch {
-    /// The group that it leads, and since when that is what it is.
+    /// The group that it leads, and the epoch in which that group was born.
     leads: Option<(GroupId, Epoch)>,
-    /// What should be done, and since when.
+    /// The change that is called for, and the time since which it is.
     wanted: Option<(Resize, Time)>,
-    /// The operation that is being prepared, and when members copied for it last.
+    /// The operation that is being prepared, and the time at which members last copied for it.
     prepared: Option<(Operation, Time)>,
-    /// How often that was begun, and when for the first time.
+    /// Number of attempts, and time of the first one.
     tried: u32,
     first: Option<WallMillis>,
     due: Time,
 }
 
 impl Node {
-    /// Looks at the group that this node leads, from time to time. What is called for is done when it has been called for
-    /// long enough: not at each coming and going, and not by a group that has just come to be.
+    /// Checks the group that this node leads, from time to time. A change begins once it has been called for long enough: not with each
+    /// member that comes or goes, and not in a group that was just born.
     pub(crate) fn watch_size(&mut self) {
         if self.now.time < self.size_watch.due {
             return;
         }
-        // Not all at the same time: two neighbours may want something of each other.
+        // Leaders do not check at the same time: two neighbours may want to change each other.
         self.size_watch.due = self.now.time + LOOK_EVERY / 2 + self.rng.duration_below(LOOK_EVERY);
         let leads = self.hosts.home().filter(|group| group.log().leads());
         let Some((id, born, resize)) = leads.map(|group| (group.state().id, group.state().born, self.resize(group)))
@@ -76,18 +76,18 @@ impl Node {
         }
     }
 
-    /// When it looks next.
+    /// Returns the time of the next check.
     pub(crate) fn size_due(&self) -> Time {
         self.size_watch.due
     }
 
-    /// Returns what should become of the group, and whether at once. A group removes its dead members before it merges with its successor or
-    /// trades members.
+    /// Returns the change that the group's size calls for, and whether it is urgent. A group removes its dead members before it merges with
+    /// its successor or trades members.
     pub(crate) fn resize(&self, group: &Group) -> Option<(Resize, bool)> {
         let state = group.state();
         let (min, max) = (state.settings.policies.members_min as usize, state.settings.policies.members_max as usize);
         let known = group.successor_health().map(|(_, health)| health.living.len());
-        // Before the successor's leader has told how many live: all.
+        // All of its members, until the successor's leader has told how many of them live.
         let successor = state.dealings.successor().map(|other| known.unwrap_or(other.members.len()));
         let dangers = self.dangers_of(group);
         let prospects = dangers.as_ref().map(Dangers::prospects);
@@ -120,14 +120,14 @@ impl Node {
                 return;
             }
         }
-        // What stands against it now may not soon.
+        // The present obstacle may soon be gone.
         match self.begin_prepared(id, operation.clone(), rank) {
             Ok(Begun::Yes) => {
                 self.size_watch.tried += 1;
                 self.size_watch.first.get_or_insert(now);
             }
             Ok(Begun::Copying) => self.size_watch.prepared = Some((operation, self.now.time)),
-            // What is copied is of use to the next attempt if that one moves the same members.
+            // A copy is of use to the next attempt if that one moves the same members.
             Err(BeginRefusal::NotNow(_) | BeginRefusal::NeighbourUnknown) => {
                 let moves_members = matches!(operation, Operation::Migrate { .. });
                 self.size_watch.prepared = moves_members.then_some((operation, copied));
@@ -136,7 +136,7 @@ impl Node {
         }
     }
 
-    /// Returns whether all members that this operation moves are heard in the groups that they are in, as far as the groups' leaders have told.
+    /// Returns whether all members that this operation moves are heard in their groups, as far as the groups' leaders have told.
     fn are_there(&self, operation: &Operation) -> bool {
         let (Operation::Migrate { to, from }, Some(group)) = (operation, self.hosts.home()) else { return true };
         let is_heard = |living: &[LivingMember], node: &NodeId| {
@@ -148,7 +148,7 @@ impl Node {
             && theirs.is_none_or(|theirs| from.iter().all(|node| is_heard(theirs, node)))
     }
 
-    /// Returns the operation that does what is wanted of the node's own group; `None` where its successor's members are not known.
+    /// Returns the operation for a change of the node's own group; `None` if its successor's members are not known.
     fn plan_resize(&self, wanted: Resize) -> Option<Operation> {
         let group = self.hosts.home()?;
         let (halving, lifetimes) = (self.config.policies.of(group).split.1, self.lives.model());
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// A group of three merges with one of five, takes a member of it or gives it one, each time another.
+    /// A group of three merges with one of five, takes a member of it or gives it one: another change each time.
     struct OneThenAnother(AtomicU32);
 
     impl Sizing for OneThenAnother {
@@ -236,7 +236,8 @@ mod tests {
         }
     }
 
-    /// As members come and go, a need calls for a merge at one moment and for a trade at the next. It is one need, and counts from its begin.
+    /// As members come and go, a need calls for a merge at one moment and for a trade at the next. It is one need, and counts from its
+    /// beginning.
     #[test]
     fn a_need_that_changes_its_kind_does_not_wait_anew() {
         static POLICY: OneThenAnother = OneThenAnother(AtomicU32::new(0));
@@ -253,7 +254,7 @@ mod tests {
         net.run_until(|net| sizes(net) != [3, 5]);
     }
 
-    /// Of the five members of the successor the last by key does not answer, and is not dead for long enough to be removed.
+    /// Of the five members of the successor, the last by key does not answer; it has not been silent for long enough to be removed.
     #[test]
     fn members_that_do_not_answer_are_not_taken() {
         let settle = |config| {
@@ -287,7 +288,7 @@ mod tests {
         }
     }
 
-    /// All members of the group before it are dead. It gets members of the group behind it: else it would be the next one to be lost.
+    /// All members of the group before it are dead. It gets members of the group behind it: otherwise it would be the next one to be lost.
     #[test]
     fn a_group_beside_a_lost_one_gets_members() {
         let settle = |config| {
@@ -309,7 +310,8 @@ mod tests {
         net.run_until(|net| sizes(net) == [3, 5, 5]);
     }
 
-    /// Two groups of four are safe where peers live for long. Where these live for 1,000 s they merge, and eight members do not split.
+    /// Two groups of four are safe where peers live for long. Once peers live for 1,000 s only, the groups merge, and eight members do not
+    /// split.
     #[test]
     fn groups_merge_when_their_members_become_short_lived() {
         let settle = |mut config: NodeConfig| {
@@ -348,7 +350,7 @@ mod tests {
         }
     }
 
-    /// Twenty values of 60,000 bytes lie in the first quarter of the ring, and next to nothing is asked: the group splits there.
+    /// Twenty values of 60,000 bytes lie in the first quarter of the ring, and there is almost no load: the group splits there.
     #[test]
     fn a_split_divides_what_members_keep() {
         let settle = |config| NodeConfig { members_min: 1, members_max: 4, ..config };

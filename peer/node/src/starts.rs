@@ -284,7 +284,7 @@ impl Known {
         Lineage { start: self.start, before: self.before.clone() }
     }
 
-    /// Returns whether more members hold a start of another lineage than, besides this node, hold this one.
+    /// Returns whether as many members hold a start of another lineage as hold this one, this node included.
     pub(crate) fn is_contested(&self, fresh: impl Fn(Time) -> bool) -> bool {
         let others = self.told.values().filter(|(start, at)| *start != self.start && fresh(*at)).count();
         others > self.voices_for(self.start, fresh)

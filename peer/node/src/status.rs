@@ -1,4 +1,4 @@
-//! What a node knows, for a person to see.
+//! Status of a node, for people.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -27,23 +27,24 @@ use crate::whereabouts::Heard;
 /// One member or learner of the node's group.
 #[derive(Clone, Debug)]
 pub struct MemberStatus {
-    /// Who.
+    /// Its node.
     pub node: NodeId,
-    /// Where it stands.
+    /// Its cluster.
     pub cluster: String,
-    /// What its operator calls it.
+    /// The name that its operator gave it.
     pub name: Option<PeerName>,
-    /// When it came, in group time.
+    /// Time at which it joined, in group time.
     pub joined: WallMillis,
-    /// It votes.
+    /// Whether it votes.
     pub votes: bool,
-    /// This node has heard of it of late.
+    /// Whether this node has heard it recently.
     pub alive: bool,
-    /// Where it can be reached.
+    /// Its addresses.
     pub addresses: Vec<String>,
-    /// What this node believes that it can execute, and would divide the range by as the leader; `None` where too little is known.
+    /// Capacity that this node believes it to have, and by which it would divide the range as the leader; `None` if too little is
+    /// known.
     pub capacity: Option<Believed>,
-    /// The session history that it tells; `None` where it has none, or was not heard yet.
+    /// The session history that it reports; `None` if it has none, or was not heard yet.
     pub history: Option<History>,
 }
 
@@ -56,33 +57,33 @@ pub struct PrimaryStatus {
     pub node: NodeId,
     /// The primary's term.
     pub term: Term,
-    /// Serves here and now; only known of this node's own.
+    /// Whether it serves now; only known of this node's own sub-ranges.
     pub serving: bool,
 }
 
-/// A transaction that a group has open, or that others may still have to learn of.
+/// A transaction that is open in a group, or that other groups may still have to learn of.
 #[derive(Clone, Debug)]
 pub struct TransactionStatus {
-    /// What it does.
+    /// Name of the operation.
     pub operation: &'static str,
-    /// Which.
+    /// The transaction.
     pub id: TransactionId,
-    /// Who coordinates it, then all others who take part.
+    /// The coordinator, then all participants.
     pub parties: Vec<GroupId>,
-    /// How far it has come, as this group knows.
+    /// Its progress, as this group knows.
     pub step: TransactionStep,
-    /// The boundaries that it locks here; none any more once it is decided.
+    /// The boundaries that it locks here; none once it is decided.
     pub locks: Vec<Point>,
 }
 
-/// How far a transaction has come.
+/// Progress of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionStep {
     /// This group has begun it, and waits for votes.
     Begun,
     /// This group voted for it, and waits for the outcome.
     Voted,
-    /// It is committed; not all who take part are known to know.
+    /// It is committed; not all participants are known to know.
     Committed,
 }
 
@@ -96,16 +97,16 @@ impl fmt::Display for TransactionStep {
     }
 }
 
-/// A group's switch, and what it should know of the group.
+/// A group's switch, and the facts about the group that matter to a switch.
 #[derive(Clone, Debug)]
 pub struct SwitchStatus {
-    /// As the group's log has it.
+    /// The switch that the group's log names.
     pub named: Switch,
-    /// Whether one may spread its reads at all.
+    /// Whether a switch may spread its reads at all.
     pub fits: Result<(), Unfit>,
-    /// Nothing is changing: members may answer reads, once they are granted that.
+    /// Whether nothing is changing: then members that have a grant may answer reads.
     pub calm: bool,
-    /// Under which id members answer reads of this node's own sub-ranges, where they do in all of them.
+    /// Switch id under which members answer reads of this node's own sub-ranges, if they do in all of them.
     pub granted: Option<u32>,
     /// A switch's name and term for each sub-range, and its primary.
     pub parts: Vec<(u32, u64, NodeId)>,
@@ -135,104 +136,104 @@ impl SwitchStatus {
 pub struct GroupStatus {
     /// The ring.
     pub ring: RingId,
-    /// Which.
+    /// The group.
     pub id: GroupId,
     /// Its epoch.
     pub epoch: Epoch,
     /// The last applied slot of its log.
     pub applied: Slot,
-    /// The arc it owns.
+    /// The arc that it owns.
     pub range: KeyRange,
     /// Members, then learners.
     pub members: Vec<MemberStatus>,
-    /// Who leads: `None` where the last known leader was not heard within the failure detection interval, or where this node
-    /// hears no quorum, under which nobody can lead.
+    /// The leader. `None` where the last known leader was not heard within the failure detection interval, or where this node
+    /// hears no quorum, without which no node can lead.
     pub leader: Option<NodeId>,
-    /// Members that this node hears; `None` where it is neither member nor learner, and listens to none.
+    /// Numbers of members that this node hears; `None` if it is neither member nor learner, and listens to none.
     pub heard: Option<Heard>,
-    /// Who is primary of what.
+    /// The sub-ranges and their primaries.
     pub primaries: Vec<PrimaryStatus>,
-    /// This node is a member or learner; otherwise it only holds what others still need.
+    /// Whether this node is a member or learner; otherwise it only holds data that other members still need.
     pub belongs: bool,
-    /// The group before it on the ring; itself where it is alone.
+    /// The group before it on the ring; the group itself if it is the only one.
     pub predecessor: GroupRef,
     /// The group behind it.
     pub successor: GroupRef,
-    /// What was declared lost, here or in groups that this one came of.
+    /// Ranges that were declared lost, here or in groups that this one succeeds.
     pub losses: Vec<Loss>,
-    /// Both neighbours know it as it is now; only the leader can tell.
+    /// Whether both neighbours know its present state; only the leader can tell.
     pub known: Option<bool>,
     /// Operations a minute that its primaries execute, in equal pieces of the range; only the leader knows.
     pub load: Option<Vec<u32>>,
-    /// Transactions with others.
+    /// Transactions with other groups.
     pub transactions: Vec<TransactionStatus>,
     /// The switch that spreads its reads.
     pub switch: SwitchStatus,
-    /// What all groups of the network agree on.
+    /// Settings that all groups of the network agree on.
     pub settings: Settings,
     /// The node's estimate of the lifetimes of peers in the network.
     pub lifetimes: LifetimesStatus,
     /// The probability that the group loses its majority; `None` before enough deaths were seen.
     pub risk: Option<RiskStatus>,
-    /// A quorum of this epoch holds everything, and a quorum is heard.
+    /// Whether a quorum of this epoch holds all data, and a quorum is heard.
     pub established: bool,
     /// Records in memory, tombstones included; all of them if `whole`.
     pub records: usize,
-    /// What they take, in bytes.
+    /// Size of these records, in bytes.
     pub bytes: usize,
-    /// All records are in memory.
+    /// Whether all records are in memory.
     pub whole: bool,
-    /// Of so many sub-ranges this node holds everything.
+    /// Number of sub-ranges of which this node holds all data.
     pub complete: usize,
-    /// What this node is catching up with.
+    /// Catch-ups of this node.
     pub catching_up: Vec<CatchUpStatus>,
-    /// How many wait to be let in; only the leader knows.
+    /// Number of nodes that wait to join; only the leader knows.
     pub waiting_to_join: usize,
-    /// Tombstones that this node let go of since its start.
+    /// Number of tombstones that this node has purged since its start.
     pub purged: u64,
-    /// What members said and was dropped as nonsense, or for want of room.
+    /// Numbers of members' messages that were dropped as invalid, or for lack of room.
     pub dropped: Dropped,
-    /// Why this node does not serve the group any more, where a peer contradicted what is chosen there.
+    /// Reason for which this node does not serve the group any more, if a peer contradicted the chosen state.
     pub halted: Option<String>,
-    /// Who may have forgotten something, and who is waited for because of that.
+    /// Members that may have forgotten data, and members that the group waits for because of that.
     pub in_doubt: InDoubt,
 }
 
-/// What a node knows.
+/// Status of a node.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
     /// This node.
     pub node: NodeId,
-    /// A client operation sent now would be answered.
+    /// Whether a client operation sent now would be answered.
     pub ready: bool,
     /// Its group, once it is in one.
     pub group: Option<GroupStatus>,
-    /// All groups that it has a part in: its own, and those that still need what it holds.
+    /// All groups that it has a part in: its own, and those that still need its data.
     pub groups: Vec<GroupStatus>,
-    /// Client operations under way.
+    /// Number of client operations under way.
     pub operations: usize,
-    /// Frames that made no sense, or came from another ring.
+    /// Number of frames that were invalid, or came from another ring.
     pub frames_dropped: u64,
-    /// Operations answered since the start.
+    /// Number of operations answered since the start.
     pub answered: u64,
-    /// The switch that its groups' reads may pass, and where this node is for it.
+    /// The switch that its groups' reads may pass, and this node's address for it.
     pub switch: Option<SwitchConfig>,
-    /// What came of reads that went by way of a switch.
+    /// Numbers of reads that went by way of a switch.
     pub spread: SpreadCounts,
-    /// Packets that did not come from its switch, or made no sense.
+    /// Number of packets that did not come from its switch, or were invalid.
     pub packets_dropped: u64,
-    /// How far it has come with leaving for good, if it does.
+    /// Progress of its leave, if it leaves for good.
     pub leaving: Option<LeaveStatus>,
-    /// Which start of the peer this process is.
+    /// This process's start of the peer.
     pub start: Start,
-    /// Peers whose processes contradict each other, perhaps this one, and what was seen.
+    /// Peers whose processes contradict each other, perhaps this one, with a description.
     pub identity: Vec<(PeerKey, String)>,
-    /// Frames that were refused, for they came from a start that does not count.
+    /// Number of frames that were refused because their start does not count.
     pub starts_refused: u64,
 }
 
 impl GroupStatus {
-    /// As this group's member knows it.
+    /// Returns the status of a group, as its member knows it.
     pub(crate) fn of(group: &Group, lifetimes: LifetimesStatus, risk: Option<RiskStatus>) -> GroupStatus {
         let state = group.state();
         let hears = group.hears();
@@ -311,7 +312,7 @@ fn transactions(group: &Group) -> Vec<TransactionStatus> {
     begun.into_iter().chain(voted).chain(decided).collect()
 }
 
-/// Of how many sub-ranges this node holds everything.
+/// Returns the number of sub-ranges of which this node holds all data.
 fn complete_parts(group: &Group) -> usize {
     let parts: Vec<_> = group.state().parts().collect();
     group.acceptor().progress(group.state().epoch, &parts).0.len()

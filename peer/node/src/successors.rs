@@ -18,22 +18,22 @@ use crate::node::Node;
 use crate::whereabouts::{Locate, Wanted};
 use crate::wire::Frame;
 
-/// The search begins after this time without heartbeats of a majority: an election or a restart of the whole group takes less.
+/// Time without heartbeats of a majority after which the search begins: an election or a restart of the whole group takes less.
 const BEGINS_AFTER: Duration = Duration::from_secs(4);
-/// Between two questions for the same range.
+/// Time between two questions for the same range.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of the search.
 #[derive(Debug, Default)]
 pub(crate) struct SuccessorSearch {
-    /// Since when a group of this node lacks heartbeats of a majority.
+    /// Time since which a group of this node lacks heartbeats of a majority.
     since: Option<Time>,
-    /// When this is looked at next.
+    /// Time of the next check.
     due: Time,
 }
 
 impl Node {
-    /// Looks for successors of groups without heartbeats of a majority, once a second.
+    /// Searches for successors of groups without heartbeats of a majority, once a second.
     ///
     /// It sets no timer of its own: heartbeats wake the node more often.
     pub(crate) fn search_successors(&mut self) {

@@ -1,4 +1,5 @@
-//! Who owns the ring, as the owners themselves say: a walk from group to group, each asked where the one before it ends.
+//! Survey of the ring's owners, by their own reports: a walk from group to group. Each is asked for the owner of the point at
+//! which the one before it ends.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -10,37 +11,37 @@ use crate::api::Output;
 use crate::node::Node;
 use crate::whereabouts::{Locate, Located, Wanted};
 
-/// Walks at one time; of more the oldest ends.
+/// Upper limit of walks at one time; of more, the oldest ends.
 const SURVEYS_MAX: usize = 16;
-/// Before the same is asked again.
+/// Pause before the same point is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// Without an answer for so long a walk ends where it is.
+/// Time without an answer after which a walk ends where it is.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// And for so long behind a range whose owners did not answer: several may be gone.
+/// The same behind a range of which no owner answered: several groups may be gone.
 const PATIENCE_BEHIND: Duration = Duration::from_millis(700);
-/// Ranges without an answer that a walk goes past at most: whoever asked waits for it.
+/// Upper limit of ranges without an answer that a walk passes: its client waits for the result.
 const SILENT_MAX: usize = 3;
-/// The ring changes while somebody walks along it; then the walk begins anew, so often at most.
+/// Upper limit of the number of times that a walk begins anew because the ring changed on its way.
 const BEGUN_MAX: u8 = 8;
 
-/// What came of a walk.
+/// Result of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// The groups that were met, in ring order.
+    /// The groups that answered, in ring order.
     pub groups: Vec<Located>,
-    /// It came as far as it should: each group begins where the one before it ends.
+    /// Whether the walk is complete: each group begins where the one before it ends.
     pub whole: bool,
-    /// Ranges whose owners did not answer, in ring order; the last one reaches to where the walk began, where nothing is known
-    /// of what lies behind.
+    /// Ranges of which no owner answered, in ring order. The last one reaches to the start of the walk if the groups behind it
+    /// are unknown.
     pub silent: Vec<Silent>,
 }
 
-/// A range of which no member of its group answered.
+/// A range of which no member of the owner answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silent {
     /// The range.
     pub range: KeyRange,
-    /// The group that owned it when it was last heard of, as neighbours and hints have it.
+    /// Its last known owner, from neighbours and hints.
     pub group: Option<GroupRef>,
 }
 
@@ -49,28 +50,28 @@ pub struct Silent {
 pub(crate) struct Walking {
     number: u64,
     from: Point,
-    /// Groups wanted; the whole ring where that is reached before.
+    /// Number of groups wanted; the walk ends earlier once it has gone round the ring.
     count: usize,
     at: Point,
     found: Vec<Located>,
     silent: Vec<Silent>,
-    /// The group that was known to own the next place when it was asked for first.
+    /// Known owner of the next point when it was first asked for.
     known: Option<GroupRef>,
     begun: u8,
     asked: Option<Time>,
     moved: Time,
-    /// Having begun anew, it waits until the ring has changed.
+    /// Time until which a walk that began anew waits for the ring to change.
     rests_until: Time,
 }
 
 impl Walking {
-    /// Somebody says who owns the next place.
+    /// Takes the report of the next point's owner.
     fn go_on(&mut self, located: Located, now: Time) {
         let range = located.group.range;
         self.trim_silent(range);
         let begins = self.found.is_empty() || range.start() == self.at;
         if !begins || self.overtakes(range) {
-            // It is not what it was any more.
+            // The ring has changed since the walk began.
             (self.at, self.begun, self.rests_until) = (self.from, self.begun + 1, now + ASK_AGAIN);
             self.found.clear();
             self.silent.clear();
@@ -81,7 +82,7 @@ impl Walking {
         (self.asked, self.moved, self.known) = (None, now, None);
     }
 
-    /// Nobody has answered for the next place: goes on behind the group that was known to own it. False where the walk ends here.
+    /// Goes on behind the known owner of the next point, of which no member answered. Returns false if the walk ends here.
     fn go_past(&mut self, now: Time) -> bool {
         let Some(first) = self.found.first().map(|first| first.group.range.start()) else { return false };
         let rest = KeyRange::new(self.at, first);
@@ -94,7 +95,7 @@ impl Walking {
         end != first
     }
 
-    /// The group behind a silent one begins earlier than it was known to.
+    /// Shortens a silent range: the group behind it begins earlier than was known.
     fn trim_silent(&mut self, range: KeyRange) {
         let Some(last) = self.silent.last_mut().filter(|last| last.range.end() == self.at) else { return };
         let (start, end) = (last.range.start(), range.start());
@@ -109,7 +110,7 @@ impl Walking {
         }
     }
 
-    /// Does it reach into the first one?
+    /// Returns whether a range reaches into that of the first group.
     fn overtakes(&self, range: KeyRange) -> bool {
         self.found.first().is_some_and(|first| first.group.range.overlaps(range))
     }
@@ -123,14 +124,14 @@ impl Walking {
         self.is_whole() || self.begun >= BEGUN_MAX
     }
 
-    /// Nobody has answered for the next place.
+    /// Returns whether there was no answer for the next point in time.
     fn is_stuck(&self, now: Time) -> bool {
         now.since(self.moved) >= if self.silent.is_empty() { PATIENCE } else { PATIENCE_BEHIND }
     }
 }
 
 impl Node {
-    /// Begins a walk at a place, or at the start of the node's own group, to so many groups; answered by
+    /// Begins a walk at a point, or at the start of the node's own group, to this number of groups. Answered by
     /// [`Output::Surveyed`].
     pub(crate) fn survey(&mut self, number: u64, from: Option<Point>, count: usize) {
         let start = self.hosts.home().map(|group| group.state().range.start());
@@ -156,7 +157,7 @@ impl Node {
         self.go_on_surveying();
     }
 
-    /// What is due with walks.
+    /// Takes the due steps of all walks.
     pub(crate) fn go_on_surveying(&mut self) {
         let now = self.now.time;
         let mut index = 0;
@@ -178,7 +179,7 @@ impl Node {
                 let asked = self.surveys[index].asked;
                 if asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN) {
                     if asked.is_none() {
-                        // Before it is asked for: a group that cannot be reached is forgotten.
+                        // This comes before the question: a group that cannot be reached is forgotten.
                         self.surveys[index].known = self.known_at(at);
                     }
                     self.surveys[index].asked = Some(now);
@@ -189,13 +190,13 @@ impl Node {
         }
     }
 
-    /// When something is due with walks.
+    /// Returns the time at which a walk has a step due.
     pub(crate) fn surveys_due(&self) -> Time {
         let due = |walking: &Walking| walking.asked.map_or(walking.rests_until, |asked| asked + ASK_AGAIN);
         self.surveys.iter().map(due).min().unwrap_or(Time::NEVER)
     }
 
-    /// Somebody says who owns a place.
+    /// Handles a report of a point's owner.
     pub(crate) fn on_surveyed(&mut self, located: &Located) {
         let now = self.now.time;
         for walking in self.surveys.iter_mut().filter(|walking| walking.at == located.point) {
@@ -210,7 +211,7 @@ impl Node {
         self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
     }
 
-    /// The group that owned a place when it was last heard of: a neighbour, or one that hints name.
+    /// Returns the last known owner of a point: a neighbour, or a group that hints name.
     fn known_at(&self, point: Point) -> Option<GroupRef> {
         let links = self.hosts.living().map(|group| &group.state().dealings);
         let mut links = links.flat_map(|dealings| dealings.predecessor().into_iter().chain(dealings.successor()));

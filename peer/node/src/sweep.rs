@@ -1,4 +1,4 @@
-//! Dropping, little by little, records that this node has nothing to do with any more.
+//! Sweep: records that no group here owns any more are dropped, little by little.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -14,36 +14,36 @@ use crate::bays::Walk;
 use crate::hosting::Scan;
 use crate::node::Node;
 
-/// How much is read in one go, in bytes.
+/// Size of a page, in bytes.
 const PAGE_BYTES: usize = 256 << 10;
-/// Between two pages, so that clients hardly notice.
+/// Time between two pages, so that clients hardly notice.
 const PAGE_EVERY: Duration = Duration::from_millis(50);
-/// Records in memory that are dropped in one go, and how long the loop has for something else then.
+/// Number of records in memory that are dropped at a time, and the time that the loop has for other work then.
 const SHED: usize = 1_000;
 const SHED_EVERY: Duration = Duration::from_millis(2);
 
-/// How far it has come.
+/// Progress of the sweep.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// What is being dropped, and where the next page begins.
+    /// Part that is being dropped, and the start of the next page.
     part: Option<((u8, KeyRange), Bound<Key>)>,
-    /// The store has not answered yet.
+    /// Whether the store has not answered yet.
     waits: bool,
-    /// Before the next page.
+    /// Time before which no page is read.
     rests_until: Time,
-    /// What groups had in memory that this node has let go of.
+    /// Tables of groups that this node has let go of.
     pub(crate) remains: Vec<Table>,
 }
 
 impl Node {
-    /// When there is something to drop.
+    /// Returns the time at which there are records to drop.
     pub(crate) fn sweep_due(&self) -> Time {
         let waits = self.sweep.waits || (self.sweep.part.is_none() && self.hosts.bays.leftover().is_none());
         let page = if waits { Time::NEVER } else { self.sweep.rests_until };
         if self.sweep.remains.is_empty() { page } else { page.min(self.now.time + SHED_EVERY) }
     }
 
-    /// Drops some of what is in memory, and reads the next page, unless one is on its way.
+    /// Drops some records in memory, and reads the next page, unless one is on its way.
     pub(crate) fn go_on_sweeping(&mut self) {
         if let Some(remains) = self.sweep.remains.last_mut() {
             remains.shed(SHED);
@@ -63,7 +63,7 @@ impl Node {
         self.scan(Scan { serial: 0, token: 0, walk });
     }
 
-    /// A page came: all of it goes.
+    /// Drops all records of a page.
     pub(crate) fn drop_leftovers(&mut self, records: Vec<(Key, Bytes)>, done: bool) {
         self.sweep.waits = false;
         let Some((part, from)) = &mut self.sweep.part else { return };

@@ -1,12 +1,13 @@
-//! Packets of switches (`Harmonia`): what this node's groups have pass one, what comes to it through one, and what its clients
-//! ask that way.
+//! Packets of switches (`Harmonia`): those that this node's groups pass through a switch, those that reach the node through one, and those
+//! of its clients' reads.
 //!
-//! Only reads of clients go through a switch, and only where somebody answers soon: else they go the ordinary way, and for a while so
-//! do others under that ballot. What a member does not answer by itself it asks of the primary, like an operation of its own clients.
+//! Only reads of clients go through a switch, and only while answers come soon. Otherwise they go the ordinary way, and for a while other
+//! reads under that ballot do too. A member that cannot answer a read by itself asks the primary, as for an operation of its own clients.
 //!
-//! Nothing in a packet proves who sent it. What comes from elsewhere than the switch is dropped, and what is to come back has a tag that
-//! nobody guesses ([`NodeConfig::secret`](crate::NodeConfig)), and is about what was sent: so whoever reaches this peer's address, but does not see what the switch sends, can read what anybody may read
-//! who reaches an endpoint for clients, and nothing else.
+//! Nothing in a packet proves its sender. Packets from any address but the switch's are dropped. A packet that is to come back has a tag
+//! that cannot be guessed ([`NodeConfig::secret`](crate::NodeConfig)), and must be about the sent object. So a stranger that reaches this
+//! peer's address, but does not see the packets that the switch sends, can read the data that any client can read at an endpoint, and can
+//! do nothing else.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,26 +27,26 @@ use overlay::{GroupId, Key};
 use crate::Node;
 use crate::api::{ConnectionId, Output, Request, RequestId};
 
-/// A read that a switch was to send to somebody goes the ordinary way after this at the earliest, and at the latest.
+/// Shortest and longest wait for the answer to a read by way of the switch; then the read goes the ordinary way.
 const PATIENCE_MIN: Duration = Duration::from_millis(10);
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
-/// After silence no read under that ballot goes by the switch for so long, and then twice as long each time.
+/// Pause after a silence in which no read under that ballot goes by the switch; each later pause is twice as long.
 const REST_FIRST: Duration = Duration::from_millis(250);
 const REST_MAX: Duration = Duration::from_secs(2);
-/// Ballots of which it is known whether a switch answers.
+/// Upper limit of ballots for which it is known whether the switch answers.
 const BALLOTS_MAX: usize = 1 << 11;
-/// What is to come back is forgotten after this: it is passed again long before.
+/// Time after which a packet that was to come back is forgotten: a new one is passed long before.
 const PASS_MAX: Duration = Duration::from_secs(2);
-/// Looked for so often.
+/// Interval of the search for entries to forget.
 const FORGET_EVERY: Duration = Duration::from_millis(250);
-/// Reads that came through a switch and are under way.
+/// Upper limit of open reads that came through a switch.
 const READS_MAX: usize = 1 << 14;
-/// How long whoever asked through a switch waits.
+/// Time for which the origin of a read through a switch waits.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
-/// Requests of this node's own for those who asked through a switch; other requests are named from 1 on.
+/// First id of this node's own requests for reads that came through a switch; other requests are named from 1 on.
 const OWN_REQUESTS: u64 = 1 << 63;
 
-/// Something that is to come back.
+/// A packet that is to come back.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
     serial: u64,
@@ -56,7 +57,7 @@ struct Passing {
     sent: Time,
 }
 
-/// Who asked, and what the answer has to bear.
+/// Origin of a read, and the contents of its answer's header.
 #[derive(Clone, Debug)]
 struct Asked {
     to: ReplyTo,
@@ -78,46 +79,46 @@ pub(crate) struct Sent {
 /// Whether reads under a ballot are answered.
 #[derive(Clone, Copy, Debug)]
 struct Way {
-    /// When one was, last.
+    /// Time of the last answer.
     heard: Time,
-    /// None goes that way before.
+    /// Time until which no read goes that way.
     rests_until: Time,
-    /// So long it rests the next time.
+    /// Length of the next pause.
     rest: Duration,
 }
 
-/// What came of reads that went by way of a switch, since the start.
+/// Numbers of reads by way of a switch since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpreadCounts {
-    /// This node's clients asked so often that way.
+    /// Reads that this node's clients sent that way.
     pub sent: u64,
-    /// So often they were answered.
+    /// Reads that were answered.
     pub answered: u64,
-    /// So often that took too long, and they were asked the ordinary way, too.
+    /// Reads that took too long, and were sent the ordinary way, too.
     pub missed: u64,
-    /// Others asked, and this node answered by itself.
+    /// Reads of other nodes that this node answered by itself.
     pub alone: u64,
-    /// Others asked, and it was left to the primary, which may be this node.
+    /// Reads of other nodes that were left to the primary, which may be this node.
     pub left: u64,
 }
 
-/// All that has to do with switches.
+/// State of all packets of switches.
 #[derive(Debug, Default)]
 pub(crate) struct Switched {
     passes: BTreeMap<u64, Passing>,
     reads: BTreeMap<u64, Asked>,
-    /// The last name of a read or of a request of its own.
+    /// Last name of a read or of a request of its own.
     last: u64,
     ways: BTreeMap<TermBallot, Way>,
     round_trip: RoundTrip,
     pub(crate) counts: SpreadCounts,
-    /// When what nobody waits for was last looked for.
+    /// Time of the last search for entries to forget.
     forgot: Time,
-    /// Packets that were dropped.
+    /// Number of dropped packets.
     pub(crate) dropped: u64,
 }
 
-/// A switch's name for one primary's part in one term: the number, and what tells it from others of that number.
+/// Returns the switch's name for one primary's part in one term: the number, and the hash that tells it from other parts with that number.
 pub(crate) fn partition(group: GroupId, ballot: TermBallot) -> (u32, u64) {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let node = ballot.node.peer.0.iter().copied();
@@ -129,23 +130,23 @@ pub(crate) fn partition(group: GroupId, ballot: TermBallot) -> (u32, u64) {
     ((hash >> 32) as u32, hash)
 }
 
-/// Is this about that ballot's part?
+/// Returns whether a packet is about this ballot's part.
 pub(crate) fn names(header: &Header, group: GroupId, ballot: TermBallot) -> bool {
     partition(group, ballot) == (header.partition, header.term)
 }
 
-/// What a packet begins with that is about this ballot's part, and about nothing in it.
+/// Returns the header of a packet about this ballot's part, and about no object in it.
 fn blank(operation: Operation, group: GroupId, ballot: TermBallot) -> Header {
     let (partition, term) = partition(group, ballot);
     Header { operation, partition, object: NO_OBJECT, switch: 0, term, sequence: 0, committed: 0, tag: 0 }
 }
 
-/// Was this asked by the node itself, for somebody who asked through the switch?
+/// Returns whether the node itself made this request, for a read that came through the switch.
 pub(crate) fn is_own(id: RequestId) -> bool {
     id.0 >= OWN_REQUESTS
 }
 
-/// A switch's name for an object. Keys of one range have the upper bits of their points in common.
+/// Returns the switch's name for an object. Keys of one range have the upper bits of their points in common.
 pub(crate) fn object(key: &Key) -> u32 {
     (key.point().0 as u32).max(NO_OBJECT + 1)
 }
@@ -156,14 +157,14 @@ impl Switched {
         self.last
     }
 
-    /// May a read under this ballot go by the switch?
+    /// Returns whether a read under this ballot may go by the switch.
     pub(crate) fn may_spread(&self, ballot: TermBallot, key: &Key, now: Time) -> bool {
         key.name().len() <= KEY_BYTES_MAX && self.ways.get(&ballot).is_none_or(|way| way.rests_until <= now)
     }
 
-    /// How long an answer is waited for.
+    /// Returns the time to wait for an answer.
     pub(crate) fn patience(&self) -> Duration {
-        // Where members have much to do, that is no sign that the switch is gone.
+        // Slow answers of busy members are no sign that the switch is gone.
         self.round_trip.patience().unwrap_or(PATIENCE_MIN).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
@@ -176,18 +177,18 @@ impl Switched {
         has_room.then(|| self.ways.entry(ballot).or_insert(new))
     }
 
-    /// A read was not answered in time.
+    /// Notes that a read was not answered in time.
     pub(crate) fn missed(&mut self, sent: Sent, now: Time) {
         self.counts.missed += 1;
         if let Some(way) = self.way(sent.ballot, now) {
-            // Where others are heard this one was lost. Those that were sent together count once.
+            // If later reads were answered, this one was lost. Reads that were sent together count once.
             if way.heard < sent.at && way.rests_until <= now {
                 (way.rests_until, way.rest) = (now + way.rest, (way.rest * 2).min(REST_MAX));
             }
         }
     }
 
-    /// One was, though perhaps late.
+    /// Notes that a read was answered, perhaps late.
     pub(crate) fn answered(&mut self, sent: Sent, now: Time) {
         self.counts.answered += 1;
         self.round_trip.took(now.since(sent.at).min(2 * PATIENCE_MAX));
@@ -196,7 +197,7 @@ impl Switched {
         }
     }
 
-    /// Forgets what nobody waits for.
+    /// Forgets packets and reads that are no longer waited for.
     pub(crate) fn forget(&mut self, now: Time) {
         if now.since(self.forgot) < FORGET_EVERY {
             return;
@@ -207,7 +208,7 @@ impl Switched {
     }
 }
 
-/// A read of a client's as a packet; `None` where it does not fit into one.
+/// Returns a client's read as a packet; `None` if it does not fit into one.
 pub(crate) fn question(
     group: GroupId,
     ballot: TermBallot,
@@ -230,7 +231,7 @@ fn encoded(packet: &Packet<'_>) -> Option<Bytes> {
 }
 
 impl Node {
-    /// A group has something pass.
+    /// Passes a packet of a group through the switch.
     pub(crate) fn pass(&mut self, serial: u64, group: GroupId, pass: Pass) {
         let Some(switch) = self.config.switch else { return };
         let Pass { ballot, key, tag, sent } = pass;
@@ -241,7 +242,7 @@ impl Node {
         self.send_packet(switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
     }
 
-    /// A group tells the switch what is complete.
+    /// Reports a group's complete writes to the switch.
     pub(crate) fn complete(&mut self, group: GroupId, ballot: TermBallot, switch_id: u32, number: u64) {
         let Some(switch) = self.config.switch else { return };
         let header = Header { switch: switch_id, sequence: number, ..blank(Operation::Completion, group, ballot) };
@@ -254,7 +255,7 @@ impl Node {
         }
     }
 
-    /// A datagram came.
+    /// Handles a datagram.
     pub(crate) fn on_packet(&mut self, from: ReplyTo, bytes: &[u8]) {
         let is_from_switch = self.config.switch.is_some_and(|switch| switch.at == from);
         let packet = Packet::decode(bytes).ok().filter(|_| is_from_switch);
@@ -271,9 +272,9 @@ impl Node {
     }
 
     fn on_passed(&mut self, header: Header) {
-        // Of what was passed twice the first to come back is taken, and the other is still of use.
+        // Of two passes for one write, the first to come back counts, and the other is still of use.
         let Some(passing) = self.switched.passes.get(&header.tag).copied() else { return };
-        // What the switch numbered is what was to be written, or else another object is dirty.
+        // The numbered object must be the one to be written, or else another object is dirty.
         if !names(&header, passing.group, passing.ballot) || header.object != passing.object {
             self.switched.dropped += 1;
             return;
@@ -288,7 +289,7 @@ impl Node {
         }
     }
 
-    /// Somebody asks through the switch.
+    /// Handles a read that came through the switch.
     fn on_question(&mut self, packet: &Packet<'_>) {
         let key = Key::new(packet.key).ok();
         let op = postcard::from_bytes::<Op>(packet.value).ok().filter(|op| matches!(op, Op::Read(_)));
@@ -314,7 +315,7 @@ impl Node {
                 group.read_spread(SpreadRead { tag: name, ballot, switch, point, key, op });
             }
             Some(_) => self.leave_to_primary(name),
-            // Perhaps it was for another ring's peer that had this port before: nothing here knows what is there.
+            // Perhaps it was for another ring's peer that had this port before: no group here knows the data there.
             None => {
                 self.switched.reads.remove(&name);
                 self.switched.dropped += 1;
@@ -322,7 +323,7 @@ impl Node {
         }
     }
 
-    /// A member's answer to a read, or none: then the primary is asked.
+    /// Handles a member's answer to a read; without an answer the primary is asked.
     pub(crate) fn on_spread(&mut self, name: u64, answer: Option<Answer>) {
         match answer {
             Some(answer) => {
@@ -348,12 +349,12 @@ impl Node {
         self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
     }
 
-    /// What came of a request of the node's own.
+    /// Handles the result of a request of the node's own.
     pub(crate) fn answer_own(&mut self, id: RequestId, result: &Result<Answer, OpError>) {
         self.answer_question(id.0 - OWN_REQUESTS, result.as_ref().ok());
     }
 
-    /// Tells whoever asked. An answer that does not fit into a packet is none: it is asked for the ordinary way.
+    /// Answers the origin of a read. An answer that does not fit into a packet counts as none: the origin asks the ordinary way.
     fn answer_question(&mut self, name: u64, answer: Option<&Answer>) {
         let (Some(asked), Some(switch)) = (self.switched.reads.remove(&name), self.config.switch) else { return };
         let value = answer.and_then(|answer| postcard::to_allocvec(answer).ok()).unwrap_or_default();
@@ -364,7 +365,7 @@ impl Node {
         self.send_packet(switch.at, &packet);
     }
 
-    /// An answer to what a client of this node asked.
+    /// Handles the answer to a read of a client of this node.
     fn on_answer(&mut self, packet: &Packet<'_>) {
         let answer = postcard::from_bytes::<Answer>(packet.value).ok().filter(|_| !packet.value.is_empty());
         let outcome = answer.map_or(Outcome::NotPrimary, Outcome::Unchanged);

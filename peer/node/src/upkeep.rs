@@ -1,9 +1,9 @@
-//! How a node comes to know the ring, and what it knows stays true (`docs/design/routing.md`): now and then it asks who owns one of the
-//! places whose owners it should know, whether or not anybody asks it for anything.
+//! Refresh of a node's knowledge of the ring (`docs/design/routing.md`). From time to time the node asks for the owner of one of the
+//! points whose owners it should know, independent of any request.
 //!
-//! One question is under way at a time, and it costs some hops and an answer. Where something is missing they come one after
-//! the other ([`crate::Timing::look_around`]); where all is known, and where nobody answers, much slower. Groups that are each
-//! other's neighbours tell each other what becomes of them: rings of up to three groups need none of this.
+//! One question is under way at a time, and it costs some hops and an answer. While an owner is missing, questions follow each other
+//! ([`crate::Timing::look_around`]). If all owners are known, or no peer answers, they are much slower. Neighbouring groups tell each
+//! other their changes: rings of up to three groups need none of this.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -13,20 +13,20 @@ use overlay::{GroupRef, Point};
 
 use crate::node::Node;
 
-/// Where nothing is missing, or nobody answers, looks are so many times further apart.
+/// Factor by which questions are further apart if no owner is missing, or no peer answers.
 const SLOWER: u32 = 16;
-/// A look that was not answered for so long is repeated: by then a group that cannot be reached is known as such.
+/// Time without an answer after which a question is repeated: by then a group that cannot be reached is known as such.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
-/// Asked so often in vain, whoever was thought to own the place is forgotten.
+/// Number of questions in vain after which the assumed owner of the point is forgotten.
 const ASKED_MAX: u8 = 3;
 
-/// What a node looks at.
+/// State of the refresh.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
-    /// How often it has looked.
+    /// Number of points asked for so far.
     looks: u64,
     looking: Option<Looking>,
-    /// When something is due about that.
+    /// Time of the next step.
     due: Time,
 }
 
@@ -39,14 +39,14 @@ struct Looking {
 }
 
 impl Upkeep {
-    /// Is this place being looked at?
+    /// Returns whether `point` is being asked for.
     pub(crate) fn looks_at(&self, point: Point) -> bool {
         self.looking.as_ref().is_some_and(|looking| looking.point == point)
     }
 }
 
 impl Node {
-    /// Looks at a place, where that is due.
+    /// Takes the next step, if it is due.
     pub(crate) fn look_around(&mut self) {
         if self.now.time < self.whereabouts.upkeep.due {
             return;
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// The next place, if there is one.
+    /// Asks for the next point, if there is one.
     fn look_on(&mut self) {
         let upkeep = &mut self.whereabouts.upkeep;
         upkeep.looks += 1;
@@ -76,7 +76,7 @@ impl Node {
         }
         match self.whereabouts.hints.to_look_at(looks).filter(|_| !serials.is_empty()) {
             Some(look) => self.look(Looking { point: look.point, is_lacking: look.is_lacking, asked: 0 }),
-            // Chance is left to those who need it.
+            // No random number is drawn here.
             None => self.whereabouts.upkeep.due = self.now.time + self.config.timing.look_around * SLOWER,
         }
     }
@@ -89,7 +89,7 @@ impl Node {
         self.ask_where(point);
     }
 
-    /// A member of a group says that this group owns the place. It is asked how long peers live there, too.
+    /// Handles the report of a member whose group owns the point. The member's group is also asked for its observations of lifetimes.
     pub(crate) fn on_looked(&mut self, point: Point, group: &GroupRef) {
         if self.whereabouts.upkeep.looks_at(point)
             && let Some(looking) = self.whereabouts.upkeep.looking.take()
@@ -101,11 +101,11 @@ impl Node {
 
     fn look_later(&mut self, soon: bool) {
         let usual = self.config.timing.look_around * if soon { 1 } else { SLOWER };
-        // Not all at one time.
+        // Nodes do not ask all at one time.
         self.whereabouts.upkeep.due = self.now.time + usual / 2 + self.rng.duration_below(usual);
     }
 
-    /// The node's place on the ring has changed, or who is beside it.
+    /// Brings the next step forward: the node's place on the ring, or a neighbour, has changed.
     pub(crate) fn look_soon(&mut self) {
         let upkeep = &mut self.whereabouts.upkeep;
         if upkeep.looking.is_none() {
@@ -113,7 +113,7 @@ impl Node {
         }
     }
 
-    /// When a look is due.
+    /// Returns the time of the next step.
     pub(crate) fn looks_due(&self) -> Time {
         let alone = self.hosts.is_empty() || !self.hosts.is_partial();
         if alone { Time::NEVER } else { self.whereabouts.upkeep.due }

@@ -1,4 +1,4 @@
-//! The members of groups as policies see them.
+//! The members of groups in the form for policies.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,13 +16,13 @@ use policy::lifetimes::Lifetimes;
 use crate::lifetimes::told;
 use crate::networks::places;
 
-/// Returns how long a member of this age is expected to live on, to compare members with: its median residual life under a known model, or
-/// else its age.
+/// Returns the time that a member of this age is expected to live on, to compare members with: its median residual life under a known
+/// model, or else its age.
 fn outlook(lifetimes: Option<Lifetimes>, age: Duration, told: Option<Told>) -> Duration {
     lifetimes.map_or(age, |all| residual(&all, age, told))
 }
 
-/// Returns the members of a group of this node's.
+/// Returns the members of a group of this node.
 pub(crate) fn member_views(group: &Group, lifetimes: Option<Lifetimes>) -> Vec<MemberView> {
     let (members, hears) = (&group.state().members, group.hears());
     let known: Vec<(&str, &[String])> =

@@ -1,12 +1,12 @@
-//! Containers for what is made in order and is mostly gone soon.
+//! Containers for entries that are made in order, and most of which are soon gone.
 
 use alloc::collections::VecDeque;
 
-/// Things by rising numbers: a place in a row, from the oldest that is still there. Numbers that are left out take a place
-/// until all before them are gone.
+/// Entries by rising numbers, in a row of places from the oldest present entry. A removed entry takes a place until all
+/// before it are gone.
 #[derive(Debug)]
 pub(crate) struct Window<T> {
-    /// The number of the first place.
+    /// Number of the first place.
     first: u64,
     places: VecDeque<Option<T>>,
     len: usize,
@@ -19,15 +19,15 @@ impl<T> Default for Window<T> {
 }
 
 impl<T> Window<T> {
-    /// How many there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Puts one behind all others.
+    /// Puts an entry behind all others.
     ///
     /// # Panics
-    /// If its number is not the next one, unless there is none.
+    /// If its number is not the next one, unless the window is empty.
     pub(crate) fn push(&mut self, number: u64, thing: T) {
         if self.places.is_empty() {
             self.first = number;
@@ -41,18 +41,18 @@ impl<T> Window<T> {
         usize::try_from(number.wrapping_sub(self.first)).unwrap_or(usize::MAX)
     }
 
-    /// The one with this number.
+    /// Returns the entry with this number.
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
         self.places.get(self.place(number))?.as_ref()
     }
 
-    /// The same, to change.
+    /// Returns the same entry, mutably.
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let place = self.place(number);
         self.places.get_mut(place)?.as_mut()
     }
 
-    /// Takes it out.
+    /// Takes the entry out.
     pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
         let place = self.place(number);
         let thing = self.places.get_mut(place)?.take()?;
@@ -64,23 +64,23 @@ impl<T> Window<T> {
         Some(thing)
     }
 
-    /// All with their numbers, in order.
+    /// Returns all entries with their numbers, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         let numbered = self.places.iter().enumerate();
         numbered.filter_map(|(place, thing)| Some((self.first.wrapping_add(place as u64), thing.as_ref()?)))
     }
 }
 
-/// A few rising numbers: one as a rule, which lies in place.
+/// A few rising numbers; as a rule one, which is stored in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Few {
     one: Option<u64>,
-    /// All behind the first.
+    /// All numbers behind the first.
     more: VecDeque<u64>,
 }
 
 impl Few {
-    /// Adds one behind the others.
+    /// Adds a number behind the others.
     pub(crate) fn push(&mut self, number: u64) {
         match self.one {
             None => self.one = Some(number),
@@ -88,7 +88,7 @@ impl Few {
         }
     }
 
-    /// Takes one out, if it is there.
+    /// Takes a number out, if it is there.
     pub(crate) fn remove(&mut self, number: u64) {
         if self.one == Some(number) {
             self.one = self.more.pop_front();
@@ -97,22 +97,22 @@ impl Few {
         }
     }
 
-    /// The first one.
+    /// Returns the first number.
     pub(crate) fn first(&self) -> Option<u64> {
         self.one
     }
 
-    /// How many there are.
+    /// Returns how many numbers there are.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.one.is_some()) + self.more.len()
     }
 
-    /// Is there none?
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.one.is_none()
     }
 
-    /// All of them, in order.
+    /// Returns all numbers, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         self.one.into_iter().chain(self.more.iter().copied())
     }
