@@ -117,8 +117,8 @@ pub enum Input {
     Addresses(Vec<String>),
     /// Request to stop: the node hands its primaries over, then reports [`Event::Stopped`].
     Stop,
-    /// Administrator's request that a group become another. Answered by exactly one [`Output::Granted`], at the latest 10 s after the
-    /// transaction began; before that, members may have to copy much data.
+    /// Administrator's request that a group become another. Answered by exactly one [`Output::Granted`], at the latest after 10 s, and
+    /// after 60 s for a repair. Members may have to copy much data first: then the time begins anew as long as they copy, for up to 600 s.
     Wish {
         /// Number of the request. The driver chooses it, and never uses it again while the process lives.
         number: u64,

@@ -95,7 +95,7 @@ impl Node {
                 has_room &= self.inherit(state, inheritance.clone());
             }
             if !has_room {
-                return false; // What it needs stays where it is until that is tried again.
+                return false; // The data that the birth needs stays until the next attempt.
             }
             // The parts that this node is not in are no longer its concern.
             self.let_go(|group| touched.contains(&group.state().id) && group.state().ended == Some(id));

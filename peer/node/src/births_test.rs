@@ -1,4 +1,4 @@
-//! What a node takes along into a group that is born.
+//! Data that a node takes along into a group that is born.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -27,7 +27,7 @@ fn id(peer: u8) -> NodeId {
     NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) }
 }
 
-/// A group of these, as of this epoch, with one part.
+/// Returns a group of these members, in this epoch, with one sub-range.
 fn state(name: u128, epoch: u64, range: KeyRange, members: &[u8]) -> GroupState {
     let slot = Slot(epoch * 10);
     let member = |peer: &u8| Member {
@@ -60,7 +60,7 @@ fn state(name: u128, epoch: u64, range: KeyRange, members: &[u8]) -> GroupState 
     }
 }
 
-/// The primary of a group begins; this node accepts its base, and tells the ballot.
+/// Has the primary of a group begin, and this node accept its base; returns the ballot.
 fn begins(group: &mut Group) -> TermBallot {
     let state = group.state();
     let (range, ballot) = state.parts().next().expect("it has a part");
@@ -76,7 +76,7 @@ fn begins(group: &mut Group) -> TermBallot {
     ballot
 }
 
-/// A node with parts in these groups, which it came to have in this order; and the ballots that it has accepted a base of.
+/// Returns a node with parts in these groups, in this order, and the ballots of the bases that it accepted.
 fn node_in(groups: Vec<GroupState>) -> (Node, Vec<TermBallot>) {
     let config = NodeConfig { durability: Durability::Sync, ..NodeConfig::new(PeerKey([1; 32]), Incarnation(1)) };
     let mut node = Node::new(config, 7, NOW, Restored::empty());
@@ -94,8 +94,8 @@ fn has(node: &Node, range: KeyRange) -> Option<TermBallot> {
     node.hosts.at(range.start()).expect("it has a part there").acceptor().base_at(range.start())
 }
 
-/// A node was moved from one group to another, and has not heard of the end of the first, when both merge: the second needs
-/// what it has accepted there.
+/// A node was moved from one group to another, and has not heard of the end of the first, when both merge: the second needs the writes that
+/// the node accepted there.
 #[test]
 fn who_was_moved_takes_along_what_it_has_where_it_is() {
     for turned in [false, true] {
@@ -114,7 +114,7 @@ fn who_was_moved_takes_along_what_it_has_where_it_is() {
     }
 }
 
-/// A node that a group of its own is born for, in a part of which tombstones were let go of while it was away.
+/// A group is born for a node; in a part of its range tombstones were purged while the node was away.
 #[test]
 fn nothing_comes_along_from_where_tombstones_were_let_go_of_without_this_node() {
     for (epoch, keeps) in [(9, true), (10, false)] {
@@ -130,7 +130,7 @@ fn nothing_comes_along_from_where_tombstones_were_let_go_of_without_this_node() 
     }
 }
 
-/// Whoever does not vote in an epoch is not asked before tombstones are let go of, though it knows of the epoch.
+/// A node that does not vote in an epoch is not asked before tombstones are purged, though it knows of the epoch.
 #[test]
 fn who_only_learns_was_not_asked() {
     let mut learns = state(10, 9, KeyRange::FULL, &[2, 3]);
@@ -143,7 +143,7 @@ fn who_only_learns_was_not_asked() {
     assert_eq!(has(&node, KeyRange::FULL), None);
 }
 
-/// A node that was put out of the second group, too, by some that it did not hear, is asked for what it accepted there.
+/// A node that some unheard members removed from the second group, too, is asked for the writes that it accepted there.
 #[test]
 fn what_the_new_group_asks_for_goes_along() {
     let left_it = GroupState {
@@ -156,8 +156,8 @@ fn what_the_new_group_asks_for_goes_along() {
     assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(ballots[1])));
 }
 
-/// A group whose members are heard, and two of three former members are not: it tells so, and takes no newcomer. One former member of two is
-/// enough, for both accepted everything.
+/// A group hears its members, but not two of three former members: it reports so, and takes no newcomer. One former member of two is
+/// enough, for both accepted every write.
 #[test]
 fn former_members_that_are_needed_are_told() {
     let told = |former: &[u8]| {
@@ -167,7 +167,7 @@ fn former_members_that_are_needed_are_told() {
         let state = GroupState { recovery: alloc::vec![config], ..state(10, 8, KeyRange::FULL, &[1]) };
         let group = Group::join(node.group_config(), id(1), state, NOW, 3);
         node.hosts.add(group).expect("there is room");
-        // Whoever was never heard may be about to speak at first.
+        // At first, a member that was never heard may be about to speak.
         let time = NOW.time + Duration::from_secs(3);
         node.handle(Now { time, awake: time, ..NOW }, Input::Tick);
         let status = node.status().group.expect("it is a member");
@@ -179,7 +179,7 @@ fn former_members_that_are_needed_are_told() {
     assert_eq!(told(&[1, 8]), (heard(8, 1, 1, 1), false, true));
 }
 
-/// A part of a group is over, and what came of some of its range is gone from here already: only the rest goes along.
+/// A part of a group is over, and a later group that owned some of its range is gone from here already: only the rest goes along.
 #[test]
 fn what_was_given_to_others_does_not_go_along() {
     let (mut node, ballots) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
@@ -192,8 +192,8 @@ fn what_was_given_to_others_does_not_go_along() {
     assert_eq!(node.hosts.bays.of(RIGHT.start()), bays.of(RIGHT.start()));
 }
 
-/// Where a part that is over loses some of its place to groups that this node has nothing to do with, what it has there is left
-/// over at once: it may come to own that place again before the last of that part is gone. And so it is after a crash.
+/// A part that is over loses some of its range to groups without this node. Its records there are left over at once: the node may come to
+/// own that range again before the end of the part. The same holds after a crash.
 #[test]
 fn what_is_given_up_is_left_over_at_once() {
     let all = || alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])];
@@ -212,7 +212,7 @@ fn what_is_given_up_is_left_over_at_once() {
     assert_eq!((has(&again, LEFT), has(&again, RIGHT)), (None, Some(ballots[0])));
 }
 
-/// Where too much is still to be dropped what is born is not entered yet, and what it needs stays.
+/// While too much is still to be dropped, a new group is not entered yet, and the data that it needs stays.
 #[test]
 fn what_is_born_waits_for_room() {
     let (mut node, ballots) = node_in(alloc::vec![state(10, 9, LEFT, &[2, 1])]);
@@ -230,7 +230,7 @@ fn what_is_born_waits_for_room() {
     assert_eq!(has(&node, LEFT), Some(ballots[0]));
 }
 
-/// Where records lie is durable together with the first that is durable of what is born, not before.
+/// The bays become durable together with the first batch of the new group, not before.
 #[test]
 fn bays_and_heirs_are_durable_together() {
     let (mut node, _) = node_in(alloc::vec![state(10, 9, LEFT, &[2, 1]), state(11, 11, RIGHT, &[5, 1])]);
@@ -249,8 +249,7 @@ fn bays_and_heirs_are_durable_together() {
     assert!(batches[first].iter().any(is_state), "{:?}", batches[first]);
 }
 
-/// A node that had let go of everything begins anew with its store, if the process ended just then: what is left over lies where
-/// it lay.
+/// A node that had let go of all groups begins anew with its store, if the process ended just then: its leftovers stay in their place.
 #[test]
 fn what_is_left_over_is_remembered_by_the_next_life() {
     let (node, _) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
@@ -267,7 +266,7 @@ fn what_is_left_over_is_remembered_by_the_next_life() {
     assert_eq!((node.hosts.bays.leftover(), node.me.incarnation), (bays.leftover(), Incarnation(2)));
 }
 
-/// What member 1 stored of such a group, with the end of its journal torn.
+/// Returns the store of member 1 for such a group, with the end of its journal torn.
 fn torn(state: GroupState) -> Stored {
     Stored {
         state,
@@ -282,7 +281,7 @@ fn torn(state: GroupState) -> Stored {
     }
 }
 
-/// Everything that a node wants done.
+/// Returns all outputs of a node.
 fn drain(node: &mut Node) -> Vec<Output> {
     core::iter::from_fn(|| node.poll_output()).collect()
 }
@@ -291,8 +290,8 @@ fn is_over(outputs: &[Output]) -> bool {
     outputs.iter().any(|output| matches!(output, Output::Event(Event::Reincarnate { .. } | Event::Damaged(_))))
 }
 
-/// A member lost a tombstone with the end of its journal. While it was down the tombstone was purged, and its group became another
-/// one, in which every member counts as having been there since after that purge. What it holds would bring the record back.
+/// A member lost a tombstone with the end of its journal. While it was down, the tombstone was purged, and another group succeeded its
+/// group. In that one every member counts as present since after the purge. The member's data would bring the record back.
 #[test]
 fn a_loss_shows_in_what_is_born_of_the_group() {
     for (n, keeps) in [(0, true), (5, false)] {
@@ -314,8 +313,8 @@ fn a_loss_shows_in_what_is_born_of_the_group() {
     }
 }
 
-/// The state that shows that this life is over is the last one of the group, too. Nothing is born of it here: the next life would
-/// find it in the store, and take it for its own.
+/// The state that shows that this incarnation is over is also the last one of the group. Nothing is born of it here: the next incarnation
+/// would find it in the store, and take it for its own.
 #[test]
 fn nothing_is_born_of_a_life_that_is_over() {
     for is_let_go in [false, true] {
@@ -342,15 +341,15 @@ fn nothing_is_born_of_a_life_that_is_over() {
     }
 }
 
-/// A member of one group that another group counts on as a newcomer says that it does not come to whoever tells it so, and to nobody else: a
-/// large group tells it with each heartbeat of each member, and all would be answered each time.
+/// Another group counts on a member of this one as a newcomer. The member declines to each member that sends it the state, and to no other:
+/// a large group sends it with each heartbeat of each member, and all would be answered each time.
 #[test]
 fn a_newcomer_elsewhere_declines_to_whoever_counts_on_it() {
     let (mut node, _) = node_in(alloc::vec![state(10, 9, LEFT, &[1, 2])]);
     drain(&mut node);
     let mut other = state(11, 9, RIGHT, &[5, 6, 7]);
     other.learners = state(12, 9, RIGHT, &[1]).members;
-    (other.applied, other.learners[0].since) = (Slot(95), Slot(95)); // It asked for that: a birth did not bring it there.
+    (other.applied, other.learners[0].since) = (Slot(95), Slot(95)); // It asked to join: no birth made it a learner there.
     let sender = Sender { node: id(6), epoch: other.epoch };
     node.on_foreign(other.id, sender, Message::State(Box::new(other)));
     let declines = |output: Output| match output {

@@ -1,4 +1,4 @@
-//! What comes of capacities that members tell: parts of the range, and sums for neighbours.
+//! Effects of reported capacities: parts of the range, and sums for neighbours.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -10,14 +10,14 @@ use group::config::{Defect, Defects};
 use crate::config::NodeConfig;
 use crate::small_net::Net;
 
-/// Nodes have measured so many operations a second.
+/// Sets the measured operations a second of each node.
 fn measure(net: &mut Net, measured: &[u32]) {
     for (node, measured) in net.nodes.iter_mut().zip(measured) {
         node.capacities.measured = Some(f64::from(*measured));
     }
 }
 
-/// Members that have measured so many operations a second, with these defects, in one group that has rested.
+/// Returns members with these measurements, in operations a second, with these defects, in one group that has rested.
 fn with(measured: &[u32], defects: Defects) -> Net {
     let settle = |mut config: NodeConfig| {
         config.timing.resize_after = Duration::from_secs(2);
@@ -29,7 +29,7 @@ fn with(measured: &[u32], defects: Defects) -> Net {
     net
 }
 
-/// The part of the range that each node is primary of, in percent.
+/// Returns the part of the range of which each node is primary, in percent.
 fn shares(net: &Net) -> Vec<u128> {
     let state = net.nodes[0].group().expect("is in one").state();
     let share = |node: &crate::Node| {
@@ -40,7 +40,7 @@ fn shares(net: &Net) -> Vec<u128> {
     net.nodes.iter().map(share).collect()
 }
 
-/// Scatter §6.3: a node that can do little gets a small part.
+/// Scatter §6.3: a node with a small capacity gets a small part.
 #[test]
 fn a_weak_member_gets_a_small_part() {
     let measured = [1_000, 1_100, 240, 900];
@@ -48,7 +48,7 @@ fn a_weak_member_gets_a_small_part() {
     assert_eq!(shares(&with(&measured, Defects::NONE.with(Defect::CapacityIgnored))), [25; 4]);
 }
 
-/// A member that tells the most gets no more than the others: none saw it execute anything.
+/// A member that reports the highest capacity gets no more than the others: no member saw it execute an operation.
 #[test]
 fn a_lie_raises_nothing() {
     let measured = [1_000, 1_000, CAPACITY_MAX, 1_000];
@@ -68,7 +68,7 @@ fn most_members_must_have_measured() {
     assert_eq!(net.nodes[0].group().and_then(Group::capacity), None);
 }
 
-/// The leader of a group tells its neighbours what its members can do together, and newcomers are told the same.
+/// The leader of a group tells its neighbours the sum of its members' capacities, and newcomers are told the same.
 #[test]
 fn neighbours_and_newcomers_learn_the_sum() {
     let mut net = with(&[1_000, 1_000, 1_000, 300, 400, 400], Defects::NONE);
@@ -84,7 +84,7 @@ fn neighbours_and_newcomers_learn_the_sum() {
     assert_eq!(net.nodes[4].sampled(start).expect("it is here").capacity, Some(1_100));
 }
 
-/// Scatter §6.3: of two groups with as much load, the one whose members can do a quarter gives up a part of its range.
+/// Scatter §6.3: of two groups with equal load, the one with a quarter of the capacity gives up a part of its range.
 #[test]
 fn a_boundary_moves_to_what_members_can_do() {
     for (defects, moves) in [(Defects::NONE, true), (Defects::NONE.with(Defect::CapacityIgnored), false)] {

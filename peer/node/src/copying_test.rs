@@ -15,7 +15,7 @@ use crate::wishes::{Granted, Wish};
 
 const KEYS: usize = 600;
 
-/// Two groups of three with some keys, of which tombstones are let go of soon.
+/// Returns two groups of three with some keys, whose tombstones are soon purged.
 fn two_groups(defects: Defects) -> Net {
     let second = Duration::from_secs(1);
     let mut net = Net::with(6, |config| NodeConfig {
@@ -58,7 +58,7 @@ fn settle(net: &mut Net) {
     });
 }
 
-/// The keys that this node holds a value of.
+/// Returns the number of keys of which this node holds a value.
 fn held(net: &Net, index: usize) -> usize {
     let group = net.nodes[index].group().unwrap();
     group.table().iter().filter(|(_, record)| record.value.is_some()).count()
@@ -72,7 +72,7 @@ fn leader(net: &Net, of: core::ops::Range<usize>) -> usize {
     of.into_iter().find(|index| net.nodes[*index].group().is_some_and(|group| group.log().leads())).expect("one leads")
 }
 
-/// The leader of the first group has its members copy the second one, as before a merge.
+/// Has the leader of the first group order copies of the second one, as before a merge.
 fn order(net: &mut Net) {
     let (leads, now) = (leader(net, 0..3), net.now);
     let source = net.nodes[3].group().unwrap().state().clone();
@@ -114,7 +114,7 @@ fn members_copy_before_they_merge() {
     }
 }
 
-/// And so it is where a boundary is moved: what is not moved nobody copies.
+/// The same holds for a move of a boundary: no member copies other data.
 #[test]
 fn whoever_gains_copies_what_it_gains() {
     let mut net = two_groups(Defects::NONE);
@@ -141,7 +141,7 @@ fn purged_since(defects: Defects) -> Net {
     net
 }
 
-/// Hazard 14: what was copied comes back to life if its tombstone is gone meanwhile.
+/// Hazard 14: a copied record comes back to life if its tombstone was purged since.
 #[test]
 fn what_was_deleted_since_it_was_copied_stays_gone() {
     let net = purged_since(Defects::NONE);
@@ -165,7 +165,8 @@ fn what_nobody_wants_any_more_is_dropped() {
     assert!(net.nodes[0].is_settled());
 }
 
-/// Strangers order nothing, neighbours nothing that is not theirs to give; nonsense is counted.
+/// Orders of strangers are ignored, and orders of neighbours for ranges that are not theirs; invalid orders are
+/// counted.
 #[test]
 fn orders_that_cannot_be_are_not_followed() {
     let mut net = two_groups(Defects::NONE);
@@ -195,7 +196,7 @@ fn orders_that_cannot_be_are_not_followed() {
     assert_eq!(net.nodes[0].copies.all[0].orderer, key(4), "nobody else takes it over");
 }
 
-/// Two wishes for different things do not keep each other from coming about.
+/// Two requests for different transactions do not block each other.
 #[test]
 fn one_thing_is_prepared_at_a_time() {
     let mut net = two_groups(Defects::NONE);

@@ -1,4 +1,4 @@
-//! How much a newcomer is primary of (Harmony §7.6).
+//! The part of the range of which a newcomer is primary (Harmony §7.6).
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,12 +12,12 @@ fn settle(config: NodeConfig) -> NodeConfig {
     NodeConfig { members_min: 1, members_max: 100, ..config }
 }
 
-/// Runs for some minutes.
+/// Runs for this time, in seconds.
 fn run_for(net: &mut Net, seconds: u64) {
     (0..seconds / 10).for_each(|_| net.run_for(Duration::from_secs(10)));
 }
 
-/// A group of three that is four minutes old, and a newcomer that has just become a member.
+/// Returns a group of three that is four minutes old, and a newcomer that has just become a member.
 fn with_newcomer(assume: Option<Lifetimes>) -> Net {
     let mut net = Net::with(3, settle);
     run_for(&mut net, 240);
@@ -30,7 +30,7 @@ fn with_newcomer(assume: Option<Lifetimes>) -> Net {
     net
 }
 
-/// The part of the group's range that the newcomer is primary of, in 1/64.
+/// Returns the part of the group's range of which the newcomer is primary, in 1/64.
 fn share(net: &Net) -> u128 {
     let state = net.nodes[0].group().expect("is in one").state();
     let newcomer = net.nodes[3].id();
@@ -38,7 +38,8 @@ fn share(net: &Net) -> u128 {
     parts.map(|(range, _)| range.length().map_or(64, |length| length >> 122)).sum()
 }
 
-/// The newcomer votes and serves clients at once, and no sub-range is its own. Later it has less than the others, and at last as much.
+/// The newcomer votes and serves clients at once, without a sub-range of its own. Later it has a smaller part than the other members, and
+/// at last an equal one.
 #[test]
 fn a_newcomer_begins_without_a_sub_range() {
     let mut net = with_newcomer(None);

@@ -9,7 +9,8 @@ use crate::api::Input;
 use crate::config::NodeConfig;
 use crate::small_net::{Net, key};
 
-/// Nine nodes in one group, of which four ended just now. `closed`: whether the others see that their connections closed.
+/// Returns nine nodes in one group, of which four have just ended, and the living ones. `closed` is whether the living ones see that the
+/// connections closed.
 fn four_of_nine_end(closed: bool) -> (Net, Vec<usize>) {
     let mut net = Net::with(9, |config| NodeConfig { members_min: 1, members_max: 100, ..config });
     let leader = net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads()));
@@ -30,7 +31,8 @@ fn members(net: &Net, living: &[usize]) -> usize {
     living.iter().map(count).max().unwrap_or(0)
 }
 
-/// Where connections closed, all four are removed within two seconds. Where they are only silent, a third of the group goes after three.
+/// If connections closed, all four are removed within two seconds. If the four are only silent, a third of the group is removed after
+/// three.
 #[test]
 fn ended_processes_need_no_allowance() {
     let (mut net, living) = four_of_nine_end(true);

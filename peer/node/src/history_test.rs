@@ -1,4 +1,4 @@
-//! What peers tell of their earlier sessions, between nodes in memory.
+//! Session histories that peers report, between nodes in memory.
 
 use core::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::views::member_views;
 
 const HONEST: Option<History> = Some(History { failures: 0, lived_s: 600 });
 
-/// Returns five nodes in one group, of which the last one tells this, so many seconds after they have come together. The first one believes that peers
-/// live for 100 s on average.
+/// Returns five nodes in one group, `age_s` seconds after they have come together. The last one reports `last`. The first one believes that
+/// peers live for 100 s on average.
 fn five(last: Option<History>, defects: Defects, age_s: u64) -> Net {
     let mut net = Net::with(5, |config| {
         let history = if config.me == key(4) { last } else { HONEST };
@@ -30,7 +30,7 @@ fn risk(net: &Net) -> f64 {
     net.nodes[0].risk_of(group).expect("lifetimes are known").in_window
 }
 
-/// Returns for how long the last node is expected to live on.
+/// Returns the time that the last node is expected to live on.
 fn lives_on(net: &Net) -> Duration {
     let group = net.nodes[0].group().expect("it is in one");
     let members = member_views(group, net.nodes[0].lives.model());
@@ -49,7 +49,7 @@ fn failures_count_against_a_peer() {
     assert!(told.eq([0, 0, 0, 0, 60].map(Some)));
 }
 
-/// A told life of a hundred years changes nothing.
+/// A reported life of a hundred years changes nothing.
 #[test]
 fn a_long_life_that_is_told_is_not_believed() {
     let lie = Some(History { failures: 0, lived_s: u32::MAX });
@@ -60,7 +60,7 @@ fn a_long_life_that_is_told_is_not_believed() {
     assert!(risk(&believed) < 0.9 * risk(&usual), "the mutant: {} and {}", risk(&believed), risk(&usual));
 }
 
-/// A peer is a stranger until it has been a member for longer than a tenth of all peers live, whatever it tells.
+/// A peer is a stranger until it has been a member for longer than the shortest-lived tenth of peers lives, independent of its reports.
 #[test]
 fn of_strangers_the_worst_is_expected() {
     let [none, told, old] = [(None, 2), (HONEST, 2), (None, 15)].map(|(told, age_s)| five(told, Defects::NONE, age_s));

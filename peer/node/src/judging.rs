@@ -224,14 +224,14 @@ impl Node {
             return;
         }
         if lineage.before.is_empty() && lineage.start.counter > 1 {
-            return; // The other one does not know where it comes from, so it shows nothing.
+            return; // The sender does not know the lineage of that start, so the report proves nothing.
         }
         let (now, start, patience) = (self.now.time, lineage.start, self.gone_after());
         let hearsay = |lineage| Known { is_hearsay: true, ..Known::new(lineage, Written::No) };
         let known = self.starts.known.entry(node).or_insert_with(|| hearsay(lineage.clone()));
         if follows(&known.lineage(), start, true) {
             known.told.remove(&from);
-            return; // It has not heard of the known one yet.
+            return; // The sender has not heard of the known start yet.
         }
         let is_silent = known.heard.is_none_or(|heard| now.since(heard) > patience);
         if follows(&lineage, known.start, is_silent) {

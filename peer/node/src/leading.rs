@@ -1,4 +1,4 @@
-//! A leader hands over to a member that is better placed, as the policy decides (Scatter §6.2).
+//! Choice of a leader: a leader hands over to a better member, as the policy decides (Scatter §6.2).
 
 use alloc::vec::Vec;
 use core::time::Duration;

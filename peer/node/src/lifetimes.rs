@@ -272,7 +272,7 @@ impl Node {
         self.config.history.map(with_present)
     }
 
-    /// Returns the probability, from 0 to 1, that a member of a group of this node's dies within `window`.
+    /// Returns the probability, from 0 to 1, that a member of one of this node's groups dies within `window`.
     pub(crate) fn dies_within(&self, group: &Group, node: NodeId, all: &Model, window: Duration) -> f64 {
         let (age, told, defects) = (group.age_of(node), told(group, node), &self.config.defects);
         match told {

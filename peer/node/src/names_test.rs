@@ -1,4 +1,4 @@
-//! How peers learn each other's names.
+//! Names of peers: each peer learns those of the others.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -32,7 +32,7 @@ fn members_learn_names_as_they_join() {
     }
 }
 
-/// Whoever asks one peer for the ring sees the names of members of all groups.
+/// An operator that asks one peer for the ring sees the names of members of all groups.
 #[test]
 fn names_are_told_across_groups() {
     let mut net = Net::with(3, named);
@@ -44,7 +44,7 @@ fn names_are_told_across_groups() {
     let all: BTreeMap<_, _> = survey.groups.iter().flat_map(|located| names(&located.group)).collect();
     let oak = || Some("oak".to_string());
     assert_eq!(all, [(key(0), oak()), (key(1), oak()), (key(2), None)].into());
-    // And of the groups beside its own each member knows them without asking.
+    // Each member knows the names in the neighbouring groups without asking.
     let state = net.nodes[2].group().expect("it is in one").state();
     assert_eq!(names(&state.view().predecessor), [(key(0), oak())].into());
 }

@@ -74,8 +74,8 @@ pub(crate) fn networks(addresses: &[String]) -> Vec<Network> {
     found
 }
 
-/// Returns the place of each member, given its cluster and its addresses: the cluster where one is named, or else the network of the first
-/// global address; empty where neither is known. Networks are told apart by site where all members are of one provider.
+/// Returns the place of each member, given its cluster and its addresses: the cluster if one is named, or else the network of the first
+/// global address; empty if neither is known. Networks are told apart by site if all members are of one provider.
 pub(crate) fn places(members: &[(&str, &[String])]) -> Vec<String> {
     let first = |addresses: &[String]| networks(addresses).first().copied();
     let known: Vec<Option<Network>> =

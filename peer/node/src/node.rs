@@ -756,7 +756,7 @@ impl Node {
     fn on_loaded(&mut self, record_key: &[u8], record: Option<&[u8]>) {
         let Some((bay, key)) = self.space().key_of(record_key) else { return };
         if self.hosts.bays.of(key.point()) != bay {
-            return; // Asked for by a group that is over.
+            return; // A group that is over asked for it.
         }
         match record.map(storage::decode_record).transpose() {
             Ok(record) => {

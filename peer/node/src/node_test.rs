@@ -1,4 +1,4 @@
-//! How a node goes with time.
+//! Behaviour of a node in time.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -43,7 +43,7 @@ fn request(id: u64, op: Op) -> Input {
     })
 }
 
-/// Pulls everything: the replies, and when it wants to be woken.
+/// Pulls all outputs: returns the replies, and notes the time of the next wake-up.
 fn pull(node: &mut Node, wake_at: &mut Time) -> Vec<(RequestId, Result<Answer, OpError>)> {
     let mut replies = Vec::new();
     while let Some(output) = node.poll_output() {
@@ -56,7 +56,7 @@ fn pull(node: &mut Node, wake_at: &mut Time) -> Vec<(RequestId, Result<Answer, O
     replies
 }
 
-/// Something comes every tenth of a millisecond, and whatever waits for its time is looked at all the same.
+/// An input comes every tenth of a millisecond, and due timers run all the same.
 #[test]
 fn timers_are_not_put_off_by_work() {
     let begin = Time(1_000_000_000);
@@ -76,7 +76,7 @@ fn timers_are_not_put_off_by_work() {
     assert!(took < Duration::from_millis(103), "it had 100 ms, and was told after {took:?}");
 }
 
-/// What waits for another operation of its connection begins when that ends, not at the next timer.
+/// An operation that waits for another one of its connection begins when that one ends, not at the next timer.
 #[test]
 fn operations_on_one_key_follow_each_other_at_once() {
     let mut now = Time(1_000_000_000);
@@ -94,7 +94,8 @@ fn operations_on_one_key_follow_each_other_at_once() {
     assert!(replies.iter().all(|(_, result)| result.is_ok()));
 }
 
-/// Of two operations on one key that end at the same moment only the first was begun: nobody need wonder about the other.
+/// Of two operations on one key that end at the same moment, only the first was begun: the other one is certain to have had no
+/// effect.
 #[test]
 fn what_was_never_begun_certainly_did_nothing() {
     let mut now = Time(1_000_000_000);
@@ -123,7 +124,7 @@ fn what_was_never_begun_certainly_did_nothing() {
     assert_eq!(pull(&mut node, now, false), [(RequestId(1), Err(OpError::Uncertain)), (RequestId(2), never)]);
 }
 
-/// A founder alone, with a store that answers only when it is told to.
+/// A lone founder, with a store that answers only on request.
 struct Lone {
     node: Node,
     now: Time,
@@ -134,7 +135,7 @@ struct Lone {
 }
 
 impl Lone {
-    /// One that serves.
+    /// Returns a founder that serves.
     fn ready() -> Lone {
         let now = Time(1_000_000_000);
         let node = node_that_is(Durability::Sync, true, now);
@@ -172,7 +173,7 @@ impl Lone {
     }
 }
 
-/// A peer alone has nobody to hand over to: it ends as soon as all is durable, not after [`HAND_OVER_MAX`].
+/// A lone peer cannot hand over: it ends as soon as all data is durable, not after [`HAND_OVER_MAX`].
 #[test]
 fn a_lone_node_stops_at_once() {
     let mut lone = Lone::ready();
@@ -200,8 +201,8 @@ fn a_lone_node_that_stops_settles_what_it_accepted() {
     assert_eq!(lone.replies[1..], [(RequestId(2), refused)]);
 }
 
-/// Of three members two fall silent. The third stops at once, but for a write under way: nobody can choose that any more. One that
-/// does not serve asks itself again and again whether it can, which nobody waits for.
+/// Of three members two fall silent. The third stops at once, unless a write is under way: no majority can choose it any more. A
+/// node that does not serve keeps probing itself; it does not wait for that probe.
 #[test]
 fn the_last_member_that_is_heard_stops_at_once() {
     for (writes, serves) in [(false, true), (true, true), (false, false)] {
@@ -240,7 +241,7 @@ fn a_member_among_others_hands_over_before_it_stops() {
     assert!(state.division.iter().all(|part| part.node != me), "{:?}", state.division);
 }
 
-/// A node serves where its own group does, whatever becomes of other groups.
+/// A node serves as long as its own group does, independent of other groups.
 #[test]
 fn a_node_serves_while_another_group_has_no_majority() {
     for dead in [0..3, 3..6] {
@@ -256,7 +257,7 @@ fn a_node_serves_while_another_group_has_no_majority() {
     }
 }
 
-/// Members that all stop at the same time have no successor, and wait for none; they settle what each had accepted.
+/// Members that all stop at the same time have no successor, and wait for none; they settle the writes that each had accepted.
 #[test]
 fn members_that_stop_at_the_same_time_stop_at_once() {
     for count in [2, 3, 5] {
@@ -275,7 +276,7 @@ fn members_that_stop_at_the_same_time_stop_at_once() {
     }
 }
 
-/// Frames that a node sends to a peer in answer to this one.
+/// Returns the frames that a node sends to a peer in answer to this one.
 fn answers(node: &mut Node, now: Time, from: PeerKey, frame: &[u8]) -> Vec<Bytes> {
     node.handle(at(now), Input::Frame { from, frame: Bytes::copy_from_slice(frame) });
     let sent = core::iter::from_fn(|| node.poll_output()).filter_map(|output| match output {
@@ -326,7 +327,7 @@ fn not_understood_is_never_answered() {
     }
 }
 
-/// Two nodes that hear each other at once, and all that each of them had its store write.
+/// Two nodes that hear each other at once, and all batches of each.
 struct Pair {
     now: Time,
     nodes: [Node; 2],
@@ -343,7 +344,7 @@ impl Pair {
         pair
     }
 
-    /// A millisecond goes by.
+    /// Lets a millisecond pass.
     fn turn(&mut self) {
         self.now = self.now + Duration::from_millis(1);
         let now = at(self.now);
@@ -369,7 +370,7 @@ impl Pair {
         }
     }
 
-    /// In how many groups a node is that finds so many batches after a crash.
+    /// Returns the number of groups of a node that finds this number of batches after a crash.
     fn groups_after(&self, one: usize, batches: usize) -> usize {
         let mut meta = BTreeMap::new();
         for change in self.written[one][..batches].iter().flatten() {
@@ -384,7 +385,7 @@ impl Pair {
     }
 }
 
-/// Groups are born of a group: whatever of that a crash leaves in the store, the node is in one or the other after it.
+/// Groups are born of a group. For each point of a crash, the node is in an old or a new group after it.
 #[test]
 fn a_crash_amid_a_birth_leaves_nobody_outside() {
     let mut pair = Pair::new();

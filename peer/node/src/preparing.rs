@@ -93,7 +93,7 @@ impl Node {
     /// data.
     ///
     /// # Errors
-    /// The transaction cannot begin now, or not at all; nothing has begun.
+    /// The transaction cannot begin now, or not at all; no transaction has begun.
     pub(crate) fn begin_prepared(
         &mut self,
         group: GroupId,
@@ -127,7 +127,7 @@ impl Node {
     /// Begins a transaction of its own group, at once or once it is prepared.
     ///
     /// # Errors
-    /// The transaction cannot begin now, or not at all; nothing has begun.
+    /// The transaction cannot begin now, or not at all; no transaction has begun.
     pub fn begin_transaction(&mut self, operation: Operation) -> Result<(), BeginRefusal> {
         let group = self.hosts.home().ok_or(BeginRefusal::NotLeader(None))?;
         let (id, rank) = (group.state().id, group.rank(0));
@@ -186,7 +186,7 @@ impl Node {
     /// Handles a member's report of its progress.
     pub(crate) fn on_copy_told(&mut self, from: PeerKey, told: CopyTold) {
         let Some(preparing) = self.preparing.as_mut().filter(|preparing| preparing.number == told.number) else {
-            return; // It is begun, or given up.
+            return; // The transaction has begun, or was given up.
         };
         let now = self.now.time;
         let mut steps = preparing.steps.iter_mut();

@@ -96,7 +96,7 @@ impl Probing {
         let place = number.checked_sub(self.number).and_then(|place| usize::try_from(place).ok());
         let sent = place.and_then(|place| self.sent.get_mut(place)).filter(|(peer, at)| *peer == from && *at > Time(0));
         let (Some((_, at)), Some(member)) = (sent, self.members.get_mut(&from)) else { return };
-        let took = now.since(core::mem::replace(at, Time(0))); // Each is answered once.
+        let took = now.since(core::mem::replace(at, Time(0))); // Each no-op is answered once.
         member.least = Some(member.least.map_or(took, |least| least.min(took)));
         member.answers = member.answers.saturating_add(1);
         member.waits_since = None;

@@ -1,4 +1,4 @@
-//! Which ways answers take, and what origins hear of later primaries.
+//! Ways of answers, and reports of later primaries to origins.
 
 use alloc::vec;
 
@@ -27,7 +27,7 @@ fn contact(peer: usize) -> Contact {
     Contact { node, addresses: Vec::new(), name: None }
 }
 
-/// What came from `from` for `origin`.
+/// Returns the way back of a question of `origin` that came from `from`.
 fn back(origin: usize, from: usize) -> Back {
     Back { origin: contact(origin), from: key(from) }
 }
@@ -93,14 +93,14 @@ fn questions_are_bounded_for_each_peer() {
     assert_eq!((questions.all.len(), questions.order.len()), (0, 0));
 }
 
-/// Two groups: of the first two nodes, and of the others.
+/// Returns two groups: of the first two nodes, and of the rest.
 fn two_groups(count: usize) -> Net {
     let mut net = Net::with(count, |config| NodeConfig { members_min: 1, members_max: 64, ..config });
     net.split(2);
     net
 }
 
-/// A key of this group.
+/// Returns a key of this group.
 fn key_of(group: &Group) -> Key {
     let mut names = (0..).map(|n| Key::new(alloc::format!("key{n}").as_bytes()).expect("short"));
     names.find(|key| group.state().range.contains(key.point())).expect("there is one")
@@ -113,15 +113,15 @@ fn disconnect(net: &mut Net, one: usize, other: usize) {
     net.nodes[other].handle(now, Input::PeerDown(key(one)));
 }
 
-/// The node that is primary of this key.
+/// Returns the node that is primary of this key.
 fn primary(net: &Net, of: usize, key_of: &Key) -> usize {
     let group = net.nodes[of].group().expect("it is in one");
     let primary = group.primary_of(key_of.point()).expect("there is one").node.peer;
     (0..net.nodes.len()).find(|index| key(*index) == primary).expect("one of these")
 }
 
-/// Answers come over the connections that the question came over: to connect to its origin would take two more round trips, and here it is not
-/// possible.
+/// Answers come over the connections that the question came over: to connect to its origin would take two more round trips, and here it is
+/// not possible.
 #[test]
 fn an_answer_needs_no_connection_to_its_origin() {
     let mut net = two_groups(4);
@@ -134,8 +134,8 @@ fn an_answer_needs_no_connection_to_its_origin() {
     assert_eq!(owner, net.nodes[2].group().expect("it is in one").primary_of(wanted.point()));
 }
 
-/// A peer that asked for an owner hears of the next one at once, and asks again. Else an operation that waits for a dead primary finds that out
-/// when it gives up waiting, after 600 ms, and again and again.
+/// A peer that asked for an owner hears of the next one at once, and asks again. Otherwise an operation that waits for a dead primary would
+/// notice that only at its timeout, after 600 ms, and again and again.
 #[test]
 fn an_operation_goes_on_as_soon_as_there_is_another_primary() {
     let mut net = two_groups(6);
@@ -154,7 +154,7 @@ fn an_operation_goes_on_as_soon_as_there_is_another_primary() {
     assert!(took <= Duration::from_millis(100), "answered {took:?} after another primary was chosen");
 }
 
-/// What a node has said.
+/// Counts of a node's outputs.
 #[derive(Default)]
 struct Said {
     /// The peers that answers went to.
@@ -182,7 +182,7 @@ fn drain(net: &mut Net, index: usize) -> Said {
     said
 }
 
-/// An answer that makes this node the primary of all keys.
+/// Returns an answer that makes this node the primary of all keys.
 fn forge(net: &Net, point: Point, epoch: u64, node: usize) -> Located {
     let group = net.nodes[2].group().expect("it is in one");
     let mut located = net.nodes[2].locate_here(point).expect("it owns that");
@@ -192,12 +192,12 @@ fn forge(net: &Net, point: Point, epoch: u64, node: usize) -> Located {
     located
 }
 
-/// An answer that nobody asked for takes no operation away from its primary, and has nobody connect to an address: the owner is asked for.
+/// An unasked answer takes no operation away from its primary, and causes no connection to an address: the owner is asked for.
 #[test]
 fn an_answer_that_nobody_asked_for_is_a_question_at_most() {
     let mut net = two_groups(6);
     let wanted = key_of(net.nodes[2].group().expect("it is in one"));
-    // It was in the group that the others split off from, and knows their primaries; this one it asks for.
+    // The node was in the group that the other one split off from, and knows its primaries; it must ask for this one.
     let known = net.nodes[0].whereabouts.find(wanted.point()).expect("it was there").ballot;
     net.nodes[0].whereabouts.forget(wanted.point(), known);
     assert_eq!(net.put(0, vec![(wanted.clone(), "v".into())]), (1, vec![]));
@@ -236,7 +236,7 @@ fn question(net: &Net, origin: Contact, wanted: &Key) -> Locate {
     Locate { hops: 1, ..Locate::new(ring, wanted.point(), origin, Wanted::Owner) }
 }
 
-/// Two peers may ask for one origin, as one of them says: each gets the answers to its questions.
+/// Two peers may ask for one origin, according to one of them: each gets the answers to its questions.
 #[test]
 fn no_peer_keeps_later_answers_from_an_origin() {
     let mut net = two_groups(6);
@@ -268,8 +268,8 @@ fn an_origin_sends_no_answer_on() {
     assert_eq!(drain(&mut net, 0).answers, []);
 }
 
-/// The question comes again on a longer way, since the peer that passed it on first is gone: the answer takes that way. Where none is left, the
-/// owner connects to the origin.
+/// The question comes again on a longer way, since the peer that passed it on first is gone: the answer takes that way. If none is left,
+/// the owner connects to the origin.
 #[test]
 fn an_answer_does_not_go_to_a_peer_that_is_gone() {
     let mut net = two_groups(6);

@@ -41,7 +41,7 @@ impl Node {
             if self.is_outlived_by(&refused.groups) {
                 self.on_outlived(from, alive, &names(known));
             }
-            return; // Whoever is in no group with it cannot have counted anything of it.
+            return; // A peer in no group with this node cannot have counted a message of it.
         }
         if is_later && (self.starts.disputed.is_none() || now.since(self.starts.refused_at) > self.gone_after()) {
             self.starts.disputed = Some(now);

@@ -1,4 +1,4 @@
-//! A range whose owners are gone for good is taken over by hand (hazard 40).
+//! Repair: an administrator has a neighbour take over a range of which all owners are gone for good (hazard 40).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::config::NodeConfig;
 use crate::small_net::{Net, key};
 use crate::wishes::{Granted, Wish};
 
-/// Three groups of two, by the nodes of each: the second owns the third quarter of the ring, the last one the fourth.
+/// Returns three groups of two nodes each, in order: the second owns the third quarter of the ring, the last one the fourth.
 fn three_groups() -> (Net, [GroupId; 3]) {
     let mut net = Net::with(6, |config| NodeConfig { members_min: 1, members_max: 6, ..config });
     for (asked, first) in [(0, [0, 1]), (2, [2, 3])] {
@@ -116,8 +116,8 @@ fn a_range_without_a_majority_or_an_answer_is_told() {
     }
 }
 
-/// A group of two that a newcomer joins loses one of the two before the new epoch is established. The other one has everything, for all that
-/// was chosen was accepted by both.
+/// A group of two that a newcomer joins loses one of the two before the new epoch is established. The other one has all data, since both
+/// accepted each chosen write.
 #[test]
 fn half_of_the_former_members_are_enough() {
     let settings = |config| NodeConfig { members_min: 1, members_max: 6, ..config };
@@ -129,7 +129,7 @@ fn half_of_the_former_members_are_enough() {
     assert!(net.cut[1] && state(&net).members.len() == 3);
 }
 
-/// One of those who are left behind is enough to learn it, though it can ask nobody of its own.
+/// One member of the lost group is enough to learn of the loss, though it hears no other member.
 #[test]
 fn who_comes_back_alone_learns_it_too() {
     let (mut net, [_, second, third]) = three_groups();
@@ -140,7 +140,7 @@ fn who_comes_back_alone_learns_it_too() {
     net.run_until(|net| is_quarantined(net, 3));
 }
 
-/// It was never down: only nobody else heard it.
+/// The group was never down: the other groups did not hear it.
 #[test]
 fn a_group_that_was_cut_off_learns_it_when_it_is_heard_again() {
     let (mut net, [_, second, third]) = three_groups();
@@ -154,7 +154,7 @@ fn a_group_that_was_cut_off_learns_it_when_it_is_heard_again() {
     assert!(![0, 1, 4, 5].iter().any(|index| is_quarantined(&net, *index)));
 }
 
-/// The group on one side hears nothing of it, the other one does.
+/// The group on one side does not hear it, the other one does.
 #[test]
 fn what_either_neighbour_hears_is_not_lost() {
     let (mut net, [_, second, third]) = three_groups();
@@ -163,7 +163,7 @@ fn what_either_neighbour_hears_is_not_lost() {
     assert!(net.nodes[4].group().unwrap().state().losses.is_empty());
 }
 
-/// Of two groups that are left, or of two neighbours that are lost.
+/// One of two groups remains, or two neighbours are lost.
 #[test]
 fn more_than_one_may_be_gone() {
     let (mut net, [first, second, third]) = three_groups();
@@ -176,11 +176,11 @@ fn more_than_one_may_be_gone() {
     net.run_until(|net| (0..4).all(|index| is_quarantined(net, index)));
 }
 
-/// What a lost group began, and others voted for, locks nothing any more.
+/// A transaction of a lost group that other groups voted for holds no locks any more.
 #[test]
 fn locks_of_a_lost_group_go_with_its_repair() {
     let (mut net, [_, second, third]) = three_groups();
-    // It begins to merge, and is gone when all have voted.
+    // The group begins to merge, and is gone when all have voted.
     let leader = (2..4).find(|index| net.nodes[*index].group().unwrap().log().leads()).expect("one leads");
     net.begin(leader, second, Wish::Merge);
     net.cut_when(&[2, 3], |net| {
@@ -193,6 +193,6 @@ fn locks_of_a_lost_group_go_with_its_repair() {
     net.run_until(|net| {
         [0, 1, 4, 5].iter().all(|index| net.nodes[*index].groups().all(|group| group.state().dealings.is_calm()))
     });
-    // And more can be done.
+    // Further transactions are possible.
     assert!(matches!(net.wish(4, third, Wish::Merge), Granted::Done(_)));
 }

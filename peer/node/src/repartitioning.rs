@@ -30,7 +30,7 @@ const BUDGET_TIME: u32 = 360;
 pub(crate) struct LoadWatch {
     /// The group that it leads, and the epoch in which that group was born.
     leads: Option<(GroupId, Epoch)>,
-    /// The called-for move, and the time since which it is: true if the group's own end moves, false if its successor's start does.
+    /// The called-for move, and the time since which it is: true if the group gives up a part of its range, false if its successor does.
     wanted: Option<(bool, Time)>,
     /// Boundary that is being prepared: copies for it are of no use to another boundary.
     prepared: Option<Point>,

@@ -1,4 +1,4 @@
-//! What becomes of a member's sub-ranges when it has no room for more.
+//! Sub-ranges of a member that has no room for more.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -17,7 +17,7 @@ fn settled(count: usize) -> Net {
 #[test]
 fn who_has_no_room_hands_over_and_writes_go_on_through_anybody() {
     let mut net = settled(3);
-    // The leader may be among those without room.
+    // The leader may be among the members without room.
     for low in 0..3 {
         let me = net.nodes[low].id();
         assert!(net.primaries().contains(&me), "it serves something at first");
@@ -45,7 +45,7 @@ fn writes_are_refused_where_nobody_has_room() {
     assert!(failed.iter().all(|error| matches!(error, OpError::Limit(_))), "{failed:?}");
     assert!(failed.contains(&OpError::Limit(Limit::MaxDisk)), "each says what stands in its own way");
     assert_eq!(net.primaries().len(), 3, "all of them serve what needs no room");
-    // One with room is enough.
+    // One member with room is enough.
     net.nodes[1].handle(net.now, Input::DiskLow(None));
     net.run_for(Duration::from_secs(1));
     assert_eq!(net.set(2, 100, 40), (40, Vec::new()));

@@ -128,7 +128,7 @@ impl Node {
     /// Asks a peer for groups.
     pub(crate) fn ask_for_sample(&mut self, peer: PeerKey) {
         if self.seeking.probing.is_some() || self.seeking.chosen.is_some() {
-            return; // There is enough to choose from, or a group may be about to let it in.
+            return; // There are enough groups to choose from, or one may be about to let the node in.
         }
         let origin = self.contact();
         let frame = Frame::Sample(Sample { ring: self.ring, origin }.into());
@@ -171,7 +171,7 @@ impl Node {
         let is_well = |member: &&Member| member.node == self.me || heard.contains(&member.node);
         let clusters: Vec<String> = state.members.iter().filter(is_well).map(|member| member.cluster.clone()).collect();
         if !Heard::of(group).is_quorum() {
-            return None; // It could let nobody in.
+            return None; // The group could not let a newcomer in.
         }
         let risk = self.risk_after_a_death(group).map(|risk| (risk * CERTAIN) as u64);
         let load = group.load().map(|load| load.into_iter().map(u64::from).sum());

@@ -40,7 +40,8 @@ const SILENCE_MAX: Duration = Duration::from_millis(600);
 /// Upper limit of the operations of this node's clients; more are refused.
 const OPERATIONS_MAX: usize = 1 << 17;
 
-/// Number of ballots with counted attempts above which those of other groups are dropped too.
+/// Number of ballots with counted attempts that are kept while other groups own a part of the ring; above it, ballots that are not named
+/// any more are dropped.
 const SERIALS_MAX: usize = 1 << 11;
 
 /// Upper limit of remembered strays: at the limit, writes are refused. A stray that was forgotten could be executed twice. One key may have

@@ -1,4 +1,4 @@
-//! Several nodes in memory, for tests of what they do together.
+//! Several nodes in memory, for tests of their interaction.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -21,34 +21,34 @@ use crate::survey::Survey;
 use crate::wire::{self, Frame};
 use crate::wishes::{Granted, Wish};
 
-/// Where the switch is.
+/// Address of the switch.
 pub(crate) const SWITCH: ReplyTo = ReplyTo { ip: Ipv4Addr::new(10, 0, 0, 254).to_ipv6_mapped(), port: 6477 };
 
-/// Nodes in memory with a network that takes no time and loses nothing, but for what goes to who is cut off.
+/// Nodes in memory, with a network that takes no time. It loses only frames from and to nodes that are cut off.
 pub(crate) struct Net {
     pub(crate) nodes: Vec<Node>,
     pub(crate) events: Vec<Vec<Event>>,
     pub(crate) cut: Vec<bool>,
-    /// Who is on the same side of a cut hear each other.
+    /// Side of each node in a partition: nodes on the same side hear each other.
     pub(crate) side: Vec<u8>,
-    /// Between these two nothing is said.
+    /// Pairs of nodes that do not hear each other.
     pub(crate) deaf: Vec<(usize, usize)>,
     pub(crate) now: Now,
     pub(crate) granted: Vec<(u64, Granted)>,
     pub(crate) surveyed: Vec<Survey>,
     pub(crate) replies: Vec<(RequestId, Result<Answer, OpError>)>,
-    /// Requests so far.
+    /// Number of requests so far.
     asked: u64,
     pub(crate) switch: Option<Pipeline>,
-    /// Passes of writes are lost on their way to the switch.
+    /// Whether passes of writes are lost on their way to the switch.
     pub(crate) loses_writes: bool,
-    /// What the switch was last told is complete, by partition.
+    /// Completions that the switch was last told, by partition.
     pub(crate) completed: BTreeMap<u32, u64>,
-    /// What the switch sent whom.
+    /// Receiver and operation of each packet that the switch sent.
     pub(crate) switched: Vec<(usize, Operation)>,
-    /// How many peers newcomers have asked to be let in.
+    /// Number of requests to join that newcomers sent.
     pub(crate) joins: usize,
-    /// The answers to questions for owners: of which node, and to which peer.
+    /// Answers to questions for owners: the answering node, and the receiver.
     pub(crate) answered: Vec<(usize, PeerKey)>,
 }
 
@@ -61,7 +61,7 @@ impl Net {
         Net::with(count, |config| config)
     }
 
-    /// With these settings.
+    /// Returns a network of nodes with these settings.
     pub(crate) fn with(count: usize, settle: impl Fn(NodeConfig) -> NodeConfig) -> Net {
         let time = Time(1_000_000_000);
         let now = Now { time, awake: time, wall: WallMillis(1_000) };
@@ -99,7 +99,7 @@ impl Net {
         net
     }
 
-    /// One more, connected to all.
+    /// Adds one more node, connected to all.
     pub(crate) fn add(&mut self, settle: impl Fn(NodeConfig) -> NodeConfig) {
         let index = self.nodes.len();
         let mut config = settle(NodeConfig::new(key(index), Incarnation(1)));
@@ -116,13 +116,13 @@ impl Net {
         }
     }
 
-    /// The node that leads the group of the first nodes.
+    /// Returns the leader of the first nodes' group.
     pub(crate) fn leader(&self) -> usize {
         let leads = |node: &Node| node.group().is_some_and(|group| group.log().leads());
         self.nodes.iter().position(leads).expect("one leads")
     }
 
-    /// What comes of a wish.
+    /// Makes a request, and returns its result.
     pub(crate) fn wish(&mut self, index: usize, group: GroupId, wish: Wish) -> Granted {
         let number = self.granted.len() as u64;
         self.nodes[index].handle(self.now, Input::Wish { number, group, wish });
@@ -133,7 +133,7 @@ impl Net {
         granted
     }
 
-    /// Splits the one group into its first `count` nodes and the others, and waits until both groups are at rest.
+    /// Splits the one group into its first `count` nodes and the rest, and waits until both groups are at rest.
     pub(crate) fn split(&mut self, count: usize) {
         let id = self.nodes[0].group().expect("it is in one").state().id;
         let split = Wish::Split { at: None, first: (0..count).map(key).collect() };
@@ -145,12 +145,12 @@ impl Net {
         self.run_until(|net| net.nodes.iter().all(calm));
     }
 
-    /// Begins a wish, without waiting for it.
+    /// Makes a request, without waiting for its result.
     pub(crate) fn begin(&mut self, index: usize, group: GroupId, wish: Wish) {
         self.nodes[index].handle(self.now, Input::Wish { number: u64::MAX, group, wish });
     }
 
-    /// Carries what is under way, and cuts these off as soon as that is so, between two messages.
+    /// Carries frames, and cuts these nodes off as soon as `is_so` holds, between two messages.
     pub(crate) fn cut_when(&mut self, cut: &[usize], is_so: impl Fn(&Net) -> bool) {
         for _ in 0..1_000 {
             self.settle_but(|net| {
@@ -166,7 +166,7 @@ impl Net {
         panic!("it never came to that");
     }
 
-    /// Who owns what, as this node finds out.
+    /// Returns the owners of ranges, as this node finds them.
     pub(crate) fn survey(&mut self, index: usize, from: Option<Point>, count: usize) -> Survey {
         self.nodes[index].handle(self.now, Input::Survey { number: 0, from, count });
         self.settle();
@@ -238,12 +238,12 @@ impl Net {
         }
     }
 
-    /// Where a node gets packets.
+    /// Returns the address at which a node gets packets.
     pub(crate) fn address(index: usize) -> ReplyTo {
         ReplyTo { ip: Ipv4Addr::new(10, 0, 0, index as u8 + 1).to_ipv6_mapped(), port: 7001 }
     }
 
-    /// A packet goes to the switch, and from there to a node or nowhere. It takes no time.
+    /// Carries a packet to the switch, and from there to a node, unless the switch drops it. It takes no time.
     fn packet(&mut self, from: usize, to: ReplyTo, bytes: &[u8]) {
         assert_eq!(to, SWITCH, "packets go to the switch");
         let Some(pipeline) = &mut self.switch else { return };
@@ -272,7 +272,8 @@ impl Net {
         self.nodes[to].handle(self.now, Input::Packet { from: SWITCH, bytes: bytes.into() });
     }
 
-    /// Sets so many small keys through this node, at once. Returns how many of them were set, and the errors of the others.
+    /// Sets this number of small keys through this node, at once. Returns how many of them were set, and the errors of the
+    /// rest.
     pub(crate) fn set(&mut self, index: usize, first: u64, count: u64) -> (usize, Vec<OpError>) {
         let key = |id| Key::new(alloc::format!("k{}", id % 40).as_bytes()).expect("short");
         self.put(index, (first..first + count).map(|id| (key(id), "v".into())).collect())
@@ -308,7 +309,7 @@ impl Net {
         (self.replies.len() - failed.len(), failed)
     }
 
-    /// The primaries of the first node's group, in ring order.
+    /// Returns the primaries of the first node's group, in ring order.
     pub(crate) fn primaries(&self) -> Vec<NodeId> {
         self.nodes[0].group().expect("is in one").state().division.iter().map(|part| part.node).collect()
     }

@@ -6,7 +6,7 @@
 //! | drawer `lp` | its log's promise, with its epoch |
 //! | drawer `la` slot | its log's accepted entry |
 //! | drawer `p` | promises to primaries |
-//! | drawer `d` | what it may have forgotten of all that ([`Doubt`]) |
+//! | drawer `d` | the doubt about lost entries of this table ([`Doubt`]) |
 //! | drawer `ch` term, drawer `cp` term | a committee: the constant part, the changing part |
 //! | drawer `w` term number record-key | an unsettled write |
 //! | `~n` | this incarnation, with its ring |

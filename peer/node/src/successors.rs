@@ -94,8 +94,8 @@ mod tests {
             .map_or(Vec::new(), |group| group.state().nodes().iter().map(|node| node.peer).collect())
     }
 
-    /// A member is cut off. Its group removes it and merges; then its former fellows move to the other half of the ring. Returns whether the
-    /// member learns within 20 seconds that it has no part in its range any more.
+    /// A member is cut off. Its group removes it and merges; then its former fellows move to the other half of the ring. Returns whether
+    /// the member learns within 20 seconds that it has no part in its range any more.
     fn learns_what_became_of_its_group(defects: Defects) -> bool {
         let settle = |config| {
             let mut config = NodeConfig { members_min: 1, members_max: 100, defects, ..config };

@@ -298,7 +298,7 @@ impl Node {
             return;
         };
         if self.switched.reads.len() >= READS_MAX || packet.reply_to.port == 0 {
-            return; // Whoever asked asks again, the ordinary way.
+            return; // The origin asks again, the ordinary way.
         }
         let name = self.switched.name();
         let header = packet.header;

@@ -29,7 +29,7 @@ fn net() -> Net {
     net
 }
 
-/// As a controller would.
+/// Sets the switch's tables, as a controller does.
 fn set_tables(net: &mut Net) {
     let state = net.nodes[0].group().expect("it is in one").state().clone();
     let members: Vec<_> = net.nodes.iter().map(Node::id).collect();
@@ -44,7 +44,7 @@ fn set_tables(net: &mut Net) {
     }
 }
 
-/// One connection for each request.
+/// Submits a request, with a connection of its own.
 fn begin(net: &mut Net, index: usize, id: u64, name: &str, op: Op) {
     let request = Request {
         id: RequestId(id),
@@ -65,8 +65,8 @@ fn ask(net: &mut Net, index: usize, id: u64, name: &str, op: Op) -> Result<Answe
     net.replies.iter().find(|(of, _)| *of == RequestId(id)).expect("just seen").1.clone()
 }
 
-/// A switch of this id sends a read of the key to a member that is not its primary, stamped with what this makes of what is complete.
-/// Says to which.
+/// Has a switch with this id send a read of the key to a member that is not its primary. The read is stamped with `stamp` of the last
+/// completion. Returns the member.
 fn ask_member(net: &mut Net, switch: u32, stamp: impl Fn(u64) -> u64) -> usize {
     let key = Key::new(b"key").expect("short");
     let state = net.nodes[0].group().expect("it is in one").state().clone();
@@ -112,7 +112,7 @@ fn reads_are_spread_and_see_what_was_written() {
     assert!(fast > 20, "{fast} reads went to any member");
 }
 
-/// What is gone is not missed for long.
+/// A switch that is gone delays requests for a short time only.
 #[test]
 fn without_the_switch_all_goes_on() {
     let mut net = net();
@@ -149,7 +149,7 @@ fn what_comes_from_elsewhere_is_dropped() {
 fn what_is_left_to_the_primary_does_not_go_round() {
     let mut net = net();
     assert_eq!(ask(&mut net, 0, 1, "key", set("a")), Ok(Answer::Done));
-    // Stamped by a switch whose id nobody granted.
+    // Stamped by a switch with an id that was never granted.
     ask_member(&mut net, 6, |_| 1);
     net.run_for(Duration::from_millis(50));
     let passed: Vec<Operation> = net.switched.iter().map(|(_, operation)| *operation).collect();
@@ -157,7 +157,7 @@ fn what_is_left_to_the_primary_does_not_go_round() {
     assert!(!passed.iter().any(|it| matches!(it, Operation::Read | Operation::FastRead)), "{passed:?}");
 }
 
-/// Members that have much to do are slow, and that is no sign that the switch is gone.
+/// Slow answers of busy members are no sign that the switch is gone.
 #[test]
 fn what_is_slow_is_not_gone() {
     let ballot = net().nodes[0].group().expect("it is in one").state().parts().next().expect("one").1;
@@ -166,7 +166,7 @@ fn what_is_slow_is_not_gone() {
     let sent = |tag, ms| Sent { tag, group: GroupId(1), ballot, at: at(ms) };
     let mut switched = Switched::default();
     assert_eq!(switched.patience(), PATIENCE_MIN);
-    // Of three that were sent together one is answered, one is late, one is lost.
+    // Of three reads that were sent together, one is answered, one is late, one is lost.
     switched.answered(sent(1, 100), at(109));
     switched.missed(sent(2, 100), at(110));
     assert!(switched.may_spread(ballot, &key, at(110)));
@@ -175,7 +175,7 @@ fn what_is_slow_is_not_gone() {
     assert!(patient > Duration::from_millis(40) && patient < Duration::from_millis(80), "{patient:?}");
     switched.missed(sent(3, 100), at(150));
     assert!(switched.may_spread(ballot, &key, at(150)));
-    // Nothing comes of what is sent later: that is silence, and each longer than the one before.
+    // Later reads are not answered: that is silence, and each pause is longer than the one before.
     switched.missed(sent(4, 150), at(160));
     assert!(!switched.may_spread(ballot, &key, at(160 + 249)) && switched.may_spread(ballot, &key, at(160 + 250)));
     switched.missed(sent(5, 410), at(420));
@@ -187,7 +187,7 @@ fn what_is_slow_is_not_gone() {
     assert_eq!(switched.patience(), PATIENCE_MAX);
 }
 
-/// Whether the switch is there is tried all the time, and nothing is complete for that.
+/// The group keeps probing whether the switch is there, without completions.
 #[test]
 fn who_is_idle_completes_nothing() {
     let mut net = net();
@@ -196,7 +196,7 @@ fn who_is_idle_completes_nothing() {
     let before = net.completed.clone();
     net.run_for(Duration::from_secs(10));
     assert_eq!(net.completed, before);
-    // What is numbered and never comes back is dirty no longer than until the next trial.
+    // An object that was numbered and never came back is dirty no longer than until the next trial.
     let state = net.nodes[0].group().expect("it is in one").state().clone();
     let (key, switch) = (Key::new(b"key").expect("short"), state.switch.id);
     let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
@@ -209,7 +209,7 @@ fn who_is_idle_completes_nothing() {
     assert!(net.completed[&lost.partition] >= lost.sequence);
 }
 
-/// What a member has not executed yet may be on its way to it; it does not wait for that for long.
+/// A write that a member has not executed yet may be on its way to it; the member waits for it for a short time only.
 #[test]
 fn who_is_behind_waits_a_little() {
     let mut net = net();
@@ -221,7 +221,7 @@ fn who_is_behind_waits_a_little() {
     assert_eq!(net.nodes[index].switched.counts.left, 1);
 }
 
-/// A stranger who guesses tags has the switch number another object, and what is written would not be dirty.
+/// A stranger that guesses tags has the switch number another object; the written object would not be dirty.
 #[test]
 fn what_is_numbered_is_what_is_written() {
     let mut net = net();
@@ -252,7 +252,7 @@ fn what_is_numbered_is_what_is_written() {
     assert_eq!(net.replies[0].1, Ok(Answer::Done));
 }
 
-/// Writes that are under way together have no room in the switch's table: the group does without it before long.
+/// Concurrent writes exceed the room in the switch's table: the group soon does without the switch.
 #[test]
 fn who_finds_no_room_does_without_the_switch() {
     let mut net = net();
@@ -269,11 +269,11 @@ fn who_finds_no_room_does_without_the_switch() {
         open -= replies.len();
         done += replies.iter().filter(|(_, result)| *result == Ok(Answer::Done)).count();
     }
-    // Without a switch it would be 24 in each of 3,000 steps.
+    // Without a switch there would be 24 in each of 3,000 steps.
     assert!(done > 72_000 / 2, "{done} of 72,000");
 }
 
-/// A node lets go of a group that has moved on without it, and is asked for a promise by what another group of its has become since.
+/// A node lets go of a group that has moved on without it. A later state of another group of the node then asks it for a promise.
 #[test]
 fn what_was_granted_is_remembered_by_other_groups() {
     let mut net = net();

@@ -1,4 +1,4 @@
-//! What nodes know of a ring that nobody asks them about, and what becomes of it when it is wrong.
+//! Knowledge of the ring that nodes have without requests, and the repair of wrong hints.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::whereabouts::{Locate, Wanted};
 use crate::wire::{self, Frame};
 use crate::wishes::{Granted, Wish};
 
-/// So many groups of one node each: a power of two. Nobody is asked for anything.
+/// Returns a ring of this number of groups, a power of two, of one node each. No requests are made.
 fn ring_of(count: usize) -> Net {
     let timing = Timing { look_around: Duration::from_millis(200), ..Timing::default() };
     let settle = |config| NodeConfig { members_min: 1, members_max: 64, timing: timing.clone(), ..config };
@@ -57,13 +57,13 @@ fn knows(net: &Net, index: usize, group: &GroupRef) -> bool {
     net.nodes[index].whereabouts.hints.find(group.id).is_some_and(|known| known.epoch == group.epoch)
 }
 
-/// Somebody has this node find out who owns a place; who says so?
+/// Has this node look up the owner of a range; returns the group that answers.
 fn located(net: &mut Net, index: usize, range: KeyRange) -> GroupId {
     let survey = net.survey(index, Some(range.cut_at(1, 3)), 1);
     survey.groups.first().expect("somebody owns it").group.id
 }
 
-/// A question to this node, as another one passes it on.
+/// Sends a question to a node, as another one passes it on.
 fn passes_on(net: &mut Net, from: usize, to: usize, point: Point) {
     let origin = Contact { node: net.nodes[from].id(), addresses: Vec::new(), name: None };
     let ring = net.nodes[from].ring.expect("it is in one");
@@ -85,7 +85,7 @@ fn whoever_is_asked_for_nothing_gets_to_know_the_ring() {
     net.run_until(|net| {
         (0..8).all(|index| all.iter().enumerate().all(|(other, group)| other == index || knows(net, index, group)))
     });
-    // Whoever is not there is not known for ever, though nobody asks for it; whoever comes back is found.
+    // A missing peer is forgotten, though there are no requests for it; a peer that comes back is found.
     net.cut[5] = true;
     net.run_until(|net| (0..3).all(|index| !knows(net, index, &all[5])));
     assert!((0..3).all(|index| knows(&net, index, &all[3])));
@@ -93,7 +93,7 @@ fn whoever_is_asked_for_nothing_gets_to_know_the_ring() {
     net.run_until(|net| (0..3).all(|index| knows(net, index, &all[5])));
 }
 
-/// Of two groups each knows the other one by itself.
+/// Each of two groups knows the other one by itself.
 #[test]
 fn neighbours_do_not_look_for_each_other() {
     let mut net = ring_of(2);
@@ -105,7 +105,7 @@ fn neighbours_do_not_look_for_each_other() {
     assert!(knows(&net, 0, &own(&net, 1)) && knows(&net, 1, &own(&net, 0)));
 }
 
-/// Hazard 44: a wrong hint is replaced where it did harm, not only where the question came from.
+/// Hazard 44: a wrong hint is replaced at the peer that was led astray by it, not only at the origin.
 #[test]
 fn whoever_sends_somebody_astray_is_told_so() {
     let mut net = ring_of(8);
@@ -117,7 +117,7 @@ fn whoever_sends_somebody_astray_is_told_so() {
     passes_on(&mut net, 0, 1, point);
     let hints = &net.nodes[1].whereabouts.hints;
     assert_eq!((hints.find(GroupId(99)), hints.find(taken.id)), (None, Some(taken.with_members(3))));
-    // Only whoever is a member can say that it is none.
+    // Only a peer that is a member according to the hint can deny it.
     net.nodes[1].whereabouts.hints.learn(&wrong);
     let ring = net.nodes[0].ring.expect("it is in one");
     let astray = crate::whereabouts::Astray { ring, taken_for: (wrong.id, wrong.epoch), group: None };
@@ -129,7 +129,7 @@ fn whoever_sends_somebody_astray_is_told_so() {
     }
 }
 
-/// A group of which nobody is known but this node was here once: whoever owns its place now is found all the same.
+/// A hint whose only known member is this node itself is outdated: the present owner of its range is found all the same.
 #[test]
 fn what_is_said_of_oneself_is_no_dead_end() {
     let mut net = ring_of(4);
@@ -141,7 +141,7 @@ fn what_is_said_of_oneself_is_no_dead_end() {
     assert_eq!(net.nodes[0].whereabouts.hints.find(GroupId(99)), None);
 }
 
-/// Hazard 44: each of two takes the other one for the owner.
+/// Hazard 44: each of two peers takes the other one for the owner.
 #[test]
 fn a_question_does_not_go_back_and_forth() {
     let mut net = ring_of(8);
@@ -161,8 +161,8 @@ fn a_question_does_not_go_back_and_forth() {
     assert!(net.nodes.iter().all(|node| node.frames_dropped == 0), "within the limit of hops");
 }
 
-/// Hazards 43, 44: whatever all nodes have been told of a ring that is as it should be, every question finds the owner, within
-/// the limit of hops (else it would be dropped, and counted).
+/// Hazards 43, 44: independent of the hints that all nodes have of a sound ring, every question finds the owner, within the
+/// limit of hops (otherwise it would be dropped, and counted).
 #[test]
 fn every_question_comes_to_the_owner_whatever_the_hints_say() {
     let mut net = ring_of(8);
@@ -172,7 +172,7 @@ fn every_question_comes_to_the_owner_whatever_the_hints_say() {
         forget_all(&mut net);
         for index in 0..8 {
             for n in 0..rng.below(30) {
-                // Some group, of old, somewhere, of somebody.
+                // A group with a random id, an old epoch, a random range and random members.
                 let mut pick = || all[rng.below(8) as usize].clone();
                 let (id, start, end, of) = (pick().id, pick().range.start(), pick().range.end(), pick().members);
                 let id = if n % 2 == 0 { id } else { GroupId(1 + n as u128) };

@@ -352,7 +352,7 @@ impl Whereabouts {
         }
         self.hints.learn(group);
         if !asked {
-            return false; // A look: nobody has business with its primary, which is not reached for that.
+            return false; // A periodic look-up: no operation needs the primary, so the node does not connect to it.
         }
         self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now, told_by: Some(from) })
     }
@@ -531,7 +531,7 @@ impl Node {
             self.whereabouts.hints.forget(&next);
             beside.retain(|group| group.id != next.id);
             if next.nodes().all(|node| node.peer == self.me.peer) {
-                continue; // That was here once. It is no reason to go another way.
+                continue; // A former group of this node is no reason to go another way.
             }
             if !may_try {
                 passed.push(next.clone());

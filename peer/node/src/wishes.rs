@@ -460,7 +460,7 @@ impl Taken {
         match group.begin_repair(from, lost.clone(), before.as_ref()) {
             Ok(()) => self.operation = Some(Operation::Repair { from, last, lost, above }),
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < self.try_until => {
-                self.before = None; // It may have changed.
+                self.before = None; // The owner may have changed.
             }
             Err(why) => return Some(why.into()),
         }

@@ -1,4 +1,4 @@
-//! What is asked by hand, between nodes in memory.
+//! Requests of administrators, between nodes in memory.
 
 use alloc::vec;
 
@@ -24,7 +24,7 @@ fn whole(net: &mut Net, index: usize) -> Vec<KeyRange> {
     survey.groups.iter().map(|located| located.group.range).collect()
 }
 
-/// Waits until each node is settled in one group, and all can tell who owns what.
+/// Waits until each node is settled in one group, and all nodes know the owners.
 fn settle(net: &mut Net) {
     net.run_until(|net| {
         net.nodes.iter().all(|node| {
@@ -80,7 +80,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         assert_eq!(net.wish(index, GroupId(7), Wish::Merge), Granted::NotHere);
     }
     assert_eq!(*net.nodes[0].group().unwrap().state(), before);
-    // Two that are too many together stay apart.
+    // Two groups that are too large together stay apart.
     assert!(matches!(net.wish(0, id, Wish::Split { at: None, first: vec![key(0)] }), Granted::Done(_)));
     settle(&mut net);
     net.add(|config| NodeConfig { members_min: 1, members_max: 3, ..config });
@@ -90,7 +90,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     refused(net.wish(0, group_of(&net, 0), Wish::Merge), "--max-group");
 }
 
-/// Nobody asks: groups become what they should be.
+/// Without a request, groups of a wrong size split or merge.
 #[test]
 fn groups_of_the_wrong_size_become_others() {
     let sizes = |config| NodeConfig { members_min: 2, members_max: 3, ..config };
@@ -100,7 +100,7 @@ fn groups_of_the_wrong_size_become_others() {
     });
     settle(&mut net);
     assert_eq!(whole(&mut net, 0).len(), 2);
-    // One leaves: the one that is left takes part with the others.
+    // One member leaves: the remaining one joins the other group.
     net.leave(0, true);
     net.run_until(|net| net.has_left(0));
     net.cut[0] = true;
@@ -109,7 +109,7 @@ fn groups_of_the_wrong_size_become_others() {
     assert_eq!(whole(&mut net, 3).len(), 1);
 }
 
-/// Whoever led does not answer any more.
+/// The former leader does not answer any more.
 #[test]
 fn a_silent_leader_is_told_of() {
     let mut net = Net::of(3);
@@ -141,7 +141,7 @@ fn a_switch_is_named_by_hand() {
     let known =
         |net: &Net| net.nodes.iter().map(|node| node.group().unwrap().state().switch.wanted()).collect::<Vec<_>>();
     net.run_until(|net| known(net) == [Some(9); 3]);
-    // Of what is born nobody knows which switch is near: it has to be named anew.
+    // A new group does not know which switch is near: the switch has to be named anew.
     let Granted::Done(born) = net.wish(asked, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
         panic!("nothing stands against it");
     };
@@ -151,7 +151,7 @@ fn a_switch_is_named_by_hand() {
     assert_eq!(net.wish(0, born[0], Wish::Switch { id: 10 }), Granted::Done(vec![born[0]]));
 }
 
-/// Three members that may have a switch.
+/// Returns three members that may have a switch.
 fn hall() -> Net {
     Net::with(3, |config| {
         let here = Net::address(usize::from(config.me.0[0]) - 1);
@@ -160,7 +160,7 @@ fn hall() -> Net {
     })
 }
 
-/// Whoever turns it off by hand means it: no controller turns it on again, and no split does.
+/// A switch that an administrator turned off stays off: no controller turns it on again, and no split does.
 #[test]
 fn a_switch_is_turned_off_by_hand() {
     let mut net = hall();
@@ -179,7 +179,7 @@ fn a_switch_is_turned_off_by_hand() {
         assert_eq!(net.wish(1, id, Wish::UseSwitch { on: true }), Granted::Done(vec![id]));
         net.run_until(|net| known(net) == Switch::off(before.max(1)));
     }
-    // Of who asks while it is being turned off nobody gets an id behind that.
+    // A request for an id that comes while the switch is being turned off is refused.
     let leader = net.leader();
     net.begin(leader, id, Wish::UseSwitch { on: false });
     assert!(refused(net.wish(leader, id, Wish::Switch { id: 9 })));
@@ -192,7 +192,7 @@ fn a_switch_is_turned_off_by_hand() {
     assert!(refused(net.wish(0, born[0], Wish::Switch { id: 10 })));
 }
 
-/// What was stored before there were bars is read as it was meant.
+/// A switch that was stored before there were bars keeps its meaning.
 #[test]
 fn a_switch_is_stored_in_two_numbers() {
     for (switch, bytes) in [(Switch::off(5), [5, 0]), (Switch::on(5), [5, 1]), (Switch::barred(5), [5, 2])] {
@@ -217,7 +217,7 @@ fn of_all_who_ask_for_an_id_one_is_told_that_it_has_it() {
         let told: Vec<&Granted> = net.granted.iter().map(|(_, granted)| granted).collect();
         let done = told.iter().filter(|granted| ***granted == Granted::Done(vec![id])).count();
         let refused = told.iter().filter(|granted| matches!(granted, Granted::Refused(_))).count();
-        // A higher one may be taken as well, and be the only one that is told.
+        // A higher id may be taken as well, and be the only one that is confirmed.
         assert!(done >= 1 && refused >= 1 && done + refused == 3, "{ids:?}: {told:?}");
         let highest = net.nodes[0].group().unwrap().state().switch.id;
         assert!(ids.contains(&highest), "{highest}");
@@ -227,7 +227,7 @@ fn of_all_who_ask_for_an_id_one_is_told_that_it_has_it() {
     }
 }
 
-/// What was chosen under another ballot need not be what this leader proposed.
+/// An entry chosen under another ballot need not be this leader's proposal.
 #[test]
 fn a_leader_that_was_none_meanwhile_does_not_know_whose_an_id_is() {
     let mut net = hall();
@@ -266,7 +266,7 @@ fn a_switch_is_refused_where_it_is_of_no_use() {
     }
 }
 
-/// One who stands elsewhere comes, and the switch rests until it is gone.
+/// A member of another cluster joins, and the switch rests until it is gone.
 #[test]
 fn a_group_in_two_places_does_without() {
     let net = Net::with(3, |config| {

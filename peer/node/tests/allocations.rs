@@ -1,7 +1,8 @@
-//! How often the loops of three peers ask for memory for one operation: counted, and held against what it was.
+//! Number of allocations of the loops of three peers for one operation, compared with the last count.
 //!
-//! Everything between an input and its outputs counts, with frames and what goes to the store as bytes; the network's, the
-//! store's and the Redis protocol's own work does not. `cargo test -p node --test allocations -- --nocapture` prints it.
+//! All work between an input and its outputs counts, with frames and store batches as bytes. The work of the network, of
+//! the store and of the Redis protocol does not count. `cargo test -p node --test allocations -- --nocapture` prints the
+//! numbers.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ const IN_FLIGHT: u64 = 256;
 const CONNECTIONS: u64 = 16;
 const KEYS: u64 = 1_000;
 const OPERATIONS: u64 = 20_000;
-/// From one drained batch of a peer to its next.
+/// Time from one drained batch of a peer to its next.
 const ROUND: Duration = Duration::from_micros(500);
 
 struct Counting;
@@ -33,11 +34,11 @@ fn note(bytes: usize) {
     }
 }
 
-// SAFETY: everything is handed on to the system's allocator as it came.
+// SAFETY: all calls go to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: the caller keeps to what `alloc` asks of it.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -56,7 +57,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What a peer's loop does counts.
+/// Counts the allocations of `work`, which is a peer's loop.
 fn counted<T>(work: impl FnOnce() -> T) -> T {
     COUNTS.store(true, Ordering::Relaxed);
     let result = work();
@@ -92,7 +93,7 @@ impl Trio {
         Trio { peers: keys.into_iter().map(peer).collect(), now: Time(1), answered: Vec::new(), next: 0 }
     }
 
-    /// One drained batch of each.
+    /// Handles one drained batch of each peer.
     fn round(&mut self) {
         self.now = self.now + ROUND;
         let now = Now { time: self.now, awake: self.now, wall: WallMillis(self.now.0 / 1_000_000) };
@@ -136,7 +137,7 @@ impl Trio {
         }
     }
 
-    /// All three are members, each has its share, and nothing has to be caught up with.
+    /// Returns whether all three are members, each has its share, and no catch-up is left.
     fn is_settled(&self) -> bool {
         self.peers.iter().all(|peer| {
             peer.node.group().is_some_and(|group| {
@@ -146,7 +147,7 @@ impl Trio {
         })
     }
 
-    /// So many operations, with 256 under way all the time; how often memory was asked for, and for how much, for each.
+    /// Runs this number of operations, with 256 under way all the time. Returns allocations and bytes for each operation.
     fn run(&mut self, operations: u64, op: impl Fn() -> Op) -> (f64, f64) {
         let (mut asked, mut done) = (0, 0);
         TIMES.store(0, Ordering::Relaxed);
@@ -167,7 +168,7 @@ impl Trio {
 
     fn request(&mut self, op: Op) -> Request {
         self.next += 1;
-        // Each key once in a while, in no order.
+        // Each key comes once in a while, in no order.
         let name = format!("key:{:012}", self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15) % KEYS);
         Request {
             id: RequestId(self.next),
@@ -181,7 +182,7 @@ impl Trio {
     }
 }
 
-/// At most so often as when it was counted last, and a tenth more: what is new and costs more has to say so here.
+/// Upper limit: the last count and a tenth more. A change that costs more must raise the numbers here.
 #[test]
 fn an_operation_asks_for_memory_seldom() {
     let mut trio = Trio::new();
@@ -206,6 +207,6 @@ fn an_operation_asks_for_memory_seldom() {
     assert!(writes <= 1.1 * WRITE && reads <= 1.1 * READ, "a write {writes:.1} times, a read {reads:.1} times");
 }
 
-/// Counted last.
+/// Allocations at the last count.
 const WRITE: f64 = 35.0;
 const READ: f64 = 4.9;

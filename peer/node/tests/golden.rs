@@ -1,4 +1,4 @@
-//! The bytes of all that nodes send each other and store, as `tests/golden` has them: none changes without its version.
+//! Bytes of all frames and stored values, as in `tests/golden`: none changes without its version.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -28,14 +28,14 @@ fn golden(name: &str, format: Format) -> Golden {
     Golden::new(env!("CARGO_MANIFEST_DIR"), name, format)
 }
 
-/// Three numbers and a reader, all of them different in all bytes.
+/// Three numbers and a receiver, with different values in all bytes.
 const STAMP: Stamp = Stamp {
     incarnation: Incarnation(0x0102_0304_0506_0708),
     start: Start { counter: 0x1112_1314_1516_1718, run: 0x2122_2324_2526_2728 },
     to: 0x3132_3334_3536_3738,
 };
 
-/// Each variant of each frame, of each message in it, and of all that is in those.
+/// Each variant of each frame, of each message in it, and of all values in those.
 #[test]
 fn golden_frames() {
     let mut golden = golden("frames", FRAMES);
@@ -49,7 +49,7 @@ fn golden_frames() {
     assert_eq!(decode(golden.bytes("in lane 3: NotUnderstood"), Some(3)), Ok((STAMP, in_lane)));
 }
 
-/// Records apart from their keys, as the table and the journal hold them.
+/// Records without their keys, as the table and the journal hold them.
 #[test]
 fn golden_records() {
     let mut golden = golden("records", STORED);
@@ -60,7 +60,7 @@ fn golden_records() {
     }
 }
 
-/// Records lie in another bay than the first, so that their keys show it.
+/// Returns bays in which records lie in a bay other than the first, so that their keys show it.
 fn bays() -> Bays {
     let mut bays = Bays::default();
     bays.leave(KeyRange::FULL);
@@ -68,7 +68,7 @@ fn bays() -> Bays {
     bays
 }
 
-/// Keys and values, apart from each other: those of a change that has none are empty.
+/// Returns the keys and values of a change, apart from each other; keys without a value are alone.
 fn parts(change: &Change) -> Vec<(&'static str, Bytes)> {
     match change.clone() {
         Change::PutMeta(key, value) => vec![("entry", key), ("value", value)],
@@ -81,13 +81,13 @@ fn parts(change: &Change) -> Vec<(&'static str, Bytes)> {
     }
 }
 
-/// The value that a change writes is read back as what it was made of.
+/// Checks that the value that a change writes reads back the same.
 fn reads_back<T: DeserializeOwned + PartialEq + Debug>(golden: &Golden, name: &str, written: &T) {
     let stored = golden.bytes(&format!("{name}: 0 value"));
     assert_eq!(postcard::from_bytes::<T>(stored).as_ref(), Ok(written), "{name}");
 }
 
-/// Everything that a group has remembered, of every kind, as entries and records with their keys.
+/// All kinds of a group's stored state, as entries and records with their keys.
 #[test]
 fn golden_entries() {
     let mut golden = golden("entries", STORED);
@@ -142,7 +142,7 @@ fn add(golden: &mut Golden, name: &str, drawer: Drawer, bays: &Bays, durable: Du
     }
 }
 
-/// What a node remembers beside its groups.
+/// A node's stored state beside its groups.
 #[test]
 fn golden_own_entries() {
     let mut golden = golden("own_entries", STORED);

@@ -1,7 +1,7 @@
-//! Real nodes hear lies: what their peers say, with fields changed, said again later, or in another's name.
+//! Real nodes hear lies: messages of their peers with changed fields, repeated later, or in another peer's name.
 //!
-//! Whatever a peer says, no node panics, none takes memory without bound, and what an honest member knows to be chosen
-//! stays as it is. Some fixed seeds run with all tests. `SCATTER_LIES=N` runs N new ones; `SCATTER_LIES_SEED=S` runs one
+//! No lie makes a node panic, or take memory without bound, and records that an honest member knows to be chosen stay
+//! the same. Some fixed seeds run with all tests. `SCATTER_LIES=N` runs N new ones; `SCATTER_LIES_SEED=S` runs one
 //! again.
 
 #[path = "lies/allocations.rs"]
@@ -27,7 +27,7 @@ use overlay::{Contact, Epoch, Incarnation, NodeId, PeerKey, RingId};
 const SEEDS: u64 = 24;
 /// Lies in each run.
 const LIES: usize = 1_500;
-/// What the nodes of one run may take, in bytes.
+/// Upper limit of the memory of the nodes of one run, in bytes.
 const HELD_MAX: isize = 256 << 20;
 
 fn play(seed: u64) -> usize {
@@ -77,7 +77,7 @@ fn no_lie_stops_a_node() {
     assert!(lies > count as usize * LIES / 2, "hardly anything was said: {lies}");
 }
 
-/// Every theme is played by the fixed seeds.
+/// The fixed seeds play every theme.
 #[test]
 fn every_theme_is_played() {
     for theme in Theme::ALL {
@@ -107,7 +107,7 @@ fn a_state_of_another_ring_is_not_entered() {
     assert!(network.nodes[0].groups().all(|group| group.state().ring == ring));
 }
 
-/// Before: the incarnation behind the last one overflowed.
+/// Before: the incarnation after the last one overflowed.
 #[test]
 fn a_newcomer_is_told_of_a_life_that_no_other_follows() {
     let mut network = Network::new(0);
@@ -126,7 +126,7 @@ fn a_newcomer_is_told_of_a_life_that_no_other_follows() {
     assert_eq!(outside.id().incarnation, last);
 }
 
-/// A name that would write all over a terminal is no name: the frame is dropped and counted, and nothing of it is known.
+/// A name with terminal control characters is no name: the frame is dropped and counted, and has no effect.
 #[test]
 fn a_name_with_control_characters_is_not_heard() {
     let mut network = Network::new(0);

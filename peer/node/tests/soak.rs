@@ -1,7 +1,7 @@
 //! Memory of three peers through two hours of writes to a fixed set of keys, in virtual time: it levels off.
 //!
-//! Everything that a peer's loop holds counts: tables, windows of recent writes, sessions, logs, what waits to be sent. The network's
-//! and the store's own memory does not. `cargo test -p node --test soak -- --nocapture` prints it.
+//! All memory of a peer's loop counts: tables, windows of recent writes, sessions, logs, queued frames. The memory of the network and
+//! of the store does not. `cargo test -p node --test soak -- --nocapture` prints the numbers.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,7 +15,7 @@ use overlay::{Incarnation, Key, PeerKey};
 
 const CONNECTIONS: u64 = 4;
 const KEYS: u64 = 100;
-/// From one drained batch of a peer to its next.
+/// Time from one drained batch of a peer to its next.
 const ROUND: Duration = Duration::from_millis(40);
 const MINUTE: u64 = 60_000 / 40;
 
@@ -23,11 +23,11 @@ struct Live;
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-// SAFETY: everything is handed on to the system's allocator as it came.
+// SAFETY: all calls go to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Live {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
-        // SAFETY: the caller keeps to what `alloc` asks of it.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -77,7 +77,7 @@ impl Trio {
         Trio { peers: keys.into_iter().map(peer).collect(), now: Time(1), answered: 0, next: 0 }
     }
 
-    /// One drained batch of each.
+    /// Handles one drained batch of each peer.
     fn round(&mut self) {
         self.now = self.now + ROUND;
         let now = Now { time: self.now, awake: self.now, wall: WallMillis(self.now.0 / 1_000_000) };
@@ -116,7 +116,7 @@ impl Trio {
         }
     }
 
-    /// All three are members of a group at rest.
+    /// Returns whether all three are members of a group at rest.
     fn is_settled(&self) -> bool {
         self.peers.iter().all(|peer| {
             let at_rest = |group: &group::Group| group.state().members.len() == 3 && group.state().is_settled();
@@ -124,8 +124,8 @@ impl Trio {
         })
     }
 
-    /// So many minutes of writes, one after the other of each connection, every tenth under a client's own id, every twentieth a
-    /// deletion: the least and the most that was held at the end of a minute, in bytes.
+    /// Writes for this number of minutes, one write after the other of each connection; every tenth under a client's own id, every
+    /// twentieth a deletion. Returns the least and the most memory at the end of a minute, in bytes.
     fn write(&mut self, minutes: u64) -> (i64, i64) {
         let (mut least, mut most) = (i64::MAX, 0);
         for _ in 0..minutes {
@@ -163,7 +163,7 @@ impl Trio {
     }
 }
 
-/// Caches fill within the first half hour; what is held later does not grow.
+/// Caches fill within the first half hour; later the memory does not grow.
 #[test]
 fn memory_levels_off_under_writes_to_a_fixed_set_of_keys() {
     let mut trio = Trio::new();

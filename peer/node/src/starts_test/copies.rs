@@ -11,8 +11,8 @@ fn a_store_that_went_back_in_time_is_not_counted() {
     }
 }
 
-/// A copy of a directory from before the peer's last start is put back, and its journal's end is bad: the peer knows that it may
-/// have forgotten anything, and goes on in the same life, once those who know more have told.
+/// A copy of a directory from before the peer's last start is put back, and its journal's end is bad. The peer knows that it may have
+/// forgotten any data, and goes on in the same incarnation, once the members that know more have reported.
 #[test]
 fn a_torn_store_that_lost_its_last_start_goes_on() {
     let (mut world, copy, c) = copied(Defects::NONE, false);
@@ -33,7 +33,7 @@ fn a_torn_store_that_lost_its_last_start_goes_on() {
     assert_eq!(world.get(a), value("new"));
 }
 
-/// The same, where the only member that knows more is away: nobody answers from what was old.
+/// The same, where the only member that knows more is away: no process answers from the old data.
 #[test]
 fn a_torn_older_copy_waits_for_who_knows_more() {
     let (mut world, copy, c) = copied(Defects::NONE, false);
@@ -47,8 +47,8 @@ fn a_torn_older_copy_waits_for_who_knows_more() {
     assert_eq!(world.processes[a].lives, 0);
 }
 
-/// A majority is put back to older copies whose journals have torn ends. Nobody else acknowledged what it did since, so nobody serves
-/// what is old before a person has decided.
+/// A majority is put back to older copies with torn journals. No other member acknowledged its later writes, so no member serves the
+/// old data before an operator has decided.
 #[test]
 fn a_torn_majority_that_was_put_back_does_not_serve() {
     for torn in [false, true] {
@@ -109,7 +109,7 @@ fn a_copy_from_when_a_peer_was_alone_does_not_go_on() {
     }
 }
 
-/// Without starts the write is lost, or a member that did nothing wrong panics.
+/// Without starts the write is lost, or a correct member panics.
 #[test]
 fn without_starts_writes_are_lost() {
     let defects = Defects::NONE.with(Defect::StartsIgnored);
@@ -141,7 +141,7 @@ fn a_whole_network_comes_back_in_any_order() {
     }
 }
 
-/// All of them are rolled back together, as from copies of a stopped network: nobody knows of more.
+/// All of them are rolled back together, as from copies of a stopped network: no process knows of later writes.
 #[test]
 fn copies_of_a_whole_network_serve_what_they_hold() {
     let mut world = World::of_three(Defects::NONE);

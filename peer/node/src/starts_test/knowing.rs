@@ -1,8 +1,8 @@
-//! How a start becomes known, and what is remembered of it.
+//! How a start becomes known, and how long it is remembered.
 
 use super::*;
 
-/// Nothing is said before the counter of this start is durable, and the counter goes up with each.
+/// A node sends nothing before the counter of its start is durable, and the counter goes up with each start.
 #[test]
 fn nothing_is_said_before_the_start_is_durable() {
     let mut world = World::of_three(Defects::NONE);
@@ -29,7 +29,7 @@ fn nothing_is_said_before_the_start_is_durable() {
     }
 }
 
-/// What comes from a start whose lineage a member does not know, or that it has not written down, waits for that.
+/// Frames of a start that a member has not stored, or of an unknown lineage, wait until it is stored.
 #[test]
 fn a_new_start_counts_once_it_is_written_down() {
     let mut world = World::of_three(Defects::NONE);
@@ -80,7 +80,7 @@ fn a_new_start_counts_once_it_is_written_down() {
     );
 }
 
-/// A start that is in the store, of a node that is in no group here any more, stays known: another one passes, but replaces nothing.
+/// A stored start of a node that is in no group here any more stays known: frames of another start pass, but replace nothing.
 #[test]
 fn a_stranger_does_not_replace_a_start_that_was_written_down() {
     let mut world = World::of_three(Defects::NONE);
@@ -96,7 +96,7 @@ fn a_stranger_does_not_replace_a_start_that_was_written_down() {
     }
 }
 
-/// What is remembered of nodes that are gone has a limit.
+/// Remembered starts of nodes that are gone are limited.
 #[test]
 fn starts_of_nodes_that_are_gone_are_forgotten() {
     let mut world = World::of_three(Defects::NONE);
@@ -119,7 +119,7 @@ fn starts_of_nodes_that_are_gone_are_forgotten() {
     assert_eq!((starts.known.len(), written), (STRANGERS_MAX + GONE_MAX + 2, GONE_MAX + 2));
 }
 
-/// A name that a start gives anew replaces the one that all members know.
+/// A new name at a start replaces the one that all members know.
 #[test]
 fn another_name_at_a_start_is_learned_by_all() {
     let mut world = World::of_three(Defects::NONE);

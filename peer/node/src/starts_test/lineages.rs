@@ -1,4 +1,4 @@
-//! From which starts a start descends: copies that are started often, and what is remembered of all that.
+//! Descent of starts: copies that are started often, and the memory of their lineages.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_copy_in_a_restart_loop_does_not_pass_the_running_original() {
     let copy = world.stop(0, true);
     let original = world.start(0, copy.clone());
     world.get(original);
-    // Nobody hears it yet.
+    // No member hears these copies yet.
     let (mut disk, mut copies) = (copy, Vec::new());
     for _ in 0..70 {
         let next = world.processes.len();
@@ -34,7 +34,7 @@ fn a_copy_in_a_restart_loop_does_not_pass_the_running_original() {
     assert_eq!(world.get(original), value("old"));
 }
 
-/// Where the known start is gone, one that is so much later counts after a while.
+/// Once the known start is gone, such a much later one counts after a while.
 #[test]
 fn a_start_after_very_many_that_nobody_heard_counts() {
     let mut world = World::of_three(Defects::NONE);
@@ -52,11 +52,11 @@ fn a_start_after_very_many_that_nobody_heard_counts() {
 }
 
 /// A start whose lineage did not arrive, at a member that never heard the peer before, does not pass by its counter, neither there nor
-/// at those who know better.
+/// at members that know more.
 #[test]
 fn a_start_without_a_lineage_does_not_pass() {
     let mut world = World::empty(Defects::NONE);
-    // The peer is a member all the time: one that was put out has no start that counts.
+    // The peer is a member all the time: a removed one has no start that counts.
     world.exclude_after = Duration::from_secs(10);
     for peer in [0, 1, 3] {
         world.start(peer, Disk::default());
@@ -85,7 +85,7 @@ fn a_start_without_a_lineage_does_not_pass() {
     let next = world.processes.len();
     world.cut.extend([(next, 1), (next, 2), (next, newcomer)]);
     let old = world.start(0, disk);
-    // What it said first is lost; only the newcomer hears it.
+    // Its first frames are lost; only the newcomer hears it.
     world.cut.retain(|cut| *cut != (old, newcomer));
     world.run_for(Duration::from_millis(600));
     let id = world.processes[old].node.id();
@@ -94,12 +94,12 @@ fn a_start_without_a_lineage_does_not_pass() {
     assert_eq!(world.processes[1].node.starts.known[&id].start.counter, 3);
     world.cut.clear();
     world.run_for(Duration::from_secs(40));
-    // The newcomer refused it, so it may have begun a new life; it is not ended by the copy.
+    // The newcomer refused it, so it may have begun a new incarnation; the copy does not end it.
     assert!(world.processes[real].is_up, "{:?}", world.processes[real].twin);
     assert_eq!(world.get(real), value("new"));
 }
 
-/// What a member knows of the starts before a known one is still there after its own restart, also where it learned it late.
+/// A member still knows the starts before a known one after its own restart, also if it learned them late.
 #[test]
 fn lineages_outlast_a_restart() {
     let mut world = World::of_three(Defects::NONE);
@@ -112,7 +112,7 @@ fn lineages_outlast_a_restart() {
         let known = &world.processes[member_of].node.starts.known[&member];
         assert_eq!((known.before.as_slice(), known.written), ([first].as_slice(), Written::Yes));
     }
-    // One that knows it from a time when none was told.
+    // This member knows the start from a time when no lineage was reported.
     let known = world.processes[1].node.starts.known.get_mut(&member).unwrap();
     let lineage = Lineage { before: core::mem::take(&mut known.before), start: known.start };
     world.processes[1].node.on_lineage(member, lineage);
@@ -122,9 +122,9 @@ fn lineages_outlast_a_restart() {
     assert_eq!(world.processes[b].node.starts.known[&member].before, [first]);
 }
 
-/// A copy that was put back is started again and again, so its counter passes that of the start that a member knows. `refused`: the
-/// member is there from the copy's first start on, and refuses it. `restarted`: so is the one that knows, which was restarted.
-/// Answers what is read once all are back.
+/// A copy that was put back is started again and again, so its counter passes that of the start that a member knows. `refused`: a
+/// member is there from the copy's first start on, and refuses it. `restarted`: so is the member that knows the start, after a
+/// restart. Returns the value that is read once all are back.
 fn started_again(defects: Defects, refused: bool, restarted: bool) -> Answer {
     let (mut world, copy, c) = copied(defects, true);
     let mut b = world.stop(1, false);

@@ -25,7 +25,7 @@ mod knowing;
 mod lineages;
 mod twins;
 
-/// What a disk holds; all that is written is there at once.
+/// Content of a disk; all writes take effect at once.
 #[derive(Clone, Default)]
 struct Disk {
     meta: BTreeMap<Bytes, Bytes>,
@@ -33,7 +33,7 @@ struct Disk {
     ring: Option<RingId>,
     is_used: bool,
     is_sealed: bool,
-    /// The end of its journal is bad.
+    /// Whether the end of its journal is bad.
     is_torn: bool,
 }
 
@@ -61,14 +61,14 @@ struct Process {
     node: Node,
     disk: Disk,
     is_up: bool,
-    /// Why it was ended by another one.
+    /// Message of its end, if another process ended it.
     twin: Option<String>,
-    /// How often it began anew.
+    /// Number of times that it began anew.
     lives: u32,
     said: Vec<String>,
 }
 
-/// All processes; a network that loses nothing, but for what goes between those that are cut.
+/// All processes, in a network that loses frames only between processes that are cut.
 struct World {
     now: Now,
     processes: Vec<Process>,
@@ -77,11 +77,11 @@ struct World {
     defects: Defects,
     asked: u64,
     drawn: u64,
-    /// What people call these peers.
+    /// Names of these peers.
     names: BTreeMap<u8, PeerName>,
-    /// Tombstones are purged after a second.
+    /// Whether tombstones are purged after a second.
     purges: bool,
-    /// Members that are silent for so long are put out.
+    /// Silence after which members are removed.
     exclude_after: Duration,
 }
 
@@ -90,7 +90,7 @@ fn key(peer: u8) -> PeerKey {
 }
 
 impl World {
-    /// Nobody yet.
+    /// Returns a world without processes.
     fn empty(defects: Defects) -> World {
         let now = Now { time: Time(1_000_000_000), awake: Time(1_000_000_000), wall: WallMillis(1_000_000) };
         World {
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// A group of the peers 0, 1 and 2, in processes of the same numbers.
+    /// Returns a group of the peers 0, 1 and 2, in processes of the same numbers.
     fn of_three(defects: Defects) -> World {
         let mut world = World::empty(defects);
         (0..3).for_each(|peer| assert_eq!(world.start(peer, Disk::default()), usize::from(peer)));
@@ -146,7 +146,7 @@ impl World {
         node
     }
 
-    /// A process of this peer begins, in this directory: its number.
+    /// Starts a process of this peer in this directory; returns its number.
     fn start(&mut self, peer: u8, mut disk: Disk) -> usize {
         let node = self.begin(peer, &mut disk);
         let disk = Disk { is_sealed: false, is_torn: false, ..disk };
@@ -155,14 +155,14 @@ impl World {
         self.processes.len() - 1
     }
 
-    /// The process begins once more, with the disk that it has.
+    /// Starts the process once more, with its disk.
     fn begin_again(&mut self, index: usize) {
         let (peer, mut disk) = (self.processes[index].peer, self.processes[index].disk.clone());
         self.processes[index].node = self.begin(peer, &mut disk);
         self.processes[index].disk = disk;
     }
 
-    /// It ends, in order or at once: what it leaves behind.
+    /// Ends a process, in order or at once; returns its disk.
     fn stop(&mut self, process: usize, in_order: bool) -> Disk {
         if in_order {
             let now = self.now;
@@ -200,7 +200,7 @@ impl World {
         panic!("{what}: it does not come to that; {said:?}");
     }
 
-    /// Which process of that peer hears what this one says: of several now the one, now the other.
+    /// Returns the process of a peer that hears a process: of several, each in turn.
     fn hearer(&self, from: usize, to: PeerKey) -> Option<usize> {
         let is_cut = |to: usize| self.cut.contains(&(from, to)) || self.cut.contains(&(to, from));
         let up = |index: &usize| {
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// Asks a process, for three seconds at most.
+    /// Submits an operation to a process, for three seconds at most.
     fn ask(&mut self, process: usize, op: Op) -> Result<Answer, OpError> {
         self.asked += 1;
         let id = RequestId(self.asked);
@@ -295,7 +295,7 @@ impl World {
         Err(OpError::Uncertain)
     }
 
-    /// The same until it is answered.
+    /// Submits an operation until it is answered.
     fn ask_until(&mut self, process: usize, op: &Op) -> Answer {
         for _ in 0..30 {
             match self.ask(process, op.clone()) {
@@ -336,12 +336,13 @@ fn copied(defects: Defects, sealed: bool) -> (World, Disk, Disk) {
     (world, copy, c)
 }
 
-/// A copy of a directory is made, then the peer votes for what is acknowledged, and then the copy is put back. One member
-/// knows the later start, and has begun anew since; the other was away. Which of them reaches the rolled-back process first?
+/// A copy of a directory is made, then the peer votes for an acknowledged write, and then the copy is put back. One member knows
+/// the later start, and has begun anew since; the other was away. `knower_first` is whether the first one reaches the rolled-back
+/// process first. Returns the value that is read at the end.
 fn put_back(defects: Defects, sealed: bool, knower_first: bool) -> Answer {
     let (mut world, copy, c) = copied(defects, sealed);
     let b = world.stop(1, true);
-    // What was acknowledged to it is forgotten, the start is not.
+    // The member that begins anew forgets the acknowledgements that it got, but not the start.
     let (c, b, a) = if knower_first {
         let b = world.start(1, b);
         let c = world.start(2, c);
@@ -352,10 +353,10 @@ fn put_back(defects: Defects, sealed: bool, knower_first: bool) -> Answer {
         (c, world.start(1, b), a)
     };
     world.run_for(Duration::from_secs(3));
-    // The one that knows is lost before a new life can have been let in.
+    // The member that knows the start is lost before a new incarnation can have been let in.
     world.stop(b, false);
     if !defects.has(Defect::StartsIgnored) {
-        // Nobody answers from what was old; the one that knows comes back.
+        // No process answers from the old data; the member that knows comes back.
         assert!(world.ask(c, Op::Read(Read::Value)).is_err());
         assert_eq!(world.processes[a].twin, None);
         let disk = world.processes[b].disk.clone();

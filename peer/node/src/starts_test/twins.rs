@@ -1,9 +1,10 @@
-//! Two processes with one identity: which of them counts, and whose word ends one.
+//! Two processes with one identity: which of them counts, and which reports end a process.
 
 use super::*;
 use crate::wishes::{Granted, Wish};
 
-/// A directory is copied and both run: increments through all processes; how many were acknowledged, and the value.
+/// A directory is copied and both processes run, while increments go through all processes. Returns the world, the number of acknowledged
+/// increments, and the value.
 pub(super) fn doubled(defects: Defects, together: bool, again: bool) -> (World, i64, i64) {
     let mut world = World::of_three(defects);
     world.ask_until(1, &Op::Add(1));
@@ -13,7 +14,7 @@ pub(super) fn doubled(defects: Defects, together: bool, again: bool) -> (World, 
         world.run_for(Duration::from_secs(3));
     }
     let second_disk = match again {
-        // A copy of a directory that is in use: started from, its counter is higher.
+        // A copy of a directory in use: a process that starts from it has a higher counter.
         true => world.processes[first].disk.clone(),
         false => copy,
     };
@@ -49,7 +50,7 @@ fn of_two_processes_with_one_identity_one_counts_or_none() {
             twins.iter().map(|process| (process.is_up, &process.twin, process.lives, &process.said)).collect();
         assert!(twins.iter().all(|process| process.lives <= 1), "{said:?}");
         if !together {
-            // The later one has the higher counter, or is the one that nobody knew first.
+            // The loser is the one with the lower counter, or the one that the members heard second.
             let loser = if again { twins[0] } else { twins[1] };
             assert!(loser.twin.as_ref().is_some_and(|why| why.contains("identity of its own")), "{said:?}");
         }
@@ -59,7 +60,7 @@ fn of_two_processes_with_one_identity_one_counts_or_none() {
     }
 }
 
-/// The original runs, and is cut off from one member, which would say that it is gone. Another one hears it: the copy ends, not the
+/// The original runs, and is cut off from one member, which would report that it is gone. Another one hears it: the copy ends, not the
 /// original.
 #[test]
 fn a_copy_does_not_end_an_original_that_some_hear() {
@@ -82,7 +83,7 @@ fn a_copy_does_not_end_an_original_that_some_hear() {
 }
 
 /// Two members count a process, and two a later one with the same identity: each side would be a majority with its process. The member that
-/// both sides reach says so, and the earlier process decides nothing beside the later one.
+/// both sides reach reports it, and the earlier process decides nothing beside the later one.
 #[test]
 fn half_of_the_others_is_no_majority_over_a_later_start() {
     let mut world = World::empty(Defects::NONE);
@@ -107,7 +108,7 @@ fn half_of_the_others_is_no_majority_over_a_later_start() {
     }
 }
 
-/// A stranger says that a peer, which is alone, has gone back in time: the peer serves nothing as long as it says so, and begins anew
+/// A stranger reports that a lone peer has gone back in time. The peer serves nothing as long as the stranger repeats it, and begins anew
 /// only after a while.
 #[test]
 fn a_stranger_bars_a_lone_peer_and_ends_it_only_after_a_while() {
@@ -149,7 +150,7 @@ fn a_stranger_bars_a_lone_peer_and_ends_it_only_after_a_while() {
     assert!((15..20).contains(&seconds), "it is still said after {seconds} s");
 }
 
-/// A member that only heard tell of another start does not know whether it runs, and ends nobody for it.
+/// A member that knows another start by hearsay alone does not know whether it runs, and ends no process for it.
 #[test]
 fn hearsay_ends_no_life() {
     let mut world = World::of_three(Defects::NONE);
@@ -184,7 +185,7 @@ fn a_start_outvotes_another_with_more_voices() {
     assert!(of.is_contested(|_| true) && !of.is_outvoted_by(other, |_| true));
 }
 
-/// What people asked of a process is answered when it takes part in nothing any more, and not by their own patience.
+/// Requests of users to a process are answered when the process is barred, before their own timeout.
 #[test]
 fn questions_end_when_a_process_is_barred() {
     let mut world = World::of_three(Defects::NONE);
@@ -200,7 +201,7 @@ fn questions_end_when_a_process_is_barred() {
             _ => None,
         })
     };
-    // What is sent is lost, and nobody is asked again so soon.
+    // The frames sent are lost, and no peer is asked again so soon.
     node.handle(now, Input::Wish { number: 7, group, wish: Wish::Merge });
     assert_eq!(answer(node), None);
     let own = node.starts.own();
@@ -214,7 +215,7 @@ fn questions_end_when_a_process_is_barred() {
     assert_eq!(answer(node), Some((7, Granted::Unknown)));
 }
 
-/// A run that others told of is told to the groups once it is heard itself: what an earlier one answered counts no more.
+/// A run that other members reported is passed to the groups once it is heard here: answers of an earlier run count no more.
 #[test]
 fn a_run_known_by_hearsay_is_told_to_the_groups() {
     let mut world = World::of_three(Defects::NONE);
@@ -231,7 +232,7 @@ fn a_run_known_by_hearsay_is_told_to_the_groups() {
     assert_eq!(listener.group().unwrap().newest_run(node.peer), Some(77));
 }
 
-/// Peer 0 once started with a torn end, is sure again, and is cut off.
+/// Returns peer 0 after it started with a torn end, was compared, and was cut off.
 fn torn_once() -> (World, usize) {
     let mut world = World::of_three(Defects::NONE);
     world.set(1, "old");
@@ -262,7 +263,8 @@ fn torn_once_and_copied() -> (World, usize, usize, Disk) {
     (world, a, twin, c)
 }
 
-/// Who was in doubt once, and is sure again, has no more claim than others to go on beside a copy that has acknowledged since.
+/// A process that was in doubt once, and no longer is, has no more right than other processes to go on beside a copy that has acknowledged
+/// writes since.
 #[test]
 fn who_was_compared_does_not_go_on_beside_a_copy() {
     let (mut world, a, twin, c) = torn_once_and_copied();
@@ -283,7 +285,7 @@ fn who_was_compared_does_not_go_on_beside_a_copy() {
 fn who_was_compared_and_is_left_alone_does_not_go_on() {
     let (mut world, a) = torn_once();
     let copy = world.processes[a].disk.clone();
-    // c knows nothing of the twin.
+    // c does not know the twin.
     let c = world.stop(2, false);
     let twin = world.start(0, copy);
     world.get(twin);
@@ -312,8 +314,8 @@ fn who_was_compared_and_its_copy_do_not_both_answer() {
     assert!(read_b.is_err() || read_c.is_err() || read_b == read_c);
 }
 
-/// A copy of the directory of one in doubt takes part in a purge in its stead, and is gone. The original learns of that purge from a
-/// newcomer, which never heard the copy. What it holds is of no use from then on.
+/// A copy of the directory of a member in doubt takes part in a purge in its stead, and is gone. The original learns of that purge from a
+/// newcomer, which never heard the copy. Its data is of no use from then on.
 #[test]
 fn a_purge_in_the_stead_of_one_in_doubt_brings_nothing_back() {
     let mut world = World::empty(Defects::NONE);
@@ -346,12 +348,12 @@ fn a_purge_in_the_stead_of_one_in_doubt_brings_nothing_back() {
         state.is_some_and(|state| !state.purged_behind(state.range, Slot(0)).is_empty())
     });
     world.cut.clear();
-    // Without that one they need the original, too.
+    // Without that member they need the original, too.
     let b = world.stop(1, false);
     world.run_for(Duration::from_secs(20));
     world.start(1, b);
     world.run_for(Duration::from_secs(20));
-    // One after the other does without.
+    // Each of the two is missing for a while.
     for gone in [2, newcomer] {
         let (peer, disk) = (world.processes[gone].peer, world.stop(gone, false));
         world.run_for(Duration::from_secs(15));
@@ -361,8 +363,8 @@ fn a_purge_in_the_stead_of_one_in_doubt_brings_nothing_back() {
     assert_eq!(world.get(a), Answer::Value(None), "{:?}", world.processes[a].said);
 }
 
-/// Of two members one lost its last start with the torn end, and only a learner knows it, which is heard later than the other member
-/// each time: it starts again once.
+/// Of two members one lost its last start with the torn end. Only a learner knows that start, and the learner is heard later than the other
+/// member each time. The member starts again once.
 #[test]
 fn it_starts_again_once() {
     let mut world = World::empty(Defects::NONE);
@@ -373,7 +375,7 @@ fn it_starts_again_once() {
     });
     world.set(1, "there");
     world.run_for(Duration::from_secs(2));
-    // As long as that holds it stays a learner.
+    // As long as that holds, the newcomer stays a learner.
     world.cut.push((0, 2));
     let learner = world.start(2, Disk::default());
     world.run_until("a learner", |world| {

@@ -44,7 +44,8 @@ fn four_groups(defects: Defects) -> Net {
     net
 }
 
-/// A change is chosen in the group that is asked, and each group's neighbours take it over until all of the ring has it.
+/// A change is chosen in the group that gets the request, and each group's neighbours take it over until all of the ring
+/// has it.
 #[test]
 fn a_change_spreads_over_the_ring() {
     let mut net = four_groups(Defects::NONE);
@@ -58,7 +59,7 @@ fn a_change_spreads_over_the_ring() {
     net.run_until(|net| (0..8).all(|index| of(net, index) == changed));
     assert_eq!(net.wish(5, group(&net, 5), change(&[("lead", "oldest")], None)), Granted::Done(vec![group(&net, 5)]));
     assert_eq!(of(&net, 5), changed, "it is so already");
-    // A group that comes of two has them, too, and so does a newcomer.
+    // A group that two groups merged into has the policies, too, and so does a newcomer.
     assert!(matches!(net.wish(0, group(&net, 0), Wish::Merge), Granted::Done(_)));
     net.add(|config| NodeConfig { members_min: 1, members_max: 100, ..config });
     net.run_until(|net| net.nodes[8].group().is_some());
@@ -106,7 +107,7 @@ fn sizes_of_groups_can_change() {
     assert_eq!(groups, vec![id; 5]);
 }
 
-/// The mutant: leaders do not take over what neighbours tell.
+/// The mutant: leaders do not take over the policies that neighbours report.
 #[test]
 fn without_the_rule_a_change_stays_in_its_group() {
     let mut net = four_groups(Defects::NONE.with(Defect::PoliciesNotTold));

@@ -1,4 +1,4 @@
-//! The system's allocator, which counts what is held.
+//! The system's allocator, with a count of the held bytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,11 +13,11 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // Of a thread that is ending nothing is counted any more.
+    // Allocations of a thread that is ending are not counted any more.
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
-// SAFETY: the system's allocator does all of it; counting touches neither what it gives nor what it takes.
+// SAFETY: the system's allocator does all the work; counting touches neither its arguments nor its results.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes that this thread holds now.
+/// Returns the bytes that this thread holds now.
 pub fn held() -> isize {
     HELD.get()
 }

@@ -1,5 +1,5 @@
-//! Frames whose fields are changed. An encoder notes where each field ends, so a change hits a number, a flag, a key or
-//! a list as such, and most of what comes of it is still a frame.
+//! Frames with changed fields. An encoder notes where each field ends, so a change hits a number, a flag, a key or a list
+//! as such, and most results are still frames.
 
 use group::message::{CommitteeMessage, LogMessage, Message};
 use group::rng::Rng;
@@ -50,7 +50,7 @@ impl Flavor for Noting {
 }
 
 impl Fields {
-    /// The fields of a frame; each of these keys is one.
+    /// Returns the fields of a frame; each of these keys is one.
     pub fn of(frame: &Frame, keys: &[PeerKey]) -> Fields {
         let bytes = postcard::serialize_with_flavor(frame, Noting(Vec::new())).expect("it was decoded");
         let (mut fields, mut at) = (Vec::with_capacity(bytes.len()), 0);
@@ -73,7 +73,7 @@ impl Fields {
         Fields(fields)
     }
 
-    /// The frame, where it is one.
+    /// Returns the frame; `None` if the fields are none.
     pub fn frame(&self) -> Option<Frame> {
         let mut bytes = wire::encode(&Stamp::default(), &Frame::Started, None).to_vec();
         bytes.pop(); // The frame, which is a single byte.
@@ -81,7 +81,7 @@ impl Fields {
         wire::decode(&bytes, None).ok().map(|(_, frame)| frame)
     }
 
-    /// The same in another's name.
+    /// Puts the frame in another peer's name.
     pub fn rename(&mut self, from: PeerKey, to: PeerKey) {
         self.0.iter_mut().filter(|field| **field == from.0).for_each(|field| *field = to.0.to_vec());
     }
@@ -105,7 +105,8 @@ fn field(mut number: u128) -> Vec<u8> {
     bytes
 }
 
-/// One change, of which a frame comes; else `None`. `like` are other frames, of which those of the same kind lend fields.
+/// Makes one change; returns `None` if the result is no frame. `like` are other frames; those of the same kind lend
+/// fields.
 pub fn changed(fields: &Fields, like: &[&Fields], keys: &[PeerKey], rng: &mut Rng) -> Option<Fields> {
     let mut lie = fields.clone();
     for _ in 0..=rng.below(3) {
@@ -137,7 +138,7 @@ fn change(lie: &mut Fields, like: &[&Fields], keys: &[PeerKey], rng: &mut Rng) {
             lie.0[at] = field(next);
         }
         5 | 6 => {
-            // A list with one element less, or with one twice.
+            // A list with one element less, or with one element twice.
             let Some(count) = number(&lie.0[at]).filter(|count| (1..1 << 16).contains(count)) else { return };
             let more = rng.below(2) == 0;
             for length in 0..48.min(lie.0.len() - at) {
@@ -160,7 +161,7 @@ fn change(lie: &mut Fields, like: &[&Fields], keys: &[PeerKey], rng: &mut Rng) {
             lie.0.swap(at, other);
         }
         _ => {
-            // The beginning of one, and the rest of another of its kind.
+            // The beginning of one frame, and the rest of another of its kind.
             if !like.is_empty() {
                 let other = like[below(rng, like.len())];
                 let end = at + 1 + below(rng, 40);
@@ -174,7 +175,7 @@ fn change(lie: &mut Fields, like: &[&Fields], keys: &[PeerKey], rng: &mut Rng) {
     }
 }
 
-/// What kind of frame it is: those of one kind have the same fields.
+/// Returns the kind of a frame: frames of one kind have the same fields.
 pub fn kind(frame: &Frame) -> String {
     let word = |text: String| text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned();
     match frame {

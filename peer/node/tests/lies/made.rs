@@ -1,4 +1,4 @@
-//! Lies that are made up: well-formed, from what the liar and its victim know, and false in one or two places.
+//! Invented lies: well-formed, made of the liar's and its victim's knowledge, and false in one or two places.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use node::wire::Frame;
 use node::{Node, Wish};
 use overlay::{Contact, Epoch, GroupId, GroupRef, Key, KeyRange, NodeId, Point, RingId};
 
-/// What is wrong with numbers, as a rule.
+/// Returns a number that is wrong in a usual way.
 fn odd(rng: &mut Rng, honest: u64) -> u64 {
     let numbers = [
         0,
@@ -72,7 +72,7 @@ fn record(rng: &mut Rng, number: Number) -> Record {
     }
 }
 
-/// The last epoch about which its word is in doubt: mostly none.
+/// Returns the last epoch for which the liar's promises are in doubt: in most cases none.
 fn doubt(rng: &mut Rng, state: &GroupState) -> Epoch {
     if is(rng, 4) { Epoch(odd(rng, state.epoch.0)) } else { Epoch(0) }
 }
@@ -99,7 +99,7 @@ fn base(rng: &mut Rng, state: &GroupState, range: KeyRange) -> Base {
     Base { range, pieces, reproposed: rng.below(3) }
 }
 
-/// The ballot of a sub-range, which is the liar's as often as not, or some that nobody granted.
+/// Returns the ballot of a sub-range: the liar's as often as not, or one that was never granted.
 fn ballot(rng: &mut Rng, state: &GroupState, liar: NodeId) -> (KeyRange, TermBallot) {
     let parts: Vec<_> = state.parts().collect();
     let own: Vec<_> = parts.iter().filter(|(_, ballot)| ballot.node == liar).copied().collect();
@@ -167,7 +167,7 @@ fn reference(rng: &mut Rng, group: &GroupState) -> GroupRef {
     GroupRef { id: group.id, epoch, range, members: contacts(group) }
 }
 
-/// A plan that touches some of what is there, and what comes of it.
+/// Returns a plan that touches some existing groups, and its births.
 fn plan(rng: &mut Rng, own: &GroupState, other: &GroupState) -> Plan {
     let (mine, theirs) = (reference(rng, own), reference(rng, other));
     let half = mine.range.cut_at(1, 2);
@@ -216,7 +216,7 @@ fn transaction(rng: &mut Rng, group: &GroupState) -> TransactionId {
     one(rng, &open).filter(|_| !is(rng, 3)).unwrap_or(made)
 }
 
-/// A state that a group did not come to.
+/// Returns a state that a group did not reach.
 fn state(rng: &mut Rng, of: &GroupState, other: &GroupState) -> GroupState {
     let mut state = of.clone();
     if is(rng, 2) {
@@ -250,7 +250,7 @@ fn state(rng: &mut Rng, of: &GroupState, other: &GroupState) -> GroupState {
             }
             14 => (state.horizon, state.purged.floor) = (odd(rng, of.horizon), odd(rng, 1) as u32),
             _ => {
-                // What would take the place of all that is there.
+                // A state that would take the place of all present ones.
                 let next = Epoch(of.epoch.0.wrapping_add(1));
                 (state.epoch, state.born) = (next, next);
                 state.born_at = state.applied;
@@ -298,7 +298,7 @@ fn log(rng: &mut Rng, group: &Group, other: &GroupState, liar: NodeId) -> Messag
     })
 }
 
-/// One lie of the `liar` to this node; `other` is of another group, where there is one.
+/// Returns one lie of the `liar` to this node; `other` is of another group, if there is one.
 pub fn made(rng: &mut Rng, liar: NodeId, node: &Node, other: Option<&Node>) -> Option<Frame> {
     let group = node.groups().next()?;
     let own = group.state();

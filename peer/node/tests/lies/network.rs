@@ -22,26 +22,26 @@ use crate::change::{Fields, changed, kind};
 use crate::made::made;
 
 const NODES: usize = 6;
-/// Frames that are kept to be said again.
+/// Upper limit of frames that are kept to be repeated.
 const POOL_MAX: usize = 600;
 const KEYS: u64 = 24;
 
-/// What the liar lies about: one lie about everything may leave a node with nothing to do.
+/// Topic of the liar: one lie about everything may leave a node with nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
     /// Replication: bases, writes, promises, catching up.
     Committees,
-    /// The group's log, heartbeats and what goes with them.
+    /// The group's log, heartbeats and related messages.
     Log,
-    /// Whole states, and what comes of them.
+    /// Whole states, and their effects.
     States,
-    /// What groups say to each other, copies, handovers.
+    /// Messages between groups, copies, handovers.
     Groups,
-    /// What is said outside of groups, and clients' operations.
+    /// Messages outside of groups, and clients' operations.
     Outside,
-    /// Everything.
+    /// All messages.
     All,
-    /// Everything, word for word, at another time, to another node, or in another's name.
+    /// All messages, word for word, at another time, to another node, or in another peer's name.
     Replays,
 }
 
@@ -49,7 +49,7 @@ impl Theme {
     pub const ALL: [Theme; 7] =
         [Theme::Committees, Theme::Log, Theme::States, Theme::Groups, Theme::Outside, Theme::All, Theme::Replays];
 
-    /// The theme of a seed.
+    /// Returns the theme of a seed.
     pub fn of(seed: u64) -> Theme {
         Theme::ALL[(seed % Theme::ALL.len() as u64) as usize]
     }
@@ -83,7 +83,7 @@ struct Kept {
     fields: Fields,
 }
 
-/// A node, one of its groups with the epoch in which that was born, and a key.
+/// A node, one of its groups with the epoch of its birth, and a key.
 type Place = (usize, (GroupId, Epoch), Key);
 
 pub struct Network {
@@ -95,18 +95,18 @@ pub struct Network {
     liar: usize,
     pub now: Now,
     frames: VecDeque<(usize, usize, Bytes)>,
-    /// Under which start each peer speaks.
+    /// Start of each peer, in its stamp.
     stamps: BTreeMap<PeerKey, Stamp>,
     pool: VecDeque<Kept>,
-    /// Who hears nobody, until then.
+    /// Node that hears no other node, until this time.
     away: Option<(usize, Time)>,
-    /// What each node knew to be chosen.
+    /// Records that each node knew to be chosen.
     chosen: BTreeMap<Place, (Number, Record)>,
     last_lie: Option<(usize, Fields)>,
     asked: u64,
     stores: Vec<Store>,
     pub answered: u64,
-    /// How often nodes had more to say at one time than anything honest leads to.
+    /// Number of times that nodes sent more at once than any honest input causes.
     storms: u32,
 }
 
@@ -213,7 +213,7 @@ impl Network {
         }
     }
 
-    /// Two groups of three. Nobody lies yet.
+    /// Sets up two groups of three, without lies.
     pub fn settle_in(&mut self) {
         for index in 0..NODES {
             self.begin(index, 1);
@@ -255,7 +255,7 @@ impl Network {
         }
     }
 
-    /// Ten milliseconds: clients ask, groups become others, somebody is away, and the liar lies.
+    /// Runs ten milliseconds: clients submit operations, groups change, a node is away, and the liar lies.
     pub fn step(&mut self) {
         if self.rng.below(3) == 0 {
             self.ask();
@@ -313,9 +313,9 @@ impl Network {
         self.nodes[index].handle(self.now, Input::Wish { number: self.asked, group: state.id, wish });
     }
 
-    /// Carries what is under way; with lies, the liar says something about some of it.
+    /// Carries the frames under way; with lies, the liar lies about some of them.
     fn carry(&mut self, lies: bool) {
-        // A lie may have nodes talk without end.
+        // A lie may make nodes send without end.
         for _ in 0..3_000 {
             for index in 0..self.nodes.len() {
                 self.poll(index);
@@ -384,7 +384,7 @@ impl Network {
         }
     }
 
-    /// Keeps a frame, to lie about it.
+    /// Keeps a frame for later lies.
     fn note(&mut self, from: usize, frame: &[u8]) {
         let Ok((_, frame)) = wire::decode(frame, None) else { return };
         let kind = kind(&frame);
@@ -397,7 +397,8 @@ impl Network {
         }
     }
 
-    /// What the nodes dropped, which contradictions they noticed, and how many of them serve a group no more.
+    /// Returns the numbers of messages that the nodes dropped, of contradictions that they noticed, and of nodes that
+    /// halted a group.
     pub fn noticed(&self) -> [u64; 3] {
         let groups = || self.nodes.iter().flat_map(Node::groups);
         let contradictions = groups().map(|group| group.dropped().of(Nonsense::Contradiction)).sum();
@@ -405,7 +406,7 @@ impl Network {
         [groups().map(|group| group.dropped().total()).sum(), contradictions, halted]
     }
 
-    /// The liar makes something up.
+    /// Has the liar invent a lie.
     fn make_up(&mut self) {
         let to = (self.liar + 1 + self.rng.below(NODES as u64 - 1) as usize) % NODES;
         let other = self.rng.below(NODES as u64) as usize;
@@ -418,7 +419,7 @@ impl Network {
         }
     }
 
-    /// Somebody says this: in a group the sender that it names, else the liar.
+    /// Sends a frame to a node: in a group from the sender that it names, otherwise from the liar.
     pub fn tell(&mut self, to: usize, frame: &Frame) {
         self.last_lie = Some((to, Fields::of(frame, &keys())));
         self.lies += 1;
@@ -430,12 +431,12 @@ impl Network {
         self.nodes[to].handle(self.now, Input::Frame { from, frame: wire::encode(&stamp, frame, None) });
     }
 
-    /// Under the start of that peer that counts, or nothing of what it says would be looked at.
+    /// Returns the stamp with the start of a peer that counts; with another one, no frame of the peer would count.
     pub fn stamp_of(&self, peer: PeerKey) -> Stamp {
         self.stamps.get(&peer).copied().unwrap_or_default()
     }
 
-    /// The liar says something about this frame, or any, to somebody.
+    /// Has the liar lie about this frame, or about a random one, to a random node.
     fn lie(&mut self, about: Option<usize>) {
         if self.theme != Theme::Replays && self.rng.below(2) == 0 {
             return self.make_up();
@@ -458,7 +459,7 @@ impl Network {
         let to = (self.liar + 1 + self.rng.below(NODES as u64 - 1) as usize) % NODES;
         let Some(mut frame) = fields.frame() else { return };
         if let Frame::Group { sender, group, .. } = &mut frame {
-            // Else it is dropped at the door.
+            // Otherwise the frame is dropped before it is read.
             sender.node.peer = key(self.liar);
             if self.rng.below(4) > 0 {
                 sender.node = self.nodes[self.liar].id();
@@ -471,12 +472,12 @@ impl Network {
         self.tell(to, &frame);
     }
 
-    /// What an honest node knows to be chosen goes on, and never becomes another value.
+    /// Checks that each record that an honest node knows to be chosen stays, and never becomes another value.
     fn check(&mut self) {
         for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| *index != self.liar) {
             let mut here = BTreeSet::new();
             for group in node.groups() {
-                // What is born under the same name may have what others told of it.
+                // A group that is born under the same id may hold records that other members reported.
                 let id = (group.state().id, group.state().born);
                 here.insert(id);
                 for (key, record) in group.table().iter() {
