@@ -1,8 +1,8 @@
 //! The acceptor's side of all committees of a group: promises, accepts, bases.
 //!
 //! # Invariants
-//! - What is promised at a point never goes down, and nothing below it is accepted there.
-//! - Unsettled writes of terms older than the newest base are told to nobody: that base has those that matter.
+//! - The promise at a point never goes down, and the acceptor accepts nothing below the promise there.
+//! - Unsettled writes of terms older than the newest base are reported to no node: that base has those that matter.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -27,37 +27,37 @@ use crate::table::{Lookup, Table};
 use crate::time::Time;
 use crate::violation::{Contradicts, Disowned, contradiction, is_same_value};
 
-/// Questions for records that wait for the store. A primary asks for a key at a time of each client that waits.
+/// Upper limit of questions for records that wait for the store. A primary asks for one key at a time for each waiting client.
 pub(super) const ASKED_MAX: usize = 1 << 12;
-/// Committees at most, and intervals of promises. A group has one committee for each primary and some that are not
-/// settled yet; who names more makes them up. At the limit nothing new is promised.
+/// Upper limit of committees. A group has one committee for each primary, and some that are not settled yet; a peer that names more invents
+/// them. At this limit, and at that of intervals of promises, the acceptor promises nothing new.
 pub(super) const COMMITTEES_MAX: usize = 1 << 10;
 const INTERVALS_MAX: usize = 1 << 12;
 
-/// Who asked for a record, as primary of which ballot, in which attempt.
+/// Primary that asked for a record, its ballot, and its attempt.
 pub(super) type Asker = (NodeId, TermBallot, u64);
 
-/// One node's acceptor in all committees.
+/// Acceptor of one node in all committees.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     pub(super) promises: IntervalMap<Option<TermBallot>>,
-    /// The newest base accepted at each point.
+    /// Ballot of the newest base accepted at each point.
     pub(super) bases: IntervalMap<Option<TermBallot>>,
     pub(super) committees: Committees,
     pub(super) grants: Grants,
     pub(super) replicas: Replicas,
-    /// Before this a member that may have forgotten a grant promises nothing (`docs/design/durability.md`).
+    /// A member that may have forgotten a grant promises nothing before this time (`docs/design/durability.md`).
     pub(super) quiet_until: Time,
     pub(super) catch_up: CatchUp,
     pub(super) asked_bases: AskedBases,
-    /// Keys whose record was asked for by a primary and is being loaded.
+    /// Keys with a record that a primary asked for and that is being loaded.
     pub(super) asked: BTreeSet<(Key, Asker)>,
-    /// Ballots under which something was proposed twice.
+    /// Ballots under which two different proposals had one number.
     pub(super) disowned: Disowned<TermBallot>,
 }
 
 impl Acceptor {
-    /// One that has promised nothing.
+    /// Returns an acceptor that has promised nothing.
     pub fn new(quiet_until: Time) -> Acceptor {
         Acceptor {
             promises: IntervalMap::new(None),
@@ -73,7 +73,7 @@ impl Acceptor {
         }
     }
 
-    /// As it was stored.
+    /// Returns an acceptor as it was stored.
     pub fn restored(
         quiet_until: Time,
         promises: Option<IntervalMap<Option<TermBallot>>>,
@@ -98,12 +98,12 @@ impl Acceptor {
         acceptor
     }
 
-    /// Must it not promise anything yet, where leases are on?
+    /// Returns whether the acceptor must not promise anything yet, where leases are on.
     pub fn keeps_quiet(&self, now: Time) -> bool {
         now < self.quiet_until
     }
 
-    /// The committee of a ballot.
+    /// Returns the committee of a ballot.
     pub fn committee(&self, ballot: TermBallot) -> Option<&Committee> {
         self.committees.get(&ballot)
     }
@@ -112,35 +112,35 @@ impl Acceptor {
         self.committees.get_mut(&ballot)
     }
 
-    /// The committee of a term in a piece of the ring. The term alone does not tell: groups that came of one number theirs
-    /// alike, and may be one again.
+    /// Returns the committee of a term in a piece of the ring. The term alone is ambiguous: groups that came of one group number their
+    /// terms alike, and may become one group again.
     pub(super) fn committee_of(&self, term: Term, piece: KeyRange) -> Option<&Committee> {
         self.committees()
             .rev()
             .find(|committee| committee.ballot().term == term && committee.range().contains_range(piece))
     }
 
-    /// All committees, oldest first.
+    /// Returns all committees, oldest first.
     pub fn committees(&self) -> impl DoubleEndedIterator<Item = &Committee> {
         self.committees.values()
     }
 
-    /// What is promised, for checks.
+    /// Returns the promises, for checks.
     pub fn promises(&self) -> &IntervalMap<Option<TermBallot>> {
         &self.promises
     }
 
-    /// The newest base's ballot at a key's point.
+    /// Returns the ballot of the newest base at a key's point.
     pub fn base_at(&self, point: overlay::Point) -> Option<TermBallot> {
         *self.bases.get(point)
     }
 
-    /// The highest ballot promised somewhere in a range.
+    /// Returns the highest ballot promised somewhere in a range.
     pub(super) fn highest_promise(&self, range: KeyRange) -> Option<TermBallot> {
         self.promises.pieces(range).into_iter().filter_map(|(_, promised)| promised).max()
     }
 
-    /// One message of a committee; the caller has checked the sender. Messages for primaries are not handled here.
+    /// Handles one message of a committee; the caller has checked the sender. Messages for primaries are not handled here.
     pub fn on_message(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, message: CommitteeMessage) {
         if message.is_of_primary() && self.disowned.has(&message.ballot()) {
             return ctx.dropped.note(Nonsense::Contradiction);
@@ -177,10 +177,10 @@ impl Acceptor {
         }
     }
 
-    /// Phase 1b for a whole sub-range.
+    /// Promises a whole sub-range to a primary (phase 1b).
     fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: TermBallot, range: KeyRange) {
         if ctx.state.settings.leases && ctx.now.time < self.quiet_until {
-            return; // It may have granted a lease in its last life (hazard 16).
+            return; // The acceptor may have granted a lease before its restart (hazard 16).
         }
         if let Err(why) = self.admit(ctx, ballot, range) {
             return ctx.dropped.note(why);
@@ -223,18 +223,21 @@ impl Acceptor {
         }
     }
 
-    /// Is this the sub-range of that ballot, as far as this node knows, and is there room for its committee? A term has
+    /// Checks that this is the sub-range of that ballot, as far as this node knows, and that there is room for its committee. A term has
     /// one sub-range and one primary.
+    ///
+    /// # Errors
+    /// [`Nonsense::Misplaced`] for another sub-range or primary, [`Nonsense::NoRoom`] for a committee too many. No committee is added.
     pub(super) fn admit(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) -> Result<(), Nonsense> {
         if let Some(known) = self.committees.get(&ballot) {
             return if known.range() == range { Ok(()) } else { Err(Nonsense::Misplaced) };
         }
         let mut parts = ctx.state.parts();
         let fits = match parts.find(|(_, known)| known.term == ballot.term) {
-            // Nobody made it up: there is always room.
+            // The log has chosen this part, so there is always room.
             Some((part, known)) if part == range && known.node == ballot.node => return Ok(()),
             Some(_) => false,
-            None => ctx.state.range.contains_range(range), // It may be ahead of this node.
+            None => ctx.state.range.contains_range(range), // The sender may be ahead of this node.
         };
         if !fits {
             return Err(Nonsense::Misplaced);
@@ -249,7 +252,7 @@ impl Acceptor {
         self.committees.len() < COMMITTEES_MAX && self.promises.len() < INTERVALS_MAX
     }
 
-    /// Raises the promise of a range, which holds nothing higher.
+    /// Raises the promise of a range in which no promise is higher.
     pub(super) fn promise(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) {
         let known = self.promises.pieces(range).iter().all(|(_, promised)| *promised == Some(ballot));
         if !known {
@@ -268,18 +271,18 @@ impl Acceptor {
             committee
         });
         if begins {
-            self.drop_closed(ctx); // Takeovers that come to nothing leave some behind.
+            self.drop_closed(ctx); // Takeovers that never finish leave some behind.
         }
     }
 
-    /// Unsettled writes that the newest base at their key does not settle; or `every` one.
+    /// Returns unsettled writes that the newest base at their key does not settle; or all of them, if `every` is set.
     fn open_writes(&self, range: KeyRange, every: bool) -> impl Iterator<Item = &Write> {
         let base_at = |write: &Write| self.bases.get(write.key.point()).map(|base| base.term);
         let writes = self.committees.values().flat_map(move |committee| committee.unsettled(range));
         writes.filter(move |write| every || Some(write.record.number.term) >= base_at(write))
     }
 
-    /// What a new primary of this range must know: every newest base, and whoever has unsettled writes.
+    /// Returns the reports that a new primary of this range must have: each newest base, and each committee with unsettled writes.
     fn reports(&self, range: KeyRange, every: bool) -> Vec<CommitteeReport> {
         let newest: Vec<TermBallot> = self.bases.pieces(range).into_iter().filter_map(|(_, ballot)| ballot).collect();
         let open: BTreeSet<Term> = self.open_writes(range, every).map(|write| write.record.number.term).collect();
@@ -293,15 +296,15 @@ impl Acceptor {
         self.committees.values().filter(matters).map(report).collect()
     }
 
-    /// Returns the mark to heed, where a heartbeat says that everything up to `mark` is chosen under this ballot.
+    /// Returns the mark to settle up to, where a heartbeat says that everything up to `mark` is chosen under this ballot.
     pub(crate) fn heed(&mut self, ballot: TermBallot, mark: u64, patience: Duration, now: Time) -> Option<u64> {
         match self.committees.get_mut(&ballot) {
             Some(committee) => committee.heed(mark, patience, now),
-            None => Some(mark), // It asks for the base.
+            None => Some(mark), // Without a committee, the member asks for the base.
         }
     }
 
-    /// Phase 2b. The promise is looked at first, for the whole sub-range at once (hazard 7).
+    /// Accepts writes (phase 2b). Checks the promise first, for the whole sub-range at once (hazard 7).
     fn on_accept(
         &mut self,
         ctx: &mut Context<'_>,
@@ -328,7 +331,7 @@ impl Acceptor {
             return contradiction(ctx, of, from, format_args!("gives number {n} under {ballot:?} to another write"));
         }
         let mut accepted = NumberSet::default();
-        // Where something of a term is chosen, its base was before.
+        // Where a write of a term is chosen, the term's base was chosen before.
         let lacks_base = committee.base().is_none() && chosen.is_some();
         for write in writes {
             let n = write.record.number.n;
@@ -359,7 +362,7 @@ impl Acceptor {
             numbers.insert(0, (1, accepted.mark()));
         }
         if ctx.state.settings.coarse {
-            // What came ahead of a gap is acknowledged when that is closed, or when it comes again after that.
+            // A write that came ahead of a gap is acknowledged when the gap is closed, or when the write comes again after that.
             let first = numbers.first().map(|(first, _)| *first).filter(|first| *first <= received);
             numbers = first.map(|first| (first, received)).into_iter().collect();
         }
@@ -404,8 +407,8 @@ impl Acceptor {
         ctx.out.send(&[from], Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));
     }
 
-    /// A record that is known to be chosen came another way than by a write's settling. False: it has to be loaded first,
-    /// `urgent` if an operation waits for that.
+    /// Installs a record that is known to be chosen and did not come as a settled write. Returns false where the key's own record has to be
+    /// loaded first; the load is `urgent` if an operation waits for it.
     pub(super) fn install(
         &mut self,
         ctx: &mut Context<'_>,
@@ -434,13 +437,14 @@ impl Acceptor {
         true
     }
 
-    /// Is it a record of a key that this member held, and let go of? An older state of it would bring it back.
+    /// Returns whether this is a record of a key that this member held and dropped by a purge. An older state of the key would bring it
+    /// back.
     fn is_gone(&self, ctx: &Context<'_>, write: &Write) -> bool {
         let held = ctx.state.held_since_purge(ctx.me, write.key.point());
         held.is_some_and(|held| write.record.number <= held) && !ctx.config.defects.has(Defect::PurgeEarly)
     }
 
-    /// Before a batch goes to the store: what moved, and no more recent writes than there is room for.
+    /// Persists changed progress before a batch goes to the store, and drops recent writes beyond the limit of their size.
     pub fn flush(&mut self, ctx: &mut Context<'_>) {
         let Some(committees) = self.committees.take_unflushed() else { return };
         for committee in committees.values_mut() {
@@ -455,7 +459,7 @@ impl Acceptor {
         }
     }
 
-    /// The time before which nothing is promised, where leases are on.
+    /// Returns the time before which the acceptor promises nothing, where leases are on.
     pub fn quiet_after(start: Time, settings: &crate::state::Settings) -> Time {
         start + granters_length(settings)
     }

@@ -1,10 +1,10 @@
-//! What an acceptor makes of a new primary's base; see the text of [`super`].
+//! Acceptance of a new primary's base by an acceptor; see the text of [`super`].
 //!
 //! # Invariants
-//! - A base is accepted after all that it re-proposes, or once it is known to be chosen.
-//! - What an accepted base says is chosen of older terms is settled. What it calls void is void once the base itself is
-//!   known to be chosen, and kept until then: the base may come to nothing, an older one stand with a higher mark than
-//!   this one's quorum knew, and this node be one of the few that hold what is chosen then.
+//! - An acceptor accepts a base after all re-proposals of the base, or once the base is known to be chosen.
+//! - The writes of older terms that an accepted base calls chosen are settled. The writes that it calls void are void once the base itself
+//!   is known to be chosen, and are kept until then. The base may never be chosen, and an older base may stand, with a higher mark than the
+//!   quorum of the newer base knew. This node may then be one of the few that hold a chosen write.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ use crate::outbox::{Durable, GroupOutput};
 use crate::table::Table;
 use crate::violation::contradiction;
 
-/// Committees that nobody needs any more are kept for members that lag, up to so many.
+/// Upper limit of closed committees that are kept for members that lag; no other member needs them.
 pub(super) const CLOSED_MAX: usize = 16;
 
 impl Acceptor {
-    /// A new primary's base.
+    /// Handles a new primary's base.
     pub(super) fn on_base(
         &mut self,
         ctx: &mut Context<'_>,
@@ -49,13 +49,13 @@ impl Acceptor {
             return;
         }
         if ctx.state.settings.leases && ctx.now.time < self.quiet_until && !self.committees.contains_key(&ballot) {
-            return; // Accepting raises the promise, which it may not yet.
+            return; // Accepting raises the promise, which the acceptor may not do yet.
         }
         self.promise(ctx, ballot, range);
         let committee = self.committees.get(&ballot).expect("just promised");
         if committee.base().is_none() {
             if chosen.is_none() && committee.received().mark() < base.reproposed {
-                return; // What it re-proposes comes first, or again.
+                return; // The re-proposals of the base come first, or come again.
             }
             if !self.accept_base(ctx, table, ballot, base) {
                 return;
@@ -67,7 +67,7 @@ impl Acceptor {
         }
     }
 
-    /// False: this node was away for too long to accept it.
+    /// Accepts a base. Returns false where this node was away for too long to accept it.
     fn accept_base(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, base: Arc<Base>) -> bool {
         let mut missing = Vec::new();
         for (piece, chain) in &base.pieces {
@@ -97,9 +97,9 @@ impl Acceptor {
         true
     }
 
-    /// What became of older terms that have unsettled writes here, part by part of a piece with this chain.
+    /// Returns the fates of older terms that have unsettled writes here, part by part of a piece with this chain.
     ///
-    /// Where the chain does not go back so far, the base of a term in it goes on: who has that was not away.
+    /// Where the chain does not go back so far, the base of a term in the chain continues it: a node that has such a base was not away.
     fn fates(&self, ballot: TermBallot, piece: KeyRange, chain: &Chain) -> Vec<(KeyRange, TermBallot, Fate)> {
         let mut fates = Vec::new();
         let open = self.committees.range(..ballot).filter(|(_, older)| older.has_unsettled_in(piece));
@@ -123,7 +123,7 @@ impl Acceptor {
         fates
     }
 
-    /// A primary said that its base is chosen, and all of its writes up to `mark`.
+    /// Settles writes: a primary said that its base is chosen, and all of its writes up to `mark`.
     pub(super) fn settle_up_to(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, mark: u64) {
         let Some(committee) = self.committees.get_mut(&ballot) else { return };
         let was_known = committee.chosen().is_some();
@@ -136,7 +136,7 @@ impl Acceptor {
             for (part, of, fate) in self.fates(ballot, *piece, chain) {
                 let mark = match fate {
                     Fate::UpTo(mark) => mark,
-                    // Who does not know has ended when it was to accept the base.
+                    // A node that does not know the fate ended when it was asked to accept the base.
                     Fate::Void | Fate::Unknown => 0,
                 };
                 let older = self.committees.get_mut(&of).expect("just seen");
@@ -145,14 +145,14 @@ impl Acceptor {
         }
     }
 
-    /// Is everything held that was chosen in this piece up to the end of the term before?
+    /// Returns whether this node holds everything that was chosen in this piece up to the end of the previous term.
     fn lacks_nothing_up_to(&self, piece: KeyRange, last: Option<(Term, u64)>) -> bool {
         let Some((term, mark)) = last else { return true };
         self.committee_of(term, piece)
             .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.received().mark() >= mark)
     }
 
-    /// Lets go of committees that were followed everywhere, beyond some that others may want to catch up from.
+    /// Drops committees that newer ones replaced everywhere, except for some that lagging members may catch up from.
     pub(super) fn drop_closed(&mut self, ctx: &mut Context<'_>) {
         let live: Vec<TermBallot> = self.bases.pieces(KeyRange::FULL).into_iter().filter_map(|(_, b)| b).collect();
         let closed: Vec<TermBallot> = self

@@ -1,35 +1,35 @@
 //! Reads by any member, scheduled by a switch (`Harmonia §5-§7`; `docs/design/switch.md`): the primary's side.
 //!
-//! The paper's clients send writes through the switch. Here a primary does that with each write itself, while it has it accepted:
-//! the switch numbers the write's object and notes it as dirty, and only what came back counts as chosen, whoever has it. So
-//! clients, their retries, expiry and whatever a takeover proposes again come the same way, over connections that prove who
-//! speaks; and the way through the switch takes no longer than that to a quorum, which is gone at the same time.
+//! In the paper, clients send writes through the switch. Here the primary passes each write itself, while it has the write accepted. The
+//! switch numbers the write's object and marks it as dirty. A write counts as chosen only after it came back from the switch, even if a
+//! quorum has it. So operations of clients, their retries, expiry and re-proposals of a takeover take the same way, over connections that
+//! prove the sender. The way through the switch adds no time unless it is longer than the way to a quorum, which the write goes at the same
+//! time.
 //!
-//! What nobody sees yet must not show up after its client was told that nobody knows, and may have read that it was not done (I8). A
-//! write that has not come back is not dirty, so members answer as if it were not there: so no grant runs beyond the time at which its
-//! client stops to wait. Where grants run for longer already, it is proposed only when it has come back, and comes to nothing when
-//! that is too late.
+//! A write that is not yet visible must not take effect after its client got `UNCERTAIN`, because the client may have read that the write
+//! was not done (I8). The object of a write that has not come back is not dirty, so members answer as if the write did not exist. So no
+//! grant runs beyond the time at which the write's client stops waiting. Where grants run longer already, the primary proposes the write
+//! only when it has come back, and voids it when that is too late.
 //!
 //! # The point
-//! Whatever the switch numbered up to the *point* is void or chosen, and every such write is among those up to the chosen
-//! mark. The primary tells the switch (a *completion*) and the members (which chosen mark that goes with) whenever it moves.
-//! A member that has settled everything up to that mark has executed up to the point: it may answer a read that the switch
-//! stamped with this point or a lower one. Both only rise.
+//! Each write that the switch numbered up to the *point* is void, or is chosen and among the writes up to the chosen mark. Whenever the
+//! point moves, the primary tells the switch (a *completion*) and the members (with the chosen mark that belongs to the point). A member
+//! that has settled everything up to that mark has executed up to the point. It may answer a read that the switch stamped with this point
+//! or a lower one. Both only rise.
 //!
-//! A number that comes back when the point is there already is void: the switch does not hold its object for dirty any more
-//! (hazard 57). The write is passed again. A number that never comes back leaves an object dirty until the point is beyond
-//! it: something without an object is passed now and then, and where it shows that others were numbered before, the point moves to
-//! it, so that the dirty set drains.
+//! A number that comes back when the point has reached it already is void: the switch does not hold its object as dirty any more (hazard
+//! 57). The primary passes the write again. A number that never comes back leaves an object dirty until the point is beyond that number. So
+//! the primary passes a probe without an object now and then. Where the probe's number shows that other writes were numbered before, the
+//! point moves to it, so that the dirty set drains.
 //!
 //! # Grants
-//! A member answers alone only while it has a *grant*, which is never longer than the primary's own lease: a member counts it
-//! from when it confirmed the ballot, in a round that was sent before, and the primary's lease is only promised for later. So
-//! whatever keeps a new primary from serving while a lease may be alive keeps it from that while a grant may be. But for one
-//! thing: a primary that promises somebody else gives up its lease at once, and cannot take back grants; it says how long they
-//! run ([`Acceptor::delegated`]).
+//! A member answers alone only while it has a *grant*, which is never longer than the primary's own lease. The member counts a grant from
+//! its confirmation of the ballot, in a round that was sent before, and the primary's lease is promised only for longer. So the rule that
+//! keeps a new primary from serving while a lease may be alive also covers grants, with one exception. A primary that promises another node
+//! gives up its lease at once, but cannot take back grants: its promise states how long they run ([`Acceptor::delegated`]).
 //!
-//! While grants may be alive every write passes the switch, under the id that they name. Under another id, or none, the
-//! primary waits until they are over (hazard 55).
+//! While grants may be alive, every write passes the switch, under the id that they name. For another id, or for none, the primary waits
+//! until the grants are over (hazard 55).
 //!
 //! [`Acceptor::delegated`]: super::Acceptor
 
@@ -48,35 +48,35 @@ use crate::message::{CommitteeMessage, Message, Write};
 use crate::outbox::GroupOutput;
 use crate::time::Time;
 
-/// So often, in the time in which anything unanswered is said again, it is tried whether a switch is there, and so is what a
-/// lost number left in the dirty set drained. A switch that gives nothing back for all of that time is taken for gone.
+/// Number of times, within the time after which an unanswered message is repeated, that the primary probes for a switch and drains the
+/// entries that a lost number left in the dirty set. A switch that returns nothing for all of that time counts as gone.
 const TRIES: u32 = 3;
-/// A primary whose writes found no room in the switch does without it for so long, and for twice as long each time that it does not get
-/// on for four times as long.
+/// First rest of a primary that found no room in the switch for its writes: it does without the switch for so long. Each further rest is
+/// twice as long, up to `REST_MAX`, until an offload lasts four times as long as the last rest.
 const REST_FIRST: Duration = Duration::from_secs(2);
 const REST_MAX: Duration = Duration::from_secs(60);
-/// The tag of what has no write: no number is as high.
+/// Sentinel tag of a probe packet that carries no write. No write has so high a number.
 pub const TRIAL: u64 = u64::MAX;
 
-/// What is to be passed through a switch, to come back with a number ([`GroupOutput::Pass`]).
+/// Packet to pass through a switch, which returns it with a number ([`GroupOutput::Pass`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// Whose partition.
+    /// Ballot of the partition.
     pub ballot: TermBallot,
-    /// The object that is written; `None`: nothing is.
+    /// Object that is written; `None` in a probe.
     pub key: Option<Key>,
-    /// To be given back, both: which it is, and when it left.
+    /// Number of the write, or [`TRIAL`]. The switch returns it.
     pub tag: u64,
-    /// When it left.
+    /// Time at which the packet left. The switch returns it.
     pub sent: Time,
 }
 
-/// What came back of that.
+/// Packet that came back from a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// The switch's id.
+    /// Id of the switch.
     pub switch: u32,
-    /// What the switch made its number.
+    /// Number that the switch gave to the packet.
     pub number: u64,
     /// As in [`Pass`].
     pub tag: u64,
@@ -84,65 +84,65 @@ pub struct Passed {
     pub sent: Time,
 }
 
-/// How a primary stands to its switch.
+/// Mode of a primary towards its switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
-    /// Writes are proposed at once, and nobody else may answer reads.
+    /// Writes are proposed at once, and no other member may answer reads.
     #[default]
     Direct,
-    /// Writes pass the switch with this id. Grants may be given.
+    /// Writes pass the switch with this id. The primary may give grants.
     On(u32),
-    /// The same, but no more grants are given; once all are over, writes are direct.
+    /// Writes pass the switch, but the primary gives no more grants; once all grants are over, writes are direct.
     Ending(u32),
 }
 
-/// A primary's dealings with its switch.
+/// State of a primary towards its switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offload {
     standing: Standing,
-    /// The highest id that it stood to. A lower one is never used again.
+    /// Highest switch id that the primary used. It never uses a lower one again.
     id: u32,
     passing: Passing,
-    /// What came back, or needs no switch any more, and is to be proposed now.
+    /// Writes that came back, or need no switch any more, and are to be proposed now.
     ready: Vec<Write>,
-    /// What was completed.
+    /// Point that the switch and the members are told.
     point: u64,
-    /// When the switch was last told of that.
+    /// Time of the last completion to the switch.
     completed: Time,
-    /// Behind the point, and up to here, no write was numbered: there is nothing to complete.
+    /// Numbers after the point and up to here belong to no write: there is nothing to complete.
     idle: u64,
-    /// The chosen mark and the point that members were told last.
+    /// Chosen mark and point that members were told last.
     told: (u64, u64),
-    /// All that was proposed before writes began to pass is up to here.
+    /// Upper limit of the numbers of writes that were proposed before writes began to pass.
     direct: u64,
-    /// When it last began to pass writes; until when it does not, since the switch had no room for them; how long that was.
+    /// Begin of the current offload; end of the rest after the switch had no room for writes; length of that rest.
     begun: Time,
     rests_until: Time,
     rest: Duration,
-    /// Since when what was tried has not come back.
+    /// Time of the first probe since the last one that came back.
     unheard: Option<Time>,
     tried: Time,
-    /// All grants are over then.
+    /// End of the last grant.
     granted_until: Time,
 }
 
 impl Offload {
-    /// It has not come back: so it is not chosen, whoever has it.
+    /// Returns whether a write has not come back: then it is not chosen, even if a quorum has it.
     pub(super) fn is_away(&self, n: u64) -> bool {
         self.passing.is_away(n)
     }
 
-    /// It has not come back, and is proposed to nobody before it does.
+    /// Returns whether a write has not come back, and is proposed to no member before it does.
     pub(super) fn is_held(&self, n: u64) -> bool {
         self.passing.is_held(n)
     }
 
-    /// All grants are over then.
+    /// Returns the end of the last grant.
     pub(super) fn granted_until(&self) -> Time {
         self.granted_until
     }
 
-    /// The id under which members may answer reads, for a person to see.
+    /// Returns the id under which members may answer reads, for display.
     pub(super) fn active(&self) -> Option<u32> {
         match self.standing {
             Standing::On(id) => Some(id),
@@ -150,7 +150,7 @@ impl Offload {
         }
     }
 
-    /// The id under which writes pass, if they do.
+    /// Returns the id under which writes pass, if they do.
     fn passes(&self) -> Option<u32> {
         match self.standing {
             Standing::On(id) | Standing::Ending(id) => Some(id),
@@ -158,12 +158,12 @@ impl Offload {
         }
     }
 
-    /// It is over; grants that were given may not be.
+    /// Ends the offload; grants that were given may still run.
     pub(super) fn end(&mut self) {
         *self = Offload { granted_until: self.granted_until, ..Offload::default() };
     }
 
-    /// It ends, because the switch has no room for what is written, or for another reason.
+    /// Sets the rest after an offload that ends because the switch has no room for its writes (`is_stuck`), or for another reason.
     fn rest_after(&mut self, now: Time, is_stuck: bool) {
         let was_long = now.since(self.begun) >= self.rest * 4;
         self.rest = match (is_stuck, was_long) {
@@ -174,12 +174,12 @@ impl Offload {
         self.rests_until = now + self.rest;
     }
 
-    /// This is to be proposed now.
+    /// Adds a write to those that are to be proposed now.
     pub(super) fn make_ready(&mut self, write: Option<Write>) {
         self.ready.extend(write);
     }
 
-    /// This write is chosen.
+    /// Notes that a write is chosen.
     pub(super) fn on_chosen(&mut self, n: u64, now: Time) {
         self.passing.on_chosen(n, now);
     }
@@ -197,28 +197,28 @@ impl Offload {
 }
 
 impl Primary {
-    /// The id of the switch that the group wants this primary to use, where it can be used.
+    /// Returns the id of the switch that the group wants this primary to use, where a switch can be used.
     fn wanted_switch(&self, ctx: &Context<'_>) -> Option<u32> {
         let may = self.is_serving() && ctx.state.may_offload();
         may.then(|| ctx.state.switch.wanted()).flatten()
     }
 
-    /// Members that may answer reads under which switch's id, where there are such.
+    /// Returns the id of the switch under which members may answer reads, if they may.
     pub fn switch(&self) -> Option<u32> {
         self.offload.active()
     }
 
-    /// The id of the switch that writes pass, while they do, and when all grants that were given are over, for checks.
+    /// Returns the id of the switch that writes pass, while they do, and the end of the last grant, for checks.
     pub fn granted(&self) -> (Option<u32>, Time) {
         (self.offload.passes(), self.offload.granted_until)
     }
 
-    /// When [`Primary::tick_offload`] has something to do next.
+    /// Returns when [`Primary::tick_offload`] has to be called next.
     pub(super) fn offload_due(&self, ctx: &Context<'_>) -> Time {
         self.offload.next_timeout(self.wanted_switch(ctx), ctx.config.timing.resend)
     }
 
-    /// What of this, which was evaluated just now, is to be proposed at once, and what is ready of what was to pass the switch first.
+    /// Returns the writes to propose at once: of these, which were evaluated just now, and of those that had to pass the switch first.
     pub(super) fn pass_writes(&mut self, ctx: &mut Context<'_>, writes: Vec<Write>) -> Vec<Write> {
         if self.offload.standing == Standing::Direct {
             self.offload.ready.extend(writes);
@@ -237,7 +237,7 @@ impl Primary {
         core::mem::take(&mut self.offload.ready)
     }
 
-    /// Passes what the switch has room for.
+    /// Passes as many writes as the switch has room for.
     fn pass_next(&mut self, ctx: &mut Context<'_>) {
         let next = self.offload.passing.next(ctx.now.time);
         self.send_passes(ctx, next);
@@ -251,7 +251,7 @@ impl Primary {
         ctx.out.push(GroupOutput::Pass(Pass { ballot: self.ballot, key, tag, sent: ctx.now.time }));
     }
 
-    /// Something came back from a switch, with this number.
+    /// Handles a packet that came back from a switch.
     pub fn on_passed(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, passed: &Passed) {
         let Passed { switch, number, tag, sent } = *passed;
         if !self.is_serving() {
@@ -269,12 +269,12 @@ impl Primary {
             self.offload.unheard = None;
         }
         if self.offload.passing.is_others(number, tag) {
-            // One number for two writes: the switch has forgotten what it numbered, and so what is dirty.
+            // One number for two writes: the switch has forgotten its numbers, and so its dirty set.
             self.offload.standing = Standing::Ending(id);
             return;
         }
         if tag == TRIAL && self.offload.idle.max(self.offload.point).checked_add(1) == Some(number) {
-            // Nothing else was numbered since: so nothing is dirty that should not be, unless the switch was not told.
+            // No other packet was numbered since: so no object is dirty that should not be, unless a completion was lost.
             self.offload.idle = number;
             self.offload.passing.note(number);
             if ctx.now.time.since(self.offload.completed) >= ctx.config.timing.resend {
@@ -282,7 +282,7 @@ impl Primary {
             }
             return;
         }
-        // At or below the point it is void: what it made dirty is not any more.
+        // A number at or below the point is void: the object that it made dirty is not dirty any more.
         if number <= self.offload.point && !ctx.config.defects.has(Defect::VoidNumberTaken) {
             let again = self.offload.passing.again(tag, ctx.now.time);
             return self.send_passes(ctx, again);
@@ -299,17 +299,17 @@ impl Primary {
         self.move_point(ctx);
     }
 
-    /// A switch is there: from now on every write passes it.
+    /// Begins to pass every write: a switch is there.
     fn begin_offload(&mut self, ctx: &mut Context<'_>, switch: u32, number: u64) {
         let is_wanted = self.wanted_switch(ctx) == Some(switch) && ctx.now.time >= self.offload.rests_until;
-        // Under an id that was used before, numbers go on; if they do not, its registers are not what they were.
+        // Under an id that was used before, numbers continue. If they do not, the switch has lost its registers.
         let is_new = switch > self.offload.id;
         let goes_on = switch == self.offload.id && number > self.offload.passing.highest();
         if !is_wanted || !(is_new || goes_on) {
             return;
         }
         let (point, told) = if is_new { (0, (0, 0)) } else { (self.offload.point, self.offload.told) };
-        // What is in flight was not passed: it holds the point, and grants, until it is chosen.
+        // Writes in flight were not passed: they hold back the point, and grants, until they are chosen.
         let (standing, direct) = (Standing::On(switch), self.next_n - 1);
         let passing = Passing::behind(number);
         let begun = Offload { standing, id: switch, passing, point, told, direct, ..Offload::default() };
@@ -320,8 +320,8 @@ impl Primary {
         self.move_point(ctx);
     }
 
-    /// Tells the switch and the members of a point that has moved. It goes with the chosen mark, below which a coarse group has
-    /// chosen everything: in another one a point could be beyond what is.
+    /// Tells the switch and the members of a point that has moved. The point goes with the chosen mark, below which a coarse group has
+    /// chosen everything. In a group that is not coarse, the point could pass writes that are not chosen.
     pub(super) fn move_point(&mut self, ctx: &mut Context<'_>) {
         let (Standing::On(id) | Standing::Ending(id)) = self.offload.standing else { return };
         let is_early = ctx.config.defects.has(Defect::EarlyCompletion);
@@ -339,7 +339,7 @@ impl Primary {
         }
     }
 
-    /// Tells the switch of the point. That may be lost: it is said again while nothing else is.
+    /// Tells the switch of the point. The message may be lost: it is repeated while no other completion is sent.
     fn complete(&mut self, ctx: &mut Context<'_>, switch: u32) {
         self.offload.completed = ctx.now.time;
         ctx.out.push(GroupOutput::Complete { ballot: self.ballot, switch, number: self.offload.point });
@@ -354,7 +354,7 @@ impl Primary {
         ctx.out.send(&to, Message::Committee(message));
     }
 
-    /// A member has confirmed the ballot in a round for the lease: it may answer reads for a while.
+    /// Grants a member to answer reads for a while: it has confirmed the ballot in a round for the lease.
     pub(super) fn grant(&mut self, ctx: &mut Context<'_>, acceptor: &mut Acceptor, to: NodeId, attempt: u64) {
         let Standing::On(switch) = self.offload.standing else { return };
         let until = self.reads.lease_until.min(self.grants_end_by(ctx));
@@ -362,7 +362,7 @@ impl Primary {
             return;
         }
         let left_us = until.since(ctx.now.time).as_micros() as u64;
-        // Whoever has settled what is chosen by now lacks nothing that did not pass the switch.
+        // A member that has settled all writes chosen by now lacks no write that did not pass the switch.
         let is_settled = self.chosen.mark() >= self.offload.direct;
         if to == ctx.me || ctx.now.time >= until || !is_settled || self.wanted_switch(ctx) != Some(switch) {
             return;
@@ -374,14 +374,15 @@ impl Primary {
         ctx.out.send(&[to], Message::Committee(message));
     }
 
-    /// No grant may run for longer: what is proposed and has not come back would not be seen, when nobody waits for it any more.
+    /// Returns the time beyond which no grant may run. A write that is proposed and has not come back would not be visible when its client
+    /// stops waiting.
     fn grants_end_by(&self, ctx: &Context<'_>) -> Time {
         let deadlines = self.offload.passing.proposed().map(|n| self.deadline(n));
         deadlines.min().filter(|_| !ctx.config.defects.has(Defect::LateWrites)).unwrap_or(Time::NEVER)
     }
 
-    /// Lets go of the numbers of all that is not chosen, where there is no room for all. Not where something of that would not be
-    /// proposed before it is back, nor where what did not pass the switch is not chosen.
+    /// Gives up the numbers of all writes that are not chosen, where there is no room for all. Does nothing where such a write would have
+    /// to come back before it is proposed, or where a write that did not pass the switch is not chosen.
     fn let_go(&mut self, ctx: &mut Context<'_>, switch: u32) {
         let is_settled = self.chosen.mark() >= self.offload.direct;
         let ends_late =
@@ -396,7 +397,7 @@ impl Primary {
         self.tell_point(ctx, switch);
     }
 
-    /// Passes again what has not come back, tries whether there is a switch, gives one up.
+    /// Passes writes again that have not come back, probes for a switch, and gives a switch up.
     pub(super) fn tick_offload(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         let wanted = self.wanted_switch(ctx);
         let now = ctx.now.time;
@@ -407,7 +408,7 @@ impl Primary {
             let is_stuck = oldest.as_ref().is_some_and(is_late);
             if wanted != Some(id) || is_gone || is_stuck {
                 self.offload.standing = Standing::Ending(id);
-                // It answers, and has no room for what is written here: to stand to it again at once would be as bad.
+                // The switch answers, and has no room for the writes of this sub-range: to use it again at once would fail the same way.
                 self.offload.rest_after(now, is_stuck && !is_gone);
             }
         }
@@ -441,7 +442,7 @@ impl Primary {
         self.pass_next(ctx);
     }
 
-    /// No grant is alive: what waits for the switch does without it.
+    /// Does without the switch, also for the writes that wait for it: no grant is alive.
     fn go_direct(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         self.offload.standing = Standing::Direct;
         self.offload.unheard = None;

@@ -1,11 +1,11 @@
-//! Writes on their way through a switch and back, and those that came back and are not chosen: what of its dirty set is a
-//! primary's ([`super::offload`]).
+//! Writes in flight through a switch, and writes that came back and are not chosen: a primary's share of the dirty set
+//! ([`super::offload`]).
 //!
-//! No more are there at once than the switch has room for, which nobody knows: what finds none is dropped in silence, like what
-//! is lost. So that is found out as TCP finds it out. What has not come back is passed again, later each time; where one stays away
-//! while others come back, there is no room. Then the primary *lets go* of all numbers of what is not chosen, so that nothing of
-//! it is in the dirty set, and passes half as many at once, in order; from then on it tries a few more, and after a while without
-//! such trouble many more.
+//! The primary has no more writes there at once than the switch has room for. It does not know that room: a write that finds none is
+//! dropped without an answer, like a lost packet. So the primary measures the room as TCP measures capacity. It passes a write that has not
+//! come back again, with growing pauses. Where one write stays away while other writes come back, there is no room. Then the primary *lets
+//! go* of the numbers of all writes that are not chosen, so that none of them is in the dirty set. It passes half as many at once, in
+//! order. From then on it tries a few more, and after a while without such trouble many more.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -16,56 +16,56 @@ use overlay::Key;
 use crate::round_trip::RoundTrip;
 use crate::time::Time;
 
-/// What has not come back is passed again after this at the earliest, and after this where nothing is known of the way.
+/// Least time after which a write that has not come back is passed again, and the time where no round trip is known yet.
 const AGAIN_MIN: Duration = Duration::from_millis(2);
 const AGAIN_FIRST: Duration = Duration::from_millis(5);
-/// What was passed so often, while others came back that were sent later than all but the last of it, has no room. That so many were
-/// lost is rare, and does little harm.
+/// Number of tries after which a write has no room, if packets came back that were sent later than all its tries but the last. So many
+/// losses by chance are rare, and do little harm.
 const TRIES_WITHOUT_ROOM: u32 = 4;
-/// The window grows by an eighth so often, for finding out that it is too large takes a while; and doubles after so long with room
-/// for all.
+/// Least time between two steps by which the window grows by an eighth, because it takes a while to find out that a window is too large.
+/// The window doubles once `CALM` has passed with room for all writes.
 const GROWS_EVERY: Duration = Duration::from_millis(100);
 const CALM: Duration = Duration::from_secs(1);
 
-/// A write that has not come back.
+/// Write that has not come back.
 #[derive(Clone, Debug)]
 struct Away {
     key: Key,
-    /// It is proposed when it comes back, and not yet.
+    /// Whether the write is proposed only when it comes back.
     is_held: bool,
-    /// When it was sent first, if it was, and last, and before that.
+    /// Times of the first pass, if there was one, of the last, and of the one before the last.
     since: Option<Time>,
     sent: Time,
     before: Time,
-    /// How often it was sent.
+    /// Number of passes.
     tries: u32,
 }
 
-/// What a primary has pass.
+/// Writes of one primary that pass a switch.
 #[derive(Clone, Debug)]
 pub(super) struct Passing {
-    /// What is on its way.
+    /// Writes in flight through the switch, by their numbers `n`.
     away: BTreeMap<u64, Away>,
-    /// What waits for room.
+    /// Writes that wait for room.
     unsent: BTreeMap<u64, Away>,
-    /// The numbers that the switch gave to writes that are not chosen, and those numbers in order.
+    /// Numbers that the switch gave to writes that are not chosen, and the same numbers in order.
     numbers: BTreeMap<u64, u64>,
     open: BTreeSet<u64>,
-    /// The highest number that came back.
+    /// Highest number that came back.
     highest: u64,
-    /// So many may be in the dirty set; how many were chosen since it changed, and when that was; when there was no room last.
+    /// Upper limit of writes in the dirty set; writes chosen since it changed; time of that change; time of the last lack of room.
     window: usize,
     chosen: usize,
     changed: Time,
     full: Time,
-    /// Since when numbers were let go of, and none of them was chosen.
+    /// Time at which numbers were let go of, if none of those writes was chosen since.
     stalled: Option<Time>,
     round_trip: RoundTrip,
-    /// When the last was sent of what came back.
+    /// Time of sending of the latest packet that came back.
     heard: Time,
 }
 
-/// What is to be passed: a write's object, and its name.
+/// Packets to pass: the number `n` of a write, and its object.
 pub(super) type ToPass = Vec<(u64, Key)>;
 
 impl Default for Passing {
@@ -88,63 +88,64 @@ impl Default for Passing {
 }
 
 impl Passing {
-    /// Nothing is under way, and numbers go on behind this one.
+    /// Returns a state with no write in flight, in which numbers continue after this one.
     pub(super) fn behind(highest: u64) -> Passing {
         Passing { highest, ..Passing::default() }
     }
 
-    /// A write is to pass; [`Passing::next`] says when.
+    /// Adds a write that is to pass; [`Passing::next`] determines when.
     pub(super) fn add(&mut self, n: u64, key: Key, is_held: bool) {
         self.unsent.insert(n, Away::new(key, is_held));
     }
 
-    /// It has not come back: so it is not chosen, whoever has it.
+    /// Returns whether a write has not come back: then it is not chosen, even if a quorum has it.
     pub(super) fn is_away(&self, n: u64) -> bool {
         self.away.contains_key(&n) || self.unsent.contains_key(&n)
     }
 
-    /// It has not come back, and is proposed to nobody before it does.
+    /// Returns whether a write has not come back, and is proposed to no member before it does.
     pub(super) fn is_held(&self, n: u64) -> bool {
         self.away.get(&n).or_else(|| self.unsent.get(&n)).is_some_and(|away| away.is_held)
     }
 
-    /// Those that have not come back and are proposed.
+    /// Returns the writes that have not come back and are proposed.
     pub(super) fn proposed(&self) -> impl Iterator<Item = u64> {
         self.away.iter().chain(&self.unsent).filter(|(_, away)| !away.is_held).map(|(n, _)| *n)
     }
 
-    /// Those that came back and are not chosen.
+    /// Returns the writes that came back and are not chosen.
     pub(super) fn numbered(&self) -> impl Iterator<Item = u64> {
         self.numbers.keys().copied()
     }
 
-    /// The highest number that came back.
+    /// Returns the highest number that came back.
     pub(super) fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// The lowest number of what is not chosen.
+    /// Returns the lowest number of a write that is not chosen.
     pub(super) fn lowest_open(&self) -> Option<u64> {
         self.open.first().copied()
     }
 
-    /// Something came back with this number, which is not void.
+    /// Notes that a packet came back with this number, which is not void.
     pub(super) fn note(&mut self, number: u64) {
         self.highest = self.highest.max(number);
     }
 
-    /// Something came back that was sent then.
+    /// Notes that a packet came back that was sent at `sent`.
     pub(super) fn note_heard(&mut self, sent: Time, now: Time) {
         self.heard = self.heard.max(sent);
         self.round_trip.took(now.since(sent));
     }
 
-    /// Was this number given to another write than this one, which is not chosen?
+    /// Returns whether this number was given to another write than `n`, and that write is not chosen.
     pub(super) fn is_others(&self, number: u64, n: u64) -> bool {
         self.open.contains(&number) && self.numbers.get(&n) != Some(&number)
     }
 
-    /// A write came back with a number that is not void. `None` where it had come back before; else whether it was held.
+    /// Takes a write that came back with a number that is not void. Returns `None` where it had come back before, and otherwise whether it
+    /// was held.
     pub(super) fn come_back(&mut self, n: u64, number: u64) -> Option<bool> {
         let away = self.away.remove(&n).or_else(|| self.unsent.remove(&n))?;
         self.numbers.insert(n, number);
@@ -152,13 +153,13 @@ impl Passing {
         Some(away.is_held)
     }
 
-    /// It came back with a void number: it is passed again, at once.
+    /// Passes a write again at once: it came back with a void number.
     pub(super) fn again(&mut self, n: u64, now: Time) -> ToPass {
         let away = self.away.get_mut(&n);
         away.map(|away| (n, away.send(now))).into_iter().collect()
     }
 
-    /// It is chosen.
+    /// Notes that a write is chosen.
     pub(super) fn on_chosen(&mut self, n: u64, now: Time) {
         let Some(number) = self.numbers.remove(&n) else { return };
         self.open.remove(&number);
@@ -171,8 +172,8 @@ impl Passing {
         }
     }
 
-    /// What there is room for, in order. One always is on its way: what came back late, after numbers were let go of, may be
-    /// chosen behind it alone.
+    /// Returns the writes for which there is room, in order. One write always is in flight: a write that came back late, after numbers were
+    /// let go of, may become chosen only behind it.
     pub(super) fn next(&mut self, now: Time) -> ToPass {
         let mut next = Vec::new();
         while self.inside() < self.window || self.away.is_empty() {
@@ -184,12 +185,12 @@ impl Passing {
         next
     }
 
-    /// So many may have a place in the dirty set.
+    /// Returns the number of writes that may have a place in the dirty set.
     fn inside(&self) -> usize {
         self.away.len() + self.open.len()
     }
 
-    /// What has been away for so long that it is to be passed again; none waits for longer than `longest` between two times.
+    /// Returns the writes that have been away for so long that they are passed again; the pause between two passes is at most `longest`.
     pub(super) fn overdue(&mut self, now: Time, longest: Duration) -> ToPass {
         let first = self.again_first(longest);
         let is_due = |away: &Away| now.since(away.sent) >= away.waits(first, longest);
@@ -201,26 +202,27 @@ impl Passing {
         self.round_trip.patience().unwrap_or(AGAIN_FIRST).clamp(AGAIN_MIN, longest.max(AGAIN_MIN))
     }
 
-    /// When [`Passing::overdue`] has something next.
+    /// Returns when [`Passing::overdue`] has a write next.
     pub(super) fn next_timeout(&self, longest: Duration) -> Time {
         let first = self.again_first(longest);
         let due = self.away.values().map(|away| away.sent + away.waits(first, longest));
         due.min().unwrap_or(Time::NEVER)
     }
 
-    /// Does one stay away while others come back?
+    /// Returns whether one write stays away while packets sent later come back.
     pub(super) fn has_no_room(&self) -> bool {
         self.away.values().any(|away| away.tries >= TRIES_WITHOUT_ROOM && self.heard > away.before)
     }
 
-    /// Since when nothing gets on: the first of those that are away was sent then, or numbers were let go of and none was chosen since.
+    /// Returns since when there is no progress: the first pass of the first write that is away, or the time at which numbers were let go
+    /// of, if no write was chosen since.
     pub(super) fn stuck_since(&self) -> Option<Time> {
         let first = self.away.values().next()?;
         first.since.into_iter().chain(self.stalled).min()
     }
 
-    /// All numbers of what is not chosen are void from now on, and it has not come back. What passes again is no more than what
-    /// had room, and half as much at most.
+    /// Voids all numbers of writes that are not chosen: these writes count as not come back. The new window is at most the number of writes
+    /// that had room, and at most half of the writes inside.
     pub(super) fn let_go(&mut self, now: Time, key_of: impl Fn(u64) -> Key) {
         let window = self.open.len().min(self.inside() / 2).max(1);
         (self.window, self.chosen, self.changed, self.full) = (window, 0, now, now);
@@ -234,7 +236,7 @@ impl Passing {
         }
     }
 
-    /// No switch is passed any more: those that were held.
+    /// Ends the passing of writes. Returns those that were held.
     pub(super) fn end(&mut self) -> Vec<u64> {
         self.numbers.clear();
         self.open.clear();
@@ -254,7 +256,7 @@ impl Away {
         self.key.clone()
     }
 
-    /// How long it is waited for until it is passed once more.
+    /// Returns the pause until the write is passed once more.
     fn waits(&self, first: Duration, longest: Duration) -> Duration {
         (first * (1 << (self.tries - 1).min(16))).min(longest.max(AGAIN_MIN))
     }

@@ -1,11 +1,12 @@
 //! The primary of one sub-range under one ballot.
 //!
 //! # Invariants
-//! - Serves only after a quorum accepted its base, and after every older lease is over. Takes operations before that, but
+//! - A primary serves only after a quorum accepted its base, and after every older lease is over. It takes operations before that, but
 //!   answers none.
-//! - Evaluates an operation on a chosen record only, and has one write of a key in flight (hazard 9).
-//! - An answer leaves only after its write is chosen, or after a quorum confirmed the ballot since it was asked for.
-//! - Ends at the first sign of a higher ballot: what was not sent is refused, what was sent is unknown.
+//! - A primary evaluates an operation on a chosen record only, and has one write of a key in flight (hazard 9).
+//! - An answer leaves only after its write is chosen, or after a quorum confirmed the ballot since the operation arrived.
+//! - A primary ends at the first sign of a higher ballot: operations that were not sent are refused, and the outcome of sent ones is
+//!   unknown.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -32,7 +33,7 @@ use crate::record::{OpId, Record};
 use crate::table::Table;
 use crate::time::{Time, WallMillis};
 
-/// The rest of the member that a primary works with.
+/// Parts of the member that a primary works with.
 pub struct Local<'a> {
     /// Chosen records.
     pub table: &'a mut Table,
@@ -40,32 +41,32 @@ pub struct Local<'a> {
     pub acceptor: &'a mut Acceptor,
     /// Group time.
     pub group_time: WallMillis,
-    /// No writes are taken, and why.
+    /// Limit because of which no writes are taken, if there is one.
     pub full: Option<Limit>,
-    /// Another member has room, and takes over: a write that finds none here should be tried again.
+    /// Whether another member has room and takes over: a write that finds no room here should then be tried again.
     pub is_relieved: bool,
 }
 
-/// An operation that waits.
+/// Operation that waits for evaluation.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// Who is answered.
+    /// Receiver of the answer.
     pub attempt: Attempt,
-    /// Its id.
+    /// Id of the operation.
     pub id: OpId,
-    /// The horizon its origin knew.
+    /// Horizon that the origin knew.
     pub horizon: u64,
-    /// After this nobody waits for it any more.
+    /// Time after which no client waits for the operation any more.
     pub deadline: Time,
-    /// What to do.
+    /// Operation to evaluate.
     pub op: Op,
-    /// Which run of its origin's process.
+    /// Run of the origin's process.
     pub run: u64,
-    /// That run's count of attempts under this ballot.
+    /// Number of the attempt among that run's attempts under this ballot.
     pub serial: u64,
-    /// Of its origin's operations on this key those below are never sent again, but for the exceptions.
+    /// The origin never again sends its operations on this key with a lower sequence number, except those in `retired_except`.
     pub retired_below: u64,
-    /// The exceptions.
+    /// Sequence numbers below `retired_below` that the origin may still send.
     pub retired_except: Vec<u64>,
 }
 
@@ -74,7 +75,7 @@ impl Pending {
         Name { origin: self.attempt.origin, run: self.run, serial: self.serial, horizon: self.horizon }
     }
 
-    /// Will this operation never be sent again, by what the origin of this one says?
+    /// Returns whether, by the statement of this operation's origin, the operation of `id` will never be sent again.
     pub(super) fn retires(&self, id: &OpId) -> bool {
         match id {
             OpId::Origin { node, run, sequence } => {
@@ -88,42 +89,42 @@ impl Pending {
     }
 }
 
-/// One key's queue.
+/// Queue of one key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeyQueue {
     pub(super) in_flight: u32,
     pub(super) waiting: VecDeque<Pending>,
-    /// It may have expired: look.
+    /// The value may have expired: the next evaluation checks.
     pub(super) expire: bool,
-    /// An operation on the owner of this companion key waits for its record, until then.
+    /// Until this time an operation on the owner of this companion key waits for the companion's record.
     pub(super) looked_up: Time,
 }
 
-/// What a primary does.
+/// Phase of a primary.
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
     /// Phase 1, and the base.
     TakingOver(Takeover),
-    /// It serves.
+    /// The primary serves.
     Serving,
-    /// Somebody else does, or will.
+    /// Another node is primary of the sub-range, or will be.
     Ended,
 }
 
-/// Counts of one primary, for a person to see and for checks.
+/// Counts of one primary, for display and for checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrimaryCounts {
-    /// It serves.
+    /// Whether the primary serves.
     pub serving: bool,
-    /// Operations waiting.
+    /// Number of waiting operations.
     pub waiting: usize,
-    /// Writes in flight.
+    /// Number of writes in flight.
     pub in_flight: usize,
-    /// Gaps in the numbers of its chosen writes.
+    /// Number of gaps in the numbers of the chosen writes.
     pub gaps: usize,
-    /// Its lease ends then.
+    /// End of the primary's lease.
     pub lease_until: Time,
-    /// Leases of older primaries that it waits for.
+    /// Number of older primaries' leases that the primary waits for.
     pub older_leases: usize,
 }
 
@@ -133,44 +134,44 @@ pub struct Primary {
     pub(super) ballot: TermBallot,
     pub(super) range: KeyRange,
     pub(super) phase: Phase,
-    /// Its base, once it has one.
+    /// Base of this ballot, once the primary has laid one.
     pub(super) base: Option<Arc<Base>>,
     pub(super) base_accepted: BTreeSet<NodeId>,
     pub(super) next_n: u64,
     pub(super) in_flight: BTreeMap<u64, InFlight>,
     pub(super) chosen: NumberSet,
-    /// Writes proposed and not sent yet.
+    /// Writes that are proposed and not sent yet.
     pub(super) unsent: Vec<Write>,
-    /// Those that are not sent before it serves.
+    /// Numbers of the writes that are not sent before the primary serves.
     pub(super) early: BTreeSet<u64>,
-    /// The chosen mark that everyone was last told, and when.
+    /// Chosen mark that the whole audience was last told, and when.
     pub(super) announced: (u64, Time),
     pub(super) keys: BTreeMap<Key, KeyQueue>,
     pub(super) waiting: usize,
-    /// Empty, with room for those who wait for an answer.
+    /// Empty vector, kept for its capacity: the next evaluation uses it for the answers that wait.
     pub(super) spare: Vec<(Attempt, Outcome)>,
-    /// Keys that could not go on because too much was in flight.
+    /// Keys that could not continue because too much was in flight.
     pub(super) stalled: VecDeque<Key>,
     pub(super) reads: Reads,
     pub(super) offload: Offload,
     pub(super) quorum_reads: BTreeMap<Key, QuorumRead>,
-    /// Keys of missing pieces that are known by a quorum read.
+    /// Keys of missing pieces with a record that is known by a quorum read.
     pub(super) known: BTreeSet<Key>,
-    /// Attempts that came, by origin: a copy that comes later is not executed, although its id may be forgotten.
+    /// Attempts that arrived, by origin. A copy that comes later is not executed, although the attempt's id may be forgotten.
     pub(super) seen: Seen,
-    /// The search for expired values.
+    /// Search for expired values.
     pub(super) sweep: Sweep,
-    /// What was in flight when it ended, where it served until then.
+    /// Writes that were in flight when the primary ended, if it served until then.
     left: Option<Vec<Write>>,
-    /// Its own acceptor has its base, or it serves; and it is not over.
+    /// Whether the primary's own acceptor has the base, or the primary serves; and the primary has not ended.
     pub(super) takes_operations: bool,
-    /// Batches of writes that were sent between these two.
+    /// Number of batches of writes that were sent after the base and before the primary served.
     pub(super) batches_ahead: u32,
 }
 
 impl Primary {
-    /// Begins to take over; see the module's text in [`super`]. What was `seen` came before, and was refused. `handed`: what
-    /// those say who had the sub-range last.
+    /// Begins to take over; see the module's text in [`super`]. The attempts in `seen` came before, and were refused. `handed` has the
+    /// handovers of the sub-range's last primaries.
     pub fn begin(
         ctx: &mut Context<'_>,
         ballot: TermBallot,
@@ -208,33 +209,33 @@ impl Primary {
         primary
     }
 
-    /// Its ballot.
+    /// Returns the ballot of this primary.
     pub fn ballot(&self) -> TermBallot {
         self.ballot
     }
 
-    /// Its sub-range.
+    /// Returns the sub-range of this primary.
     pub fn range(&self) -> KeyRange {
         self.range
     }
 
-    /// Does it serve?
+    /// Returns whether the primary serves.
     pub fn is_serving(&self) -> bool {
         matches!(self.phase, Phase::Serving)
     }
 
-    /// Does it take operations? It does once its own acceptor has its base: what it proposes then is on its way behind that, and
-    /// nothing is answered before it serves.
+    /// Returns whether the primary takes operations: from when its own acceptor has its base. Writes that the primary proposes then follow
+    /// the base, and no answer leaves before the primary serves.
     pub fn takes_operations(&self) -> bool {
         self.takes_operations
     }
 
-    /// Is it over?
+    /// Returns whether the primary has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended)
     }
 
-    /// Counts, for a person to see and for checks.
+    /// Returns counts, for display and for checks.
     pub fn counts(&self) -> PrimaryCounts {
         PrimaryCounts {
             serving: self.is_serving(),
@@ -249,7 +250,7 @@ impl Primary {
         }
     }
 
-    /// One message to the primary; the caller has checked the sender.
+    /// Handles one message to the primary; the caller has checked the sender.
     pub fn on_message(
         &mut self,
         ctx: &mut Context<'_>,
@@ -279,7 +280,8 @@ impl Primary {
         }
     }
 
-    /// An operation for a key of the sub-range. It is answered, whatever happens.
+    /// Takes an operation for a key of the sub-range. Its first attempt to arrive is answered in any case. An attempt for which [`Seen`] has
+    /// no room counts as lost.
     pub fn submit(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, pending: Pending) {
         match self.seen.arrive(pending.name(), ctx.now.time) {
             Arrival::First => {}
@@ -300,14 +302,14 @@ impl Primary {
         self.run(ctx, local, key);
     }
 
-    /// A key's record was loaded.
+    /// Continues with a key after its record was loaded.
     pub fn on_loaded(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key) {
         if self.keys.contains_key(key) {
             self.run(ctx, local, key);
         }
     }
 
-    /// Timers: repeats, leases, expiry.
+    /// Handles timers: repeats, leases, expiry.
     pub fn on_tick(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         match self.phase {
             Phase::TakingOver(_) => self.tick_takeover(ctx, local),
@@ -325,14 +327,14 @@ impl Primary {
         self.seen.forget(ctx.state.horizon, ctx.now.time);
     }
 
-    /// When [`Primary::on_tick`] or [`Primary::flush`] has something to do next.
+    /// Returns when [`Primary::on_tick`] or [`Primary::flush`] has to be called next.
     pub fn next_timeout(&self, ctx: &Context<'_>) -> Time {
         if self.is_ended() {
             return Time::NEVER;
         }
         let repeat = ctx.now.time + ctx.config.timing.resend / 3;
         if !self.is_serving() {
-            // What has to do with leases, rounds and expiry is not looked at before.
+            // Leases, rounds and expiry do not matter before the primary serves.
             return repeat.min(self.lease_wait_over(ctx));
         }
         // Without writes in flight and operations waiting there is nothing to repeat.
@@ -344,13 +346,13 @@ impl Primary {
         next.min(self.offload_due(ctx))
     }
 
-    /// Sends what the inputs since the last call have brought together.
+    /// Sends the messages that the inputs since the last call have gathered.
     pub fn flush(&mut self, ctx: &mut Context<'_>) {
         self.flush_writes(ctx);
         self.flush_reads(ctx);
     }
 
-    /// It is over: whoever waits is told, by what is certain.
+    /// Ends this primary, and tells each waiting client what is certain: not done, or unknown.
     pub fn end(&mut self, ctx: &mut Context<'_>) {
         if self.is_ended() {
             return;
@@ -381,7 +383,7 @@ impl Primary {
         self.quorum_reads.clear();
     }
 
-    /// Everyone who is told of its writes.
+    /// Returns the nodes that are told of this primary's writes.
     pub(super) fn audience(&self, ctx: &Context<'_>) -> Vec<NodeId> {
         ctx.state.audience()
     }
@@ -394,22 +396,24 @@ impl Primary {
         ctx.out.send(to, Message::Committee(message));
     }
 
-    /// Newcomers are told the base: what is written rests on it.
+    /// Sends the base to newcomers: all writes of this ballot rest on it.
     pub fn welcome(&self, ctx: &mut Context<'_>, newcomers: &[NodeId]) {
         if self.is_serving() {
             self.send_base(ctx, newcomers);
         }
     }
 
-    /// It is over, and served until then: what may have been chosen under its ballot. `None` where it cannot tell of each
-    /// number what became of it; its own acceptor has what it sent, unless others came first.
+    /// Returns all writes that may have been chosen under this ballot, if the primary has ended and served until then. `None` where the
+    /// primary cannot account for each number that it used. Its own acceptor has the writes that it sent, unless it had promised a higher
+    /// ballot before.
     pub fn handover(&self, acceptor: &Acceptor, now: Time) -> Option<Handover> {
         if self.offload.granted_until() > now {
-            return None; // Whoever follows has to wait, and so to ask for how long.
+            return None; // A successor has to wait, and so to ask for how long.
         }
         let (left, base) = (self.left.as_ref()?, self.base.clone()?);
         let committee = acceptor.committee(self.ballot);
-        // What others may not know to be chosen is handed over as well: who lacks it then gets it, and lacks nothing.
+        // Members may not know yet that a write is chosen: such writes are handed over as well. A member that lacks them then gets them,
+        // and lacks nothing.
         let known = committee.and_then(|committee| committee.chosen()).unwrap_or(0);
         let chosen = self.chosen.mark().min(known);
         let accepted = committee.into_iter().flat_map(|committee| committee.unsettled(self.range));
@@ -420,7 +424,7 @@ impl Primary {
         is_whole.then(|| Handover { ballot: self.ballot, base, chosen, unsettled: beyond.into_values().collect() })
     }
 
-    /// The attempts that it has seen, to be told from copies of them when it is over.
+    /// Returns the attempts that this primary has seen, so that copies of them are recognised when it has ended.
     pub fn into_seen(self) -> Seen {
         self.seen
     }
@@ -441,7 +445,7 @@ impl Primary {
     }
 }
 
-/// The record of a write under a new number.
+/// Returns the record of a write under a new number.
 pub(super) fn renumbered(record: &Record, number: crate::ballot::Number) -> Arc<Record> {
     Arc::new(Record { number, ..record.clone() })
 }

@@ -1,6 +1,6 @@
-//! Reads by any member, scheduled by a switch: the side of whoever answers. See [`super::offload`].
+//! Reads by any member, scheduled by a switch: the side of the answering member. See [`super::offload`].
 //!
-//! Nothing of this is remembered over a restart: whoever begins anew has no grant.
+//! No grant is remembered over a restart: a member that restarted has none.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -16,55 +16,56 @@ use crate::config::Defect;
 use crate::context::Context;
 use crate::time::Time;
 
-/// Confirmations whose times are remembered: a grant names one.
+/// Upper limit of the confirmations with remembered times: a grant names one of them.
 const CONFIRMED_MAX: usize = 4;
-/// Marks that have been told and are not settled. Of more those in the middle are forgotten: what comes later says more.
+/// Upper limit of marks that were told and are not settled. Beyond it, marks in the middle are forgotten: a later mark covers them.
 const MARKS_MAX: usize = 8;
 
-/// What the primary of one ballot has granted this member.
+/// Grant from the primary of one ballot to this member.
 #[derive(Clone, Debug, Default)]
 struct Granted {
-    /// The switch.
+    /// Id of the switch.
     switch: u32,
-    /// It is over then.
+    /// End of the grant.
     until: Time,
-    /// What did not pass the switch is chosen up to here.
+    /// Number up to which all writes are chosen that did not pass the switch.
     floor: u64,
-    /// Everything that the switch numbered up to here is in the table, or void.
+    /// Number of the switch up to which all writes are in the table, or void.
     executed: u64,
     /// Chosen marks that are not settled here, with their points, in order.
     marks: VecDeque<(u64, u64)>,
-    /// When this member confirmed the ballot, in which attempts.
+    /// Times at which this member confirmed the ballot, with the attempts.
     confirmed: VecDeque<(u64, Time)>,
 }
 
-/// What this member may answer alone, and what it has granted others as a primary.
+/// Grants that this member received, and grants that it gave as a primary.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replicas {
     granted: BTreeMap<TermBallot, Granted>,
-    /// What this node granted as a primary.
+    /// Grants that this node gave as a primary.
     delegated: Grants,
 }
 
 impl Replicas {
-    /// What of it counts in a group that is born: what was given as a primary, to whoever has not heard of that yet.
+    /// Returns the part that counts in a group that is born: this node's grants as a primary, to members that have not heard of the new
+    /// group yet.
     pub(super) fn heir(&self) -> Replicas {
         Replicas { granted: BTreeMap::new(), delegated: self.delegated.clone() }
     }
 }
 
-/// Whether a member may answer a read alone.
+/// Permission of a member to answer a read alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// It may.
+    /// The member may answer.
     Yes,
-    /// It may, once it has executed what the switch was told to be complete.
+    /// The member may answer once it has executed all writes that the switch was told to be complete.
     Behind,
-    /// It may not.
+    /// The member may not answer.
     No,
 }
 
-/// A grant, as it was told.
+/// Grant, as the primary sent it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) switch: u32,
@@ -73,7 +74,7 @@ pub(super) struct Told {
 }
 
 impl Granted {
-    /// From now on under this id; what was of a lower one is over.
+    /// Moves to this id, and drops all that belongs to a lower one. Returns whether this is the current id.
     fn enter(&mut self, switch: u32) -> bool {
         if switch > self.switch {
             let confirmed = core::mem::take(&mut self.confirmed);
@@ -82,7 +83,7 @@ impl Granted {
         switch == self.switch
     }
 
-    /// All up to this mark is chosen, and that is all that the switch numbered up to this point.
+    /// Notes a mark with its point: all writes up to the mark are chosen, and they include all that the switch numbered up to the point.
     fn note(&mut self, chosen: u64, point: u64) {
         if self.marks.len() >= MARKS_MAX {
             self.marks.pop_back();
@@ -90,7 +91,7 @@ impl Granted {
         self.marks.push_back((chosen, point));
     }
 
-    /// Everything up to here is settled.
+    /// Raises `executed`: everything up to this mark is settled.
     fn settle(&mut self, mark: u64) {
         while self.marks.front().is_some_and(|(chosen, _)| *chosen <= mark) {
             let point = self.marks.pop_front().map_or(0, |(_, point)| point);
@@ -99,14 +100,14 @@ impl Granted {
     }
 }
 
-/// Everything up to here is chosen, and held: nothing is missing before it.
+/// Returns the number up to which everything is chosen and held, with nothing missing before it.
 fn settled(committee: &Committee) -> Option<u64> {
     let chosen = committee.chosen().filter(|chosen| committee.received().mark() >= *chosen)?;
     committee.is_complete().then_some(chosen)
 }
 
 impl Acceptor {
-    /// The ballot was confirmed for a lease: a grant may follow that is counted from now.
+    /// Notes that the ballot was confirmed for a lease: a grant may follow that is counted from now.
     pub(super) fn note_confirmed(&mut self, ballot: TermBallot, attempt: u64, now: Time) {
         let confirmed = &mut self.replicas.granted.entry(ballot).or_default().confirmed;
         if confirmed.len() >= CONFIRMED_MAX {
@@ -115,7 +116,7 @@ impl Acceptor {
         confirmed.push_back((attempt, now));
     }
 
-    /// The primary says how far its switch's numbers are executed.
+    /// Notes a point that the primary sent, with its chosen mark.
     pub(super) fn on_point(&mut self, ballot: TermBallot, told: Told) {
         if let Some(granted) = self.replicas.granted.get_mut(&ballot)
             && granted.enter(told.switch)
@@ -124,7 +125,7 @@ impl Acceptor {
         }
     }
 
-    /// The primary grants this member to answer reads for so long from when it confirmed the ballot.
+    /// Takes a grant to answer reads, which runs `left` from the confirmation of the ballot in `attempt`.
     pub(super) fn on_grant(&mut self, ctx: &Context<'_>, ballot: TermBallot, attempt: u64, left: Duration, told: Told) {
         let Some(granted) = self.replicas.granted.get_mut(&ballot) else { return };
         let confirmed = granted.confirmed.iter().find(|(known, _)| *known == attempt).map(|(_, at)| *at);
@@ -132,7 +133,7 @@ impl Acceptor {
         if !granted.enter(told.switch) {
             return;
         }
-        // Whoever waits for it counts on another clock: theirs may be as fast as this one is slow.
+        // A node that waits for the end of the grant counts by another clock: that clock may be as fast as this one is slow.
         let drift = u64::from(ctx.state.settings.drift_per_mille.min(900));
         let left = Duration::from_micros((left.as_micros() as u64).min(1 << 40) * (1000 - drift) / (1000 + drift));
         let from = if ctx.config.defects.has(Defect::GrantFromArrival) { ctx.now.time } else { confirmed };
@@ -141,7 +142,7 @@ impl Acceptor {
         granted.note(told.chosen, told.point);
     }
 
-    /// May this member answer a read that a switch of this id has stamped with this point?
+    /// Returns whether this member may answer a read that a switch of this id has stamped with this point.
     pub fn may_answer(&mut self, ctx: &Context<'_>, ballot: TermBallot, switch: u32, point: u64) -> Answers {
         let defects = ctx.config.defects;
         let Some(committee) = self.committees.get(&ballot).filter(|it| !it.is_superseded()) else { return Answers::No };
@@ -159,27 +160,27 @@ impl Acceptor {
         }
     }
 
-    /// Whatever was granted counts no more: the machine slept.
+    /// Drops all grants that this member received: the machine slept.
     pub fn drop_grants(&mut self) {
         self.replicas.granted.clear();
     }
 
-    /// This node has granted others to answer reads, as the primary of this ballot, until then at the latest.
+    /// Notes this node's grants to other members, as the primary of this ballot, with the latest time at which they end.
     pub(super) fn delegate(&mut self, ballot: TermBallot, range: KeyRange, until: Time, now: Time) {
         self.replicas.delegated.note(ballot, range, until, now);
     }
 
-    /// As a group's that is born where this node had a part in that one, too: grants that it gave there may be alive.
+    /// Inherits this node's grants as a primary of an older group: they may still run in a group that is born of it.
     pub fn inherit_grants(&mut self, other: &Acceptor, now: Time) {
         self.replicas.delegated.inherit(&other.replicas.delegated, now);
     }
 
-    /// All that this node granted others as a primary is over then, for checks.
+    /// Returns the end of the last grant that this node gave as a primary, for checks.
     pub fn delegated_until(&self) -> Time {
         self.replicas.delegated.last()
     }
 
-    /// For how many milliseconds grants may be alive that this node gave in this range as a primary, under other ballots.
+    /// Returns for how many milliseconds grants may run that this node gave in this range as a primary, under other ballots.
     pub(super) fn delegated(&self, ctx: &Context<'_>, ballot: TermBallot, range: KeyRange) -> Vec<(TermBallot, u64)> {
         match ctx.config.defects.has(Defect::GrantsForgotten) {
             true => Vec::new(),
@@ -187,7 +188,7 @@ impl Acceptor {
         }
     }
 
-    /// Forgets what is over.
+    /// Forgets grants of committees that no longer exist.
     pub fn forget_replicas(&mut self) {
         let Acceptor { replicas, committees, .. } = self;
         replicas.granted.retain(|ballot, _| committees.get(ballot).is_some());

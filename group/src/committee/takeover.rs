@@ -1,4 +1,4 @@
-//! How a primary takes over its sub-range; see the text of [`super`].
+//! Takeover of a sub-range by a new primary; see the text of [`super`].
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -20,7 +20,7 @@ use crate::message::{Base, Chain, CommitteeMessage, CommitteeReport, Message, Wr
 use crate::nonsense::Nonsense;
 use crate::time::Time;
 
-/// One acceptor's promise, as far as its parts have come.
+/// Promise of one acceptor, as far as its parts have arrived.
 #[derive(Clone, Debug, Default)]
 struct PromiseParts {
     seen: BTreeSet<u32>,
@@ -30,19 +30,19 @@ struct PromiseParts {
     unsettled: Vec<Write>,
 }
 
-/// A takeover on its way.
+/// Takeover in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Takeover {
     promises: BTreeMap<NodeId, PromiseParts>,
-    /// Who has promised completely, and the last epoch about which its word is in doubt.
+    /// Nodes that have promised completely, each with the last epoch about which its statements are in doubt.
     promised: BTreeMap<NodeId, Epoch>,
-    /// Older primaries' leases by who granted them, and when they are over at the latest. What a member says later stands
-    /// for what it said before: since its promise it has granted nothing that matters here.
+    /// Leases of older primaries by the granting member, with the latest time at which they are over. A later statement of a member
+    /// replaces its earlier one: since its promise the member has granted nothing that matters here.
     leases: BTreeMap<NodeId, Vec<(TermBallot, Time)>>,
-    /// Until when those whom older primaries have granted to answer reads may do so, as each of these primaries says.
+    /// For each older primary, the end of its grants to members that answer reads, as that primary states it.
     delegated: BTreeMap<TermBallot, Time>,
     sent: Time,
-    /// What those hand over who had the sub-range last.
+    /// Handovers of the last primaries of the sub-range.
     handed: Vec<Handover>,
 }
 
@@ -58,13 +58,13 @@ impl Takeover {
         }
     }
 
-    /// How many older leases it knows of.
+    /// Returns the number of older leases that this takeover knows of.
     pub(super) fn leases_held(&self) -> usize {
         self.leases.values().map(Vec::len).sum()
     }
 
-    /// When the last older lease is over. A holder that promised, or handed over, has given its lease up, but for what it has
-    /// granted others.
+    /// Returns when the last older lease is over. A holder that promised, or handed over, has given its lease up, except for its grants to
+    /// other members.
     pub(super) fn leases_over(&self) -> Time {
         let handed = |ballot: &TermBallot| self.handed.iter().any(|handover| handover.ballot == *ballot);
         let gave_up = |ballot: &TermBallot| self.promised.contains_key(&ballot.node) || handed(ballot);
@@ -79,7 +79,7 @@ impl Primary {
         takeover.sent = ctx.now.time;
         let nodes: BTreeSet<NodeId> =
             ctx.state.configs(self.range).into_iter().flat_map(|config| config.members).collect();
-        // Who was in doubt may be so no longer.
+        // A member that was in doubt may be sure by now.
         let (is_laid, promised) = (self.base.is_some(), &takeover.promised);
         let is_asked = |node: &NodeId| promised.get(node).is_none_or(|doubt| *doubt > SURE && !is_laid);
         let to: Vec<NodeId> = nodes.into_iter().filter(is_asked).collect();
@@ -87,7 +87,7 @@ impl Primary {
         ctx.out.send(&to, Message::Committee(message));
     }
 
-    /// What a promise says of older leases, and of what the sender itself granted others.
+    /// Notes the older leases that a promise reports, and the sender's own grants to other members.
     pub(super) fn note_leases(
         &mut self,
         ctx: &Context<'_>,
@@ -100,7 +100,7 @@ impl Primary {
         if part > 0 || ctx.config.defects.has(Defect::LeaseFromReply) {
             return;
         }
-        // What is left on the granter's clock may take a little longer on this one.
+        // The rest of a lease by the granter's clock may take a little longer by this one.
         let drift = u64::from(ctx.state.settings.drift_per_mille);
         let longest = granters_length(&ctx.state.settings).as_millis() as u64 + 1;
         let until = |left_ms: u64| ctx.now.time + Duration::from_micros(left_ms.min(longest) * (1000 + drift));
@@ -133,7 +133,7 @@ impl Primary {
         }
         let promise = takeover.promises.entry(from).or_default();
         if (promise.parts, promise.total) != (parts, total) {
-            // After its promise a node's unsettled writes only become fewer: a later answer stands for an earlier one.
+            // After its promise, a node's unsettled writes only become fewer: a later answer may replace an earlier one.
             *promise = PromiseParts { parts, total, ..PromiseParts::default() };
         }
         if promise.seen.insert(part) {
@@ -147,18 +147,19 @@ impl Primary {
         self.go_on(ctx, local);
     }
 
-    /// Somebody hands over a part of what this is to be primary of.
+    /// Takes a handover of a part of this sub-range.
     pub fn on_handover(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, handover: Handover) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
-        // Whoever hands over has given up its lease, too: that need not be waited for then.
+        // The sender of a handover has given up its lease, too: this primary then need not wait for it.
         takeover.handed.push(handover);
         self.go_on(ctx, local);
     }
 
-    /// Lays the base, once it is known what may have been chosen: from promises of quorums, or from those who had it all.
+    /// Lays the base once all writes that may have been chosen are known: from promises of quorums, or from the handovers of all last
+    /// primaries. Otherwise tries to serve.
     fn go_on(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         let Phase::TakingOver(takeover) = &self.phase else { return };
-        // This node counts when it has promised itself, durably, like everyone.
+        // This node counts when it has promised itself, durably, like every other node.
         let promised = takeover.promised.contains_key(&ctx.me);
         let trusts = ctx.config.defects.has(Defect::NobodyAsked) && self.ballot.term.slot() == ctx.state.born_at;
         let is_handed = || trusts || covers(&takeover.handed, self.range);
@@ -170,7 +171,7 @@ impl Primary {
         }
     }
 
-    /// Goes on with all that waits.
+    /// Continues with all keys that wait.
     fn run_all(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         let keys: Vec<Key> = self.keys.keys().cloned().collect();
         for key in keys {
@@ -178,7 +179,7 @@ impl Primary {
         }
     }
 
-    /// Phase 1 is done, or need not be: proposes again what may have been chosen, and the base.
+    /// Proposes again the writes that may have been chosen, and the base: phase 1 is done, or not needed.
     fn lay_base(&mut self, ctx: &mut Context<'_>) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
         let promises = core::mem::take(&mut takeover.promises);
@@ -225,8 +226,8 @@ impl Primary {
     pub(super) fn on_base_accepted(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, from: NodeId) {
         self.base_accepted.insert(from);
         if from == ctx.me && !self.is_serving() && !self.is_ended() {
-            // What it proposes from now on is on its way together with the base. Who lacks a re-proposal may accept it before the
-            // base; but nothing is chosen, or answered, before the base is.
+            // Proposals from now on travel together with the base. A member that lacks a re-proposal may accept them before the base. But
+            // no write is chosen, and no answer leaves, before the base is chosen.
             self.takes_operations = true;
             self.run_all(ctx, local);
         }
@@ -244,7 +245,7 @@ impl Primary {
         let reproposed = base.reproposed;
         self.phase = Phase::Serving;
         self.takes_operations = true;
-        // Who accepted the base has all that it re-proposes: a quorum has, so all of that is chosen.
+        // Each node that accepted the base has all its re-proposals: a quorum has them, so all of them are chosen.
         self.chosen.insert_range(1, reproposed);
         for n in 1..=reproposed {
             if let Some(in_flight) = self.in_flight.remove(&n) {
@@ -273,7 +274,7 @@ impl Primary {
         self.try_serve(ctx, local);
     }
 
-    /// When an older lease, which is all that it waits for, is over.
+    /// Returns when the last older lease is over, if the primary waits for nothing but leases.
     pub(super) fn lease_wait_over(&self, ctx: &Context<'_>) -> Time {
         match &self.phase {
             Phase::TakingOver(takeover) if self.base.is_some() => {
@@ -284,7 +285,7 @@ impl Primary {
     }
 }
 
-/// What is known of committees, and not known to be chosen, by those who have promised.
+/// Collects the reports of committees, and the unsettled writes, from the nodes that have promised.
 fn reported(
     promises: BTreeMap<NodeId, PromiseParts>,
     promised: &BTreeMap<NodeId, Epoch>,
@@ -297,7 +298,7 @@ fn reported(
     (reports, unsettled)
 }
 
-/// The same by those who hand over.
+/// Collects the same from handovers.
 fn handed_over(handed: &[Handover], range: KeyRange) -> (Vec<CommitteeReport>, Vec<Write>) {
     let report = |handover: &Handover| CommitteeReport {
         ballot: handover.ballot,
@@ -309,8 +310,8 @@ fn handed_over(handed: &[Handover], range: KeyRange) -> (Vec<CommitteeReport>, V
     (handed.iter().map(report).collect(), unsettled)
 }
 
-/// May this unsettled write have been chosen? Not if it is of a term that a newer base has closed (then it is chosen for
-/// certain, and held by a quorum that settled it, or void for certain).
+/// Returns whether this unsettled write may have been chosen. A write of a term that a newer base has closed may not: it is chosen for
+/// certain, and a quorum that settled it holds it, or it is void for certain.
 fn may_be_chosen(pieces: &[(KeyRange, Chain)], write: &Write) -> bool {
     let point = write.key.point();
     let number = write.record.number;

@@ -1,4 +1,4 @@
-//! How a primary evaluates operations and has their results accepted (fRSM §3.3.2).
+//! Evaluation of operations by a primary, and acceptance of their results (fRSM §3.3.2).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,28 +21,28 @@ use crate::service::{Change, Delivery, Live, deliver};
 use crate::table::Lookup;
 use crate::time::{Time, WallMillis};
 
-/// Others are told of the chosen mark so soon after it moved, if nothing else is said to them meanwhile.
+/// Delay after which the primary announces a moved chosen mark by a message of its own, if no other message carries the mark before.
 pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(5);
-/// Batches of writes that follow a base before it is chosen.
+/// Upper limit of the batches of writes that follow a base before it is chosen.
 const BATCHES_AHEAD_MAX: u32 = 6;
-/// Operations of one key that one write may carry.
+/// Upper limit of the operations of one key that one write may carry.
 pub(super) const BATCH_MAX: usize = 256;
 
-/// A write on its way.
+/// Write in flight.
 #[derive(Clone, Debug)]
 pub(super) struct InFlight {
     pub(super) write: Write,
-    /// Who is answered what, once it is chosen.
+    /// Attempts that are answered once the write is chosen, with their answers.
     pub(super) waiters: Vec<(Attempt, Outcome)>,
     votes: Vec<NodeId>,
     sent: Time,
-    /// What it changes, and until when the first of those waits who asked for it.
+    /// Record that the write replaces, and the earliest deadline among the clients that wait for the write.
     before: Option<Arc<Record>>,
     deadline: Time,
 }
 
 impl InFlight {
-    /// It was proposed to nobody, and changes nothing from now on: the key stays as it was. Who asked for it.
+    /// Makes the write change nothing: it was proposed to no member, and the key stays as it was. Returns the attempts that asked for it.
     fn void(&mut self, ctx: &Context<'_>) -> Vec<(Attempt, Outcome)> {
         let number = self.write.record.number;
         let nothing = || Arc::new(Record { number, ..changed(None, None, ctx.state.purged.floor) });
@@ -51,25 +51,25 @@ impl InFlight {
     }
 }
 
-/// What came of evaluating operations.
+/// Result of an evaluation of operations.
 struct Evaluated {
-    /// There was something to write.
+    /// Whether the evaluation made a write.
     wrote: bool,
-    /// Operations for whose ids the record has no room.
+    /// Operations with ids for which the record has no room.
     left: Vec<Pending>,
 }
 
-/// What evaluating a key's queue has come to.
+/// State of the evaluation of a key's queue.
 struct Draft {
-    /// The state so far.
+    /// Record after the operations so far.
     record: Option<Arc<Record>>,
-    /// It differs from the chosen one.
+    /// Whether the record differs from the chosen one.
     changed: bool,
     waiters: Vec<(Attempt, Outcome)>,
 }
 
 impl Primary {
-    /// Goes on with a key, as far as it can.
+    /// Continues with a key, as far as possible.
     pub(super) fn run(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key) {
         if !self.takes_operations() {
             return;
@@ -105,13 +105,13 @@ impl Primary {
         }
     }
 
-    /// Is so much in flight, or one write stuck for so long, that nothing more is proposed?
+    /// Returns whether no more may be proposed: too much is in flight, or one write is stuck for too long.
     fn is_crowded(&self, ctx: &Context<'_>) -> bool {
         let ahead = self.next_n - self.chosen.mark().min(self.next_n);
         self.in_flight.len() >= ctx.config.in_flight_max || ahead >= NUMBERS_AHEAD_MAX / 2
     }
 
-    /// Takes what is in flight for the truth: reads do not wait for it ([`Defect::DirtyRead`]).
+    /// Answers reads from the newest write in flight, as if it were chosen: reads do not wait for it ([`Defect::DirtyRead`]).
     fn read_dirty(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key) {
         let newest = self.in_flight.values().rev().find(|in_flight| in_flight.write.key == *key);
         let Some(newest) = newest.map(|in_flight| in_flight.write.record.clone()) else { return };
@@ -127,7 +127,7 @@ impl Primary {
         }
     }
 
-    /// Evaluates what waits for a key on its chosen record, in order, up to `ready` operations; one write carries all changes.
+    /// Evaluates up to `ready` waiting operations of a key on its chosen record, in order. One write carries all changes.
     fn evaluate_queue(
         &mut self,
         ctx: &mut Context<'_>,
@@ -144,7 +144,7 @@ impl Primary {
         let evaluated = self.evaluate(ctx, local, key, chosen, waiting);
         let has_room = evaluated.left.is_empty();
         if !has_room {
-            // The record is full of ids; those move, and whichever moves first goes on with this key.
+            // The record is full of ids. Those move to companion keys, and the first that has moved continues this key.
             let queue = self.keys.entry(key.clone()).or_default();
             self.waiting += evaluated.left.len();
             evaluated.left.into_iter().rev().for_each(|pending| queue.waiting.push_front(pending));
@@ -154,8 +154,7 @@ impl Primary {
         }
     }
 
-    /// A read of a key that nothing waits for needs no queue: it is evaluated at once, where that can be done. Otherwise
-    /// it is given back.
+    /// Evaluates a read of a key with no queue at once, where that is possible. Otherwise gives the read back.
     pub(super) fn read_at_once(
         &mut self,
         ctx: &mut Context<'_>,
@@ -175,7 +174,7 @@ impl Primary {
         None
     }
 
-    /// Evaluates these, in order.
+    /// Evaluates these operations, in order.
     fn evaluate(
         &mut self,
         ctx: &mut Context<'_>,
@@ -219,14 +218,14 @@ impl Primary {
         Evaluated { wrote: draft.changed, left }
     }
 
-    /// The chosen record that a write, which is in flight, is to replace.
+    /// Sets the chosen record that a write in flight is to replace.
     pub(super) fn set_before(&mut self, n: u64, before: Option<Arc<Record>>) {
         if let Some(in_flight) = self.in_flight.get_mut(&n) {
             in_flight.before = before;
         }
     }
 
-    /// Proposes a chosen record again, as it is, so that a quorum of this epoch has it (mutating quorum read).
+    /// Proposes a chosen record again, unchanged, so that a quorum of this epoch has it (mutating quorum read).
     pub(super) fn repropose(&mut self, ctx: &mut Context<'_>, key: &Key, record: &Record) {
         let number = Number { term: self.ballot.term, n: self.next_n };
         self.next_n += 1;
@@ -242,14 +241,14 @@ impl Primary {
         self.in_flight.insert(in_flight.write.record.number.n, in_flight);
     }
 
-    /// Until when the first of those waits who asked for this write, which is in flight.
+    /// Returns the earliest deadline among the clients that wait for this write in flight.
     pub(super) fn deadline(&self, n: u64) -> Time {
         self.in_flight.get(&n).map_or(Time::NEVER, |in_flight| in_flight.deadline)
     }
 
-    /// What is to be proposed under this number, which waited until now for a switch, or for older leases. Whoever asked for it may have been told
-    /// that nobody knows what became of it, and may have read since, from some member, that it was not done: so it never is (I8), and the key
-    /// stays as it was.
+    /// Returns the write to propose under this number, which waited until now for a switch or for older leases. If the deadline is over,
+    /// the client may have been told that the outcome is unknown. It may have read since, from some member, that the write was not done. So
+    /// the write never takes effect (I8), and the key stays as it was.
     pub(super) fn released(&mut self, ctx: &mut Context<'_>, n: u64) -> Option<Write> {
         let in_flight = self.in_flight.get_mut(&n)?;
         if in_flight.deadline <= ctx.now.time && !ctx.config.defects.has(Defect::LateWrites) {
@@ -260,7 +259,7 @@ impl Primary {
         Some(in_flight.write.clone())
     }
 
-    /// It is over: what it has proposed to nobody yet is not done, whoever takes over what is left.
+    /// Voids all held writes when the primary ends: they were proposed to no member, so they are not done, whichever node takes over.
     pub(super) fn void_held(&mut self, ctx: &mut Context<'_>) {
         let early = core::mem::take(&mut self.early);
         let held = |n: &u64| early.contains(n) || self.offload.is_held(*n);
@@ -271,8 +270,9 @@ impl Primary {
         }
     }
 
-    /// Before it serves: what of this is to be proposed now. Whoever holds an older lease, or what was granted under one, answers without
-    /// it until that is over: what nobody waits for any more by then must not show up (I8).
+    /// Returns the writes to propose now, before the primary serves, and holds the rest back. The holder of an older lease, or of a grant
+    /// under one, answers without these writes until the lease is over. A write with no client that waits until then must not take effect
+    /// (I8).
     fn hold_early(&mut self, ctx: &Context<'_>, writes: Vec<Write>) -> Vec<Write> {
         let Phase::TakingOver(takeover) = &self.phase else { return writes };
         let over = takeover.leases_over();
@@ -283,7 +283,7 @@ impl Primary {
         now
     }
 
-    /// It serves: what was kept until older leases are over.
+    /// Releases the writes that were held back until older leases were over: the primary serves now.
     pub(super) fn release_early(&mut self, ctx: &mut Context<'_>) {
         for n in core::mem::take(&mut self.early) {
             let write = self.released(ctx, n);
@@ -291,7 +291,7 @@ impl Primary {
         }
     }
 
-    /// Phase 2a for everything proposed since the last call.
+    /// Sends phase 2a for all writes proposed since the last call.
     pub(super) fn flush_writes(&mut self, ctx: &mut Context<'_>) {
         let evaluated = core::mem::take(&mut self.unsent);
         let writes = if self.is_serving() { self.pass_writes(ctx, evaluated) } else { self.hold_early(ctx, evaluated) };
@@ -303,7 +303,8 @@ impl Primary {
         }
     }
 
-    /// Before it serves, only some batches leave: others may not have begun their parts yet, and keep what comes before.
+    /// Returns whether a batch may leave. Before the primary serves, only a few batches leave: some members may not have begun their parts
+    /// yet, and keep all messages that come before.
     fn may_send(&mut self) -> bool {
         let is_ahead = self.takes_operations() && !self.is_serving();
         self.batches_ahead += u32::from(is_ahead);
@@ -330,7 +331,7 @@ impl Primary {
         }
     }
 
-    /// Tells everyone the chosen mark.
+    /// Announces the chosen mark to the whole audience.
     pub(super) fn announce(&mut self, ctx: &mut Context<'_>) {
         self.announced = (self.chosen.mark(), ctx.now.time);
         let message =
@@ -339,8 +340,8 @@ impl Primary {
         ctx.out.send(&to, Message::Committee(message));
     }
 
-    /// The number up to which all writes are chosen, to be told with a heartbeat now; `None` where nothing else was told for less than
-    /// `quiet`, where that number is about to be told by itself, or where this does not serve.
+    /// Returns the number up to which all writes are chosen, for the heartbeat that leaves now. `None` where another message told the mark
+    /// less than `quiet` ago, where an announcement of the mark is due, or where this primary does not serve.
     pub(crate) fn mark_to_tell(&mut self, quiet: Duration, now: Time) -> Option<u64> {
         let (mark, at) = self.announced;
         let tells = self.is_serving() && self.chosen.mark() <= mark && now.since(at) >= quiet;
@@ -350,7 +351,7 @@ impl Primary {
         })
     }
 
-    /// Phase 2b.
+    /// Counts votes (phase 2b).
     pub(super) fn on_accepted(
         &mut self,
         ctx: &mut Context<'_>,
@@ -376,21 +377,22 @@ impl Primary {
         self.choose(ctx, local, &voted);
     }
 
-    /// What a quorum has voted for before it served, or while it waited for a switch.
+    /// Chooses writes for which a quorum voted before the primary served, or while they waited for a switch.
     pub(super) fn choose_voted(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         let all: Vec<u64> = self.in_flight.keys().copied().collect();
         self.choose(ctx, local, &all);
     }
 
-    /// These may be chosen: a quorum has voted, or they have come back from a switch.
+    /// Chooses those of these writes that may be: each got a quorum's last vote, or came back from a switch.
     pub(super) fn choose(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, among: &[u64]) {
         if !self.is_serving() {
-            return; // Before the base is chosen nothing is: a re-proposal may yet be proposed again by another.
+            return; // Before the base is chosen no write is: another primary may yet propose a re-proposal again.
         }
         let quorum = ctx.state.quorum();
         let is_chosen = |n: &u64, it: &InFlight| it.votes.len() >= quorum && !self.offload.is_away(*n);
         let chosen: Vec<u64> = if ctx.state.settings.coarse && !ctx.config.defects.has(Defect::Overtaking) {
-            // Those that wait for a lower number are found when its votes come: what is in flight is what is not chosen.
+            // A write that waits for a lower number is found when the lower one gets its votes: `in_flight` has exactly the writes that are
+            // not chosen.
             let in_order = self.in_flight.iter().take_while(|(n, first)| is_chosen(n, first));
             in_order.map(|(n, _)| *n).collect()
         } else {
@@ -398,7 +400,7 @@ impl Primary {
             among.iter().filter(is_ready).copied().collect()
         };
         for n in chosen {
-            let Some(in_flight) = self.in_flight.remove(&n) else { continue }; // Said twice.
+            let Some(in_flight) = self.in_flight.remove(&n) else { continue }; // Listed twice.
             self.chosen.insert(n);
             self.offload.on_chosen(n, ctx.now.time);
             self.on_chosen(ctx, local, in_flight);
@@ -410,7 +412,7 @@ impl Primary {
         }
     }
 
-    /// A quorum has this write: answers, and goes on with its key.
+    /// Answers the clients of a write that a quorum has, and continues with its key.
     pub(super) fn on_chosen(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, in_flight: InFlight) {
         let InFlight { write, waiters, .. } = in_flight;
         local.table.put(&write.key, write.record.clone());
@@ -426,10 +428,10 @@ impl Primary {
         self.run(ctx, local, &write.key);
     }
 
-    /// Says again, to who has not voted, what has waited too long.
+    /// Repeats overdue writes, to the members that have not voted.
     pub(super) fn resend_writes(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now.time;
-        // What has not left at all is not repeated.
+        // A write that has not left at all is not repeated.
         let unsent = self.unsent.first().map_or(u64::MAX, |write| write.record.number.n);
         let overdue: Vec<u64> = self
             .in_flight
@@ -461,7 +463,7 @@ impl Primary {
 }
 
 impl Draft {
-    /// An expired value becomes a tombstone before anything is said about it.
+    /// Makes an expired value a tombstone before any operation is answered from it.
     fn expire(&mut self, now: WallMillis) {
         if let Some(record) = self.record.as_deref().filter(|record| is_expired(record, now)) {
             self.record = Some(Arc::new(changed(Some(record), None, 0)));
@@ -469,7 +471,7 @@ impl Draft {
         }
     }
 
-    /// Evaluates one operation. False, and nothing else, where the record has no room for its id.
+    /// Evaluates one operation. Returns false, and does nothing, where the record has no room for its id.
     fn operate(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, pending: &Pending) -> bool {
         if pending.horizon > ctx.state.horizon + 1 {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::NoPrimary)); // This node is far behind.
@@ -493,7 +495,7 @@ impl Draft {
         let is_client = matches!(pending.id, OpId::Client(_));
         let is_owed = is_client && !matches!(pending.op, Op::Read(_));
         let live = match change {
-            // A client that gave its own id is owed the first answer, also where that was "no".
+            // A client that gave its own id is owed the first answer, also where that answer was "no".
             Change::None if is_owed => live.map(|live| (live.value, live.kind, live.deadline)),
             Change::None => {
                 self.waiters.push((pending.attempt, Outcome::Unchanged(answer)));
@@ -535,7 +537,7 @@ impl Draft {
         true
     }
 
-    /// The answer to an operation that was executed before.
+    /// Returns the answer to an operation that was executed before.
     fn answer_of(&self, ctx: &Context<'_>, local: &mut Local<'_>, key: &Key, pending: &Pending) -> Option<Answer> {
         if ctx.config.defects.has(Defect::NoIds) {
             return None;
@@ -546,8 +548,8 @@ impl Draft {
     }
 }
 
-/// The record after one more change; its number is given when it is proposed. A key that is not there may have been there
-/// before, in generations up to `floor`.
+/// Returns the record after one more change; its number is given when it is proposed. A key that does not exist may have existed before, in
+/// generations up to `floor`.
 pub(super) fn changed(before: Option<&Record>, live: Option<(Bytes, Kind, Option<WallMillis>)>, floor: u32) -> Record {
     let created = live.is_some() && before.is_none_or(|record| record.value.is_none());
     let version = match before {
