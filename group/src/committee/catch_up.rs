@@ -1,11 +1,11 @@
-//! How a member that lacks something gets it: from the window of recent writes, else by a scan of clocks.
+//! Catch-up of a member that lacks records: from the window of recent writes, or by a comparison of clocks.
 //!
-//! The member pulls, one page at a time; a page that is lost is asked for again, of somebody else. What comes is chosen,
-//! and only ever replaces what is older. The source need not be complete: a primary that finds nobody who is compares
-//! with a quorum of every configuration that may hold something alone.
+//! The member pulls one page at a time, and asks another source for a page that was lost. Each copied record is chosen, and replaces only
+//! older records. The source need not be complete: a primary that finds no complete member compares with a quorum of every configuration
+//! that may be the only holder of a record.
 //!
-//! A base has a piece for each history, and after some divisions there are dozens: pieces are asked for in several lanes at the same
-//! time, each with one page on its way.
+//! A base has a piece for each history, and after some divisions there are dozens. The member asks for pieces in several lanes at the same
+//! time, each with one page in flight.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -34,64 +34,65 @@ use crate::table::Table;
 use crate::throttle::Throttle;
 use crate::time::Time;
 
-/// Keys listed in one page of a scan.
+/// Upper limit of keys listed in one page of a scan.
 pub(super) const PAGE_KEYS_MAX: usize = 2000;
 
-/// Records that a source looks at for one page of an answer.
+/// Upper limit of records that a source looks at for one page of an answer.
 pub(super) const LOOKED_MAX: usize = 4 * PAGE_KEYS_MAX;
-/// A record that is only compared takes its source, and this node, as much time as so many bytes that are copied...
+/// Cost of a record that is only compared, in bytes that are copied: it takes its source and this node as much time.
 const LOOKED_COST: u64 = 64;
-/// ...at so many bytes a second.
+/// Rate at which compared records count at least, in bytes a second.
 const LOOKED_RATE: u64 = 8 << 20;
 
-/// While the store has much left to write, the next page waits for so long at most: it comes to an end all the same.
+/// Upper limit of the pause between pages while the store has much left to write: catch-up ends all the same.
 const STORE_PATIENCE: Duration = Duration::from_millis(500);
 
-/// No page is waited for longer than this before another source is asked.
+/// Upper limit of the time that a job waits for a page before it asks another source.
 const PAGE_PATIENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Pages of the store being read at one time: each holds a question in memory.
+/// Upper limit of pages of the store that are read at one time: each keeps a question in memory.
 pub(super) const SCANS_MAX: usize = 64;
 
-/// Pieces of one sub-range that are asked for at the same time.
+/// Upper limit of pieces of one sub-range that are asked for at the same time.
 const LANES_MAX: usize = 8;
 
-/// Clocks are compared once so many sources have said that their windows do not reach back far enough. Each of them takes a
-/// round trip, and a comparison of one piece takes few.
+/// Number of sources with windows that do not reach back far enough, after which clocks are compared. Each further question takes a round trip,
+/// and a comparison of one piece takes few.
 const SHORT_MAX: usize = 2;
 
-/// Who was compared with and lacked something is asked again once the others were left so much more often. It may hold everything
-/// by now, and they may be gone; but a comparison begins from the start with each source, and one page may be lost.
+/// Handicap of a source that was compared with and lacked records: it is asked again once each other source was left so much more often.
+/// The source may hold everything by now, and the other sources may be gone. But a comparison begins from the start with each source, and a
+/// single lost page must not cause that.
 const COMPARED_BEFORE: u32 = 2;
-/// The same of a member that is silent to this node: former members that are dead are asked for as long as nothing is established.
+/// The same for a member that is silent to this node: dead former members are asked for as long as nothing is established.
 const SILENT: u32 = 3;
 
-/// What a page of the store is for.
+/// Use of a page of the store.
 #[derive(Clone, Debug)]
 pub(super) enum ScanUse {
-    /// This node's own clocks, to ask with.
+    /// This node's own clocks, for its question.
     Mine(Lane),
-    /// To answer somebody.
+    /// Answer to another member's comparison.
     Theirs { from: NodeId, asked: Box<Asked> },
-    /// For a neighbour's member, as of this slot and with purges up to that one.
+    /// Copy for a neighbour's member, as of the first slot and with purges up to the second.
     Copy { from: NodeId, ask: AskCopy, as_of: (Slot, Slot) },
 }
 
-/// All catching up of one member.
+/// All catch-up of one member.
 #[derive(Clone, Debug, Default)]
 pub struct CatchUp {
     jobs: BTreeMap<Lane, Job>,
     pub(super) scans: BTreeMap<u64, ScanUse>,
     next_scan: u64,
     throttle: Throttle,
-    /// The store has much left to write: what clients want to write would wait behind what is copied.
+    /// Whether the store has much left to write: writes of clients would wait behind copied records.
     store_behind: bool,
     /// Members from which this node hears nothing.
     silent: BTreeSet<NodeId>,
-    /// Counts turns of all jobs, so that not all of them go to the same source.
+    /// Number of turns of all jobs, so that not all of them go to the same source.
     turns: usize,
-    /// Twice the time that pages take of late. A page that takes longer than the job's patience is asked for again, of another source, and
-    /// dropped when it comes.
+    /// Twice the time that pages have taken recently. A page that takes longer than the job's patience is asked for again, of another
+    /// source, and dropped when it comes.
     patience: Duration,
 }
 
@@ -101,7 +102,7 @@ impl CatchUp {
         (self.patience.max(resend) * (1 << job.silent.min(5))).min(PAGE_PATIENCE_MAX)
     }
 
-    /// Notes that the page came for which a job waited, and how long it took.
+    /// Notes that a job's page came, and how long it took.
     fn note_page(&mut self, lane: Lane, now: Time) {
         let Some(job) = self.jobs.get_mut(&lane) else { return };
         job.silent = 0;
@@ -121,7 +122,7 @@ impl CatchUp {
 }
 
 impl Acceptor {
-    /// Begins and repeats what is due.
+    /// Begins jobs that are needed, and repeats questions that are due.
     pub fn drive_catch_up(&mut self, ctx: &mut Context<'_>, table: &mut Table) {
         let live = |committee: &&Committee| !committee.is_superseded() && committee.chosen().is_some();
         let needy: Vec<TermBallot> = self
@@ -131,7 +132,7 @@ impl Acceptor {
             .map(Committee::ballot)
             .collect();
         self.catch_up.jobs.retain(|(ballot, _), _| needy.contains(ballot));
-        // Who has waited longest asks first: one that begins again and again does not keep the others from asking.
+        // The job that has waited longest asks first: a job that begins again and again does not keep the rest from asking.
         let mut lanes: Vec<Lane> = self.catch_up.jobs.keys().copied().collect();
         lanes.sort_by_key(|lane| self.catch_up.jobs[lane].asked);
         for ballot in needy {
@@ -154,7 +155,7 @@ impl Acceptor {
         }
     }
 
-    /// Returns the progress of catching up, once for each sub-range.
+    /// Returns the progress of catch-up, once for each sub-range.
     pub fn catch_up_status(&self) -> Vec<CatchUpStatus> {
         let range = |ballot| self.committee(ballot).map_or(KeyRange::FULL, Committee::range);
         let mut all: Vec<CatchUpStatus> = Vec::new();
@@ -168,12 +169,12 @@ impl Acceptor {
         all
     }
 
-    /// The store has much left to write, or no longer: copying waits for it.
+    /// Notes whether the store has much left to write: copying waits for it.
     pub fn set_store_behind(&mut self, store_behind: bool) {
         self.catch_up.store_behind = store_behind;
     }
 
-    /// Returns whether something is asked for.
+    /// Returns whether any catch-up is in progress.
     pub fn catches_up(&self) -> bool {
         !self.catch_up.jobs.is_empty()
     }
@@ -183,7 +184,7 @@ impl Acceptor {
         self.catch_up.silent = silent;
     }
 
-    /// When [`Acceptor::drive_catch_up`] has something to do.
+    /// Returns when [`Acceptor::drive_catch_up`] has to be called next.
     pub fn catch_up_due(&self, ctx: &Context<'_>) -> Time {
         let resend = ctx.config.timing.resend;
         let due = |job: &Job| match job {
@@ -210,7 +211,7 @@ impl Acceptor {
         (0..lanes as u8).for_each(|lane| self.begin_piece(ctx, table, (ballot, lane)));
     }
 
-    /// Where the current piece begins: at the youngest term of its chain that this node is complete in, if there is one.
+    /// Begins the current piece at the youngest term of its chain in which this node is complete, if there is one.
     fn begin_piece(&mut self, ctx: &mut Context<'_>, table: &mut Table, lane: Lane) {
         let ballot = lane.0;
         let job = &self.catch_up.jobs[&lane];
@@ -240,7 +241,7 @@ impl Acceptor {
         self.ask(ctx, table, lane);
     }
 
-    /// No window makes up for a gap of numbers: everything is compared.
+    /// Compares everything: no window makes up for a gap of numbers.
     fn compare_all(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
         let committee = self.committee_mut(ballot).expect("a job has a committee");
         let range = committee.range();
@@ -251,7 +252,7 @@ impl Acceptor {
         self.begin_jobs(ctx, table, ballot);
     }
 
-    /// The youngest number of a piece's history up to which this node holds everything.
+    /// Returns the youngest number of a piece's history up to which this node holds everything.
     fn held_of(&self, base: &Base, piece: KeyRange) -> Option<Number> {
         let (_, chain) = base.pieces.iter().find(|(range, _)| *range == piece)?;
         chain.iter().find_map(|(term, mark)| {
@@ -261,7 +262,7 @@ impl Acceptor {
         })
     }
 
-    /// Neighbours of which nothing is held become one piece: a newcomer does not ask for each by itself.
+    /// Joins neighbouring pieces of which nothing is held, so that a newcomer does not ask for each one alone.
     fn joined(&self, base: &Base, pieces: Vec<KeyRange>) -> Vec<KeyRange> {
         let mut joined: Vec<(KeyRange, bool)> = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -277,8 +278,8 @@ impl Acceptor {
         joined.into_iter().map(|(piece, _)| piece).collect()
     }
 
-    /// Another source: one of those that this job has left least often, and that is heard. A count of all jobs does not tell who that is: jobs that
-    /// wait ask in step, and each may come to the same one every time, which may be gone.
+    /// Turns to another source: one of those that this job has left least often, and that are heard. A count of all jobs cannot tell which
+    /// source is next: jobs that wait ask in step, so each may come to the same source every time, and that source may be gone.
     fn turn(&mut self, ctx: &mut Context<'_>, lane: Lane) {
         let job = self.catch_up.jobs.get_mut(&lane).expect("only of a job");
         *job.left.entry(job.source).or_default() += 1;
@@ -293,9 +294,9 @@ impl Acceptor {
         job.source = sources[self.catch_up.turns % sources.len()];
     }
 
-    /// One source's recent writes do not reach back far enough. Another may have kept more: who was away itself has kept
-    /// none. Where several say so, or one says it `again` while others are silent, clocks are compared. For a gap of numbers all must
-    /// say so: then everything is compared.
+    /// Handles a source whose recent writes do not reach back far enough. Another source may have kept more: a source that was away itself
+    /// has kept none. Clocks are compared where several sources say so, or where one says it `again` while the rest is silent. For a gap of
+    /// numbers all sources must say so: then everything is compared.
     fn window_too_short(&mut self, ctx: &mut Context<'_>, table: &mut Table, lane: Lane, again: bool) {
         let job = self.catch_up.jobs.get_mut(&lane).expect("only of a job");
         let others = job.sources(ctx, |node| !job.too_short.contains(&node));
@@ -329,7 +330,7 @@ impl Acceptor {
             Stage::Window(since) => {
                 let ballot = lane.0;
                 let message = CommitteeMessage::AskSince { ballot, piece, since: *since, attempt: job.attempt };
-                // What came before is durable then: a slow disk is not overrun.
+                // All earlier pages are durable then, so a slow disk is not overrun.
                 ctx.out.send_after(&[job.source], Message::Committee(message));
             }
             Stage::Compare(after) => {
@@ -365,7 +366,7 @@ impl Acceptor {
         ctx.out.send_after(&[job.source], Message::Committee(message));
     }
 
-    /// A page of the store came; false if it was not asked for here.
+    /// Handles a page of the store. Returns false if the page was not asked for here.
     pub fn on_scanned(
         &mut self,
         ctx: &mut Context<'_>,
@@ -420,13 +421,13 @@ impl Acceptor {
             let again = !job.too_short.insert(from);
             return self.window_too_short(ctx, table, lane, again);
         };
-        // What follows came by itself, and goes on coming: who waited for the end of it might wait for ever.
+        // Later writes came by themselves, and continue to come: a job that waited for their end might wait for ever.
         let done = done || up_to.term == ballot.term && self.has_all_behind(ballot, up_to.n);
         let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         if done && up_to.term == ballot.term {
             job.reached(up_to.n);
         }
-        // Others may reach back to here.
+        // Other sources may reach back to here.
         job.too_short.clear();
         let then = if done { Then::PieceDone } else { Then::Continue(Stage::Window(up_to)) };
         let bytes = job.came(writes, then);
@@ -453,7 +454,8 @@ impl Acceptor {
         let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         let asks = asked_configs(ctx, answer.piece);
         if job.asks != asks && !(complete && job.all_complete) {
-            // What others lacked then was with those who are asked no more: it is with others now.
+            // A former source may have held records that earlier sources lacked. It is asked no more, and the sources that are asked now
+            // have those records.
             (job.asks, job.attempt, job.stage) = (asks, ctx.rng.draw(), Stage::Compare(None));
             job.compared.clear();
             job.pass.restart();
@@ -467,11 +469,11 @@ impl Acceptor {
         job.pass.page(&answer, job.listed_up_to(answer.up_to.as_ref()));
         job.answered.insert(from);
         if !job.compared.contains_key(&from) {
-            job.left.remove(&from); // It gets on: a page that is lost is no reason to begin with somebody else.
+            job.left.remove(&from); // The source makes progress: a lost page is no reason to begin with another source.
         }
         job.all_complete &= complete;
         job.reached(if complete { mark } else { 0 });
-        // Parts compared with different sources make a whole only where each of them was complete.
+        // Parts compared with different sources make a whole only where each source was complete.
         let mixed = job.answered.len() > 1 && !job.all_complete;
         let mut turns = false;
         let then = match answer.up_to.clone() {
@@ -501,7 +503,8 @@ impl Acceptor {
         let bytes = job.came(answer.writes, then);
         let looked = answer.looked.min(LOOKED_MAX as u64) * LOOKED_COST;
         self.catch_up.take_page(ctx, bytes);
-        // That is no bandwidth: where little was given, it does not take longer.
+        // The cost of comparing is no bandwidth: it counts at no lower rate than `LOOKED_RATE`, even where the configured bandwidth is
+        // small.
         self.catch_up.throttle.take(ctx.now.time, looked, ctx.config.transfer_bytes_per_s.max(LOOKED_RATE));
         if turns {
             self.turn(ctx, lane);
@@ -509,7 +512,7 @@ impl Acceptor {
         self.install_deferred(ctx, table);
     }
 
-    /// Takes whatever comes for newer than what is there.
+    /// Installs late writes as if they were newer than the records that are held.
     fn install_late(&mut self, ctx: &mut Context<'_>, table: &mut Table, writes: &[Write]) {
         if ctx.config.defects.has(Defect::LateChunk) {
             for write in writes {
@@ -520,12 +523,12 @@ impl Acceptor {
         }
     }
 
-    /// Installs what the last pages brought; goes on where nothing waits any more.
+    /// Installs the records of the last pages, and continues where no record waits any more.
     pub(super) fn install_deferred(&mut self, ctx: &mut Context<'_>, table: &mut Table) {
         let lanes: Vec<Lane> =
             self.catch_up.jobs.iter().filter(|(_, job)| job.then.is_some()).map(|(lane, _)| *lane).collect();
         for lane in lanes {
-            // One that ended, or began anew, when another before it was done.
+            // A lane that ended, or began anew, when an earlier lane was done.
             let Some(job) = self.catch_up.jobs.get_mut(&lane) else { continue };
             let (writes, source) = (core::mem::take(&mut job.deferred), job.source);
             let mut waiting = Vec::new();
@@ -550,7 +553,7 @@ impl Acceptor {
         }
     }
 
-    /// Has everything of the term behind this number come that is known to be chosen?
+    /// Returns whether all writes of the term after this number have come that are known to be chosen.
     fn has_all_behind(&self, ballot: TermBallot, n: u64) -> bool {
         let committee = self.committee(ballot).expect("a job has a committee");
         let (received, chosen) = (committee.received(), committee.chosen().unwrap_or(0));
@@ -558,7 +561,7 @@ impl Acceptor {
         n <= chosen && (covers((1, received.mark())) || received.ranges_above().into_iter().any(covers))
     }
 
-    /// Must the primary's next word be waited for before more is taken? Pages are asked for again.
+    /// Returns whether no more is taken until the primary's next mark. Pages are then asked for again.
     fn has_enough(&self, ballot: TermBallot) -> bool {
         self.committee(ballot).is_some_and(Committee::is_ahead_enough)
     }
@@ -584,8 +587,8 @@ impl Acceptor {
         }
         let (held, chosen) = (committee.received().mark(), committee.chosen().unwrap_or(0));
         let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
-        // The source has not heard yet how far the term's writes are chosen. Asked at once it would say so as fast as it is asked:
-        // this is like a page that was lost, so somebody else is asked when that would be.
+        // The source has not heard yet how far the term's writes are chosen. If asked at once, it would say so as fast as it is asked. So
+        // this counts as a lost page: another source is asked after the same pause.
         if gap && held < chosen && matches!(job.stage, Stage::Window(since) if held <= since.n) {
             job.pieces.push(piece);
             job.mark = None;
@@ -597,8 +600,8 @@ impl Acceptor {
 }
 
 impl CatchUp {
-    /// When the next page may be asked for. Those that are on their way have their share of the bandwidth, too: else all
-    /// committees of a group that has just begun would ask at once.
+    /// Returns when the next page may be asked for. Pages in flight have their share of the bandwidth, too: otherwise all committees of a
+    /// group that has just begun would ask at once.
     fn opens(&self, ctx: &Context<'_>, job: &Job) -> Time {
         let now = ctx.now.time;
         let store = if self.store_behind { job.asked + STORE_PATIENCE } else { now };
@@ -614,18 +617,18 @@ impl CatchUp {
         self.throttle.take_page(ctx.now.time, bytes, page_max, per_second);
     }
 
-    /// With what is known of the store.
+    /// Returns the state for a group that is born: it keeps only the knowledge about the store and the bandwidth.
     pub(super) fn heir(&self) -> CatchUp {
         CatchUp { store_behind: self.store_behind, throttle: self.throttle, ..CatchUp::default() }
     }
 
-    /// The committee is let go of: what was asked for it is of no use.
+    /// Drops the jobs of a committee that was dropped.
     pub(super) fn forget(&mut self, ballot: TermBallot) {
         self.jobs.retain(|(other, _), _| *other != ballot);
     }
 
     /// Ends a lane whose pieces are done, and adds its mark, records and bytes to another lane of the same committee. Returns false, and
-    /// changes nothing, where this is the last one.
+    /// changes nothing, where this is the last lane.
     fn end_lane(&mut self, lane: Lane) -> bool {
         let Some(other) = self.lanes(lane.0).map(|(other, _)| other).find(|other| *other != lane) else { return false };
         let ended = self.jobs.remove(&lane).expect("a lane ends once");
@@ -636,8 +639,8 @@ impl CatchUp {
         true
     }
 
-    /// May a page of the store be read for a neighbour's member? Not the same twice, where the store is slow and it asks again; and not
-    /// more than so many at one time: it will ask again, or somebody else.
+    /// Returns whether a page of the store may be read for a neighbour's member. The same page is not read twice, where the store is slow
+    /// and the member asks again. At most `scans_max` pages are read at one time: a refused member asks again, or asks another one.
     pub(super) fn may_copy(&self, node: NodeId, number: u64, scans_max: usize) -> bool {
         let mut copies = self.scans.values().filter_map(|scan| match scan {
             ScanUse::Copy { from, ask, .. } => Some((*from, ask.number)),
@@ -653,37 +656,38 @@ impl CatchUp {
     }
 }
 
-/// Did a purge in this piece let go of tombstones above this number? A window that begins before them has what they stood
-/// for: whoever reads half of it has a key that is gone, and no comparison tells it so.
+/// Returns whether a purge in this piece dropped tombstones above this number. A window that begins before those tombstones has the writes
+/// that they replaced. A reader of half of such a window has a key that is gone, and no comparison reveals it.
 fn is_before_purge(ctx: &Context<'_>, piece: KeyRange, since: Number) -> bool {
     ctx.state.purged.bounds.pieces(piece).iter().any(|(_, purged)| purged.is_some_and(|purge| since < purge.up_to))
 }
 
-/// Configurations, half of each of which tells everything together.
+/// Configurations: half of each of them together tells everything.
 pub(super) type Asks = Vec<(Epoch, Vec<NodeId>)>;
 
-/// Those that recovery asks in this range now.
+/// Returns the configurations that recovery asks in this range now.
 pub(super) fn asked_configs(ctx: &Context<'_>, range: KeyRange) -> Asks {
     ctx.state.configs(range).into_iter().map(|config| (config.epoch, config.members)).collect()
 }
 
-/// Together with this node, do these tell everything that majorities accepted, in every configuration that recovery asks in this range?
+/// Returns whether these nodes, together with this node, tell everything that majorities accepted, in every configuration that recovery
+/// asks in this range.
 ///
-/// `nodes`: each with the last epoch about which its word is in doubt.
+/// `nodes`: each node with the last epoch about which its statements are in doubt.
 pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeMap<NodeId, Epoch>) -> bool {
     let forgets = ctx.config.defects.has(Defect::OneReplicaState);
     let asked = |config: &&Config| !forgets || config.epoch == ctx.state.epoch;
     let answer = |node: NodeId| if node == ctx.me { Some(ctx.doubt) } else { nodes.get(&node).copied() };
     let is_told = |config: &Config| {
-        // Only half of a former configuration: of the present one a majority is needed anyway, and the member in excess makes up for one that
-        // forgot something in an epoch of the same members that recovery had no room to list.
+        // Half of a former configuration is enough. Of the present one a majority is needed anyway. Its additional member makes up for a
+        // member that forgot a record in an epoch of the same members that recovery had no room to list.
         let tells = if config.epoch == ctx.state.epoch { decides } else { meets_majorities };
         tells(&config.members, config.epoch, ctx.config.defects, &answer)
     };
     ctx.state.configs(range).iter().filter(asked).all(is_told)
 }
 
-/// The part of a page that lies in the piece behind `after`, and whether the piece may hold more behind it.
+/// Returns the part of a page that lies in the piece behind `after`, and whether the piece may hold more behind it.
 fn within(
     records: Vec<(Key, Arc<Record>)>,
     piece: KeyRange,
@@ -695,7 +699,7 @@ fn within(
     (records.into_iter().filter(|(key, _)| inside(key)).collect(), !done && !ended)
 }
 
-/// How many of these keys one question names: no frame takes it if their names are too long together.
+/// Returns how many of these keys one question names: no frame takes the question if its keys are too long together.
 fn keys_that_fit(held: &[(Key, Number)], bytes_max: usize) -> usize {
     let mut bytes = 0;
     let fits = held.iter().take(PAGE_KEYS_MAX).take_while(|(key, _)| {
@@ -705,7 +709,7 @@ fn keys_that_fit(held: &[(Key, Number)], bytes_max: usize) -> usize {
     fits.count().max(1)
 }
 
-/// Where the store's page begins: behind the last key, never with it. Its record may be all that a page holds.
+/// Returns where the store's page begins: behind the last key, never with it. The record of that key may be all that a page holds.
 pub(super) fn scan_from(after: Option<&Key>, piece: KeyRange) -> Bound<Key> {
     match after {
         Some(after) => Bound::Excluded(after.clone()),
@@ -713,7 +717,7 @@ pub(super) fn scan_from(after: Option<&Key>, piece: KeyRange) -> Bound<Key> {
     }
 }
 
-/// A page of the store that makes progress whatever the records' sizes.
+/// Returns the size of a page of the store, in bytes, that makes progress regardless of the records' sizes.
 pub(super) fn page_bytes(ctx: &Context<'_>) -> usize {
     ctx.config.message_bytes_max.max(8 * ctx.state.settings.value_bytes_max as usize)
 }

@@ -1,4 +1,4 @@
-//! One committee's catching up at one member: what is left, where it stands, what came. See [`super::catch_up`].
+//! Catch-up of one committee at one member: its pieces left, its stage, the records that came. See [`super::catch_up`].
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -11,43 +11,43 @@ use crate::context::Context;
 use crate::message::{Compared, Write};
 use crate::time::Time;
 
-/// Some of the pieces that a member lacks of a sub-range, by the number of the lane: one of them is asked for at a time.
+/// Lane: some of the pieces of a sub-range that a member lacks, which it asks for one at a time; named by the ballot and a number.
 pub(super) type Lane = (TermBallot, u8);
 
-/// Where the current piece stands.
+/// Stage of the current piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Reading the source's window; everything up to this number is held.
+    /// Reads the source's window; everything up to this number is held.
     Window(Number),
-    /// Comparing clocks; done up to and with this key.
+    /// Compares clocks; done up to and with this key.
     Compare(Option<Key>),
 }
 
 /// One comparison of a piece, from its beginning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pass {
-    /// Records that the sources hold, as they said page by page.
+    /// Number of records that the sources hold, as they reported page by page.
     looked: u64,
-    /// Records that came.
+    /// Number of records that came.
     came: u64,
-    /// Records that this node holds, as it listed them.
+    /// Number of records that this node holds, as it listed them.
     listed: u64,
-    /// This is the second pass, and the first saw so many records: fewer must not be listed now.
+    /// In a second pass, the number of records that the first pass saw: this node must not list fewer now.
     expected: Option<u64>,
 }
 
-/// What a finished pass leads to.
+/// Result of a finished pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Everything is here.
     Whole,
     /// Records came: another pass lists them from the store, and counts.
     Unproven,
-    /// Fewer are here than were seen to be there.
+    /// Fewer records are here than the sources were seen to hold.
     TooFew {
-        /// So many are here.
+        /// Number of records here.
         listed: u64,
-        /// So many were there.
+        /// Number of records that the sources were seen to hold.
         expected: u64,
     },
 }
@@ -59,7 +59,7 @@ impl Pass {
         self.listed += listed;
     }
 
-    /// The end of the piece is reached: begins the pass that follows, if one does.
+    /// Ends the pass at the end of the piece, and begins the pass that follows, if one does.
     pub(super) fn finish(&mut self) -> Found {
         let found = match self.expected {
             None if self.came == 0 => Found::Whole,
@@ -71,56 +71,56 @@ impl Pass {
         found
     }
 
-    /// Begins again, with nothing seen; a second pass stays one.
+    /// Begins again, with nothing seen; a second pass remains a second pass.
     pub(super) fn restart(&mut self) {
         *self = Pass { expected: self.expected, ..Pass::default() };
     }
 
-    /// Begins with another source: what the last one held says nothing of this one.
+    /// Begins with another source: the records of the last source say nothing about this one's.
     pub(super) fn forget(&mut self) {
         *self = Pass::default();
     }
 }
 
-/// One committee's catching up at one member.
+/// Catch-up of one committee at one member, in one lane.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// Its name, used for no other: answers to others are not for it (hazard 25).
+    /// Name of this job, used for no other: answers to other names are not for it (hazard 25).
     pub(super) attempt: u64,
-    /// What is left to do, the current piece last.
+    /// Pieces left to do, the current one last.
     pub(super) pieces: Vec<KeyRange>,
     pub(super) stage: Stage,
-    /// The pieces are the whole sub-range.
+    /// Whether the pieces are the whole sub-range.
     pub(super) covers_all: bool,
-    /// It makes up for numbers of the term itself, not for what was before.
+    /// Whether the job makes up for numbers of the term itself, and not for earlier records.
     pub(super) gap: bool,
-    /// The lowest mark that a source had when it answered for a piece, or a part of one.
+    /// Lowest mark of the sources that answered for a piece, or a part of one.
     pub(super) mark: Option<u64>,
-    /// How often each source was left for another: it was silent, or lacked something itself.
+    /// Number of times that each source was left for another: it was silent, or lacked records itself.
     pub(super) left: BTreeMap<NodeId, u32>,
-    /// Sources whose windows do not reach back to what this node holds of the current piece.
+    /// Sources with windows that do not reach back to the state that this node holds of the current piece.
     pub(super) too_short: BTreeSet<NodeId>,
     /// Sources that were compared with to the end of the current piece and were not complete, each with its doubt.
     pub(super) compared: BTreeMap<NodeId, Epoch>,
-    /// Whose majorities, as it was when the comparison began, would hold everything.
+    /// Configurations with majorities that together would hold everything, as they were when the comparison began.
     pub(super) asks: Asks,
-    /// Who answered since the comparison of the piece began, and whether all of them were complete.
+    /// Sources that answered since the comparison of the piece began, and whether all of them were complete.
     pub(super) answered: BTreeSet<NodeId>,
     pub(super) all_complete: bool,
     pub(super) pass: Pass,
     pub(super) source: NodeId,
     pub(super) asked: Time,
-    /// So many sources in a row were silent since a page came.
+    /// Number of sources in a row that were silent since a page came.
     pub(super) silent: u32,
     pub(super) waiting_for_scan: bool,
-    /// It has had its share of the bandwidth for now.
+    /// Whether the job has had its share of the bandwidth for now.
     pub(super) held_back: bool,
-    /// What the last comparison listed, in order.
+    /// Keys that the last comparison listed, in order.
     pub(super) listed: Vec<Key>,
-    /// Writes of the last page that wait for their key's own record, and what the page leads to.
+    /// Writes of the last page that wait for their key's own record, and the job's next step after the page.
     pub(super) deferred: Vec<Write>,
     pub(super) then: Option<Then>,
-    /// Records that came, and their bytes.
+    /// Number of records that came, and their size in bytes.
     pub(super) records: u64,
     pub(super) bytes: u64,
 }
@@ -154,24 +154,24 @@ impl Job {
         }
     }
 
-    /// Whom it may ask for the current piece.
+    /// Returns the nodes that the job may ask for the current piece.
     pub(super) fn sources(&self, ctx: &Context<'_>, may: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let piece = *self.pieces.last().expect("a job has a piece");
         let members = ctx.state.configs(piece).into_iter().flat_map(|config| config.members);
         members.filter(|node| *node != ctx.me && may(*node)).collect()
     }
 
-    /// A source's answer contains everything of the term up to this number.
+    /// Lowers the mark: a source's answer contains everything of the term up to this number.
     pub(super) fn reached(&mut self, mark: u64) {
         self.mark = Some(self.mark.unwrap_or(u64::MAX).min(mark));
     }
 
-    /// Is a page on its way?
+    /// Returns whether a page is in flight.
     pub(super) fn awaits_page(&self) -> bool {
         self.asked > Time(0) && !self.held_back && self.then.is_none()
     }
 
-    /// Writes came; returns what they take, in bytes.
+    /// Takes the writes of a page; returns their size in bytes.
     pub(super) fn came(&mut self, writes: Vec<Write>, then: Then) -> u64 {
         let bytes = writes.iter().map(|write| (write.record.bytes() + write.key.encoded().len()) as u64).sum();
         self.records += writes.len() as u64;
@@ -180,7 +180,7 @@ impl Job {
         bytes
     }
 
-    /// How many of the keys listed last lie in the part that the answer speaks of.
+    /// Returns how many of the keys listed last lie in the part that the answer covers.
     pub(super) fn listed_up_to(&self, up_to: Option<&Key>) -> u64 {
         up_to.map_or(self.listed.len(), |up_to| self.listed.partition_point(|key| key <= up_to)) as u64
     }
@@ -212,24 +212,24 @@ pub(super) enum Then {
     PieceDone,
 }
 
-/// Catching up, for a person to see.
+/// Progress of catch-up, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatchUpStatus {
-    /// Whose sub-range.
+    /// Ballot of the sub-range.
     pub ballot: TermBallot,
     /// The sub-range.
     pub range: KeyRange,
-    /// Pieces left.
+    /// Number of pieces left.
     pub pieces: usize,
-    /// By a scan of clocks, not from the window.
+    /// Whether a scan of clocks is in progress, and not a read of the window.
     pub scan: bool,
-    /// Records that came.
+    /// Number of records that came.
     pub records: u64,
-    /// What they take, in bytes.
+    /// Size of these records, in bytes.
     pub bytes: u64,
-    /// How far the scan of the current piece has come, in 1/1000 of the piece.
+    /// Progress of the scan of the current piece, in 1/1000 of the piece.
     pub done_per_mille: u32,
-    /// Who is asked.
+    /// Source that is asked.
     pub source: NodeId,
 }
 

@@ -1,4 +1,4 @@
-//! The source's side of catching up: what it has in its windows, and what is newer in its table. See [`super::catch_up`].
+//! The source's side of catch-up: writes of its windows, and newer records of its table. See [`super::catch_up`].
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,35 +17,35 @@ use crate::outbox::GroupOutput;
 use crate::record::Record;
 use crate::table::Table;
 
-/// A question that a page of the store answers.
+/// Question that a page of the store answers.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) ask: AskCompare,
-    /// The chosen mark when it was asked: what the page that answers it certainly contains.
+    /// Chosen mark when the question came: the answering page certainly contains everything up to it.
     mark: u64,
-    /// Whether this node held everything chosen before the term when it was asked: what it got since may be missing in
-    /// the page.
+    /// Whether this node held everything chosen before the term when the question came: records that it got since may be missing in the
+    /// page.
     complete: bool,
 }
 
 impl Acceptor {
-    /// The source's side of the window: fills the answer.
+    /// Answers from the window.
     pub(super) fn on_ask_since(&mut self, ctx: &mut Context<'_>, from: NodeId, mut answer: Since) {
         let Since { ballot, piece, since, .. } = answer;
         let Some(committee) = self.committee(ballot) else { return };
         let complete = committee.is_complete_in(piece);
         if !complete && (since.term == ballot.term || committee.base().is_none()) {
-            return; // It may have what is asked for soon; somebody else may have it now.
+            return; // This node may soon have the writes asked for; another source may have them now.
         }
-        // Who lacks something from before this term says that its window does not reach: perhaps nobody's does, and only
-        // a comparison with a quorum brings it together.
+        // A source that lacks records from before this term says that its window does not reach. Perhaps no window does, and only a
+        // comparison with a quorum collects the records.
         if complete && let Some((found, last, is_all)) = self.window_page(ctx, committee, piece, since) {
             (answer.writes, answer.up_to, answer.done) = (found, Some(last), is_all);
         }
         ctx.out.send_after(&[from], Message::Committee(CommitteeMessage::Since(answer)));
     }
 
-    /// Writes behind `since`, up to where, and whether that is all; `None` where the windows do not reach.
+    /// Returns writes after `since`, the number that they reach, and whether they are all; `None` where the windows do not reach.
     fn window_page(
         &self,
         ctx: &Context<'_>,
@@ -76,7 +76,7 @@ impl Acceptor {
         Some((writes, Number { term: own.0, n: own.1 }, true))
     }
 
-    /// The source's side of a comparison.
+    /// Answers a comparison.
     pub(super) fn on_ask_compare(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ask: AskCompare) {
         let Some(committee) = self.committee(ask.ballot).filter(|committee| committee.base().is_some()) else { return };
         if !ordered(&ask) {
@@ -89,7 +89,7 @@ impl Acceptor {
             let records = table.scan(asked.ask.piece, asked.ask.after.as_ref());
             self.answer_compare(ctx, from, &asked, records, false);
         } else if self.catch_up.scans.len() >= SCANS_MAX {
-            ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
+            ctx.dropped.note(Nonsense::NoRoom); // The member will ask again, or ask another source.
         } else {
             let first = scan_from(asked.ask.after.as_ref(), asked.ask.piece);
             let token = self.catch_up.begin_scan(ScanUse::Theirs { from, asked: asked.into() });
@@ -97,7 +97,7 @@ impl Acceptor {
         }
     }
 
-    /// `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
+    /// Answers a comparison. `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
     pub(super) fn answer_compare<'a>(
         &self,
         ctx: &mut Context<'_>,
@@ -131,7 +131,7 @@ impl Acceptor {
             }
         }
         if up_to.is_none() && more && !is_behind {
-            // The page of the store ended before the question did. Nothing is known of what follows an empty one.
+            // The page of the store ended before the question did. An empty page tells nothing about the records that follow.
             let Some(last) = last else { return };
             up_to = Some(last);
         }
@@ -153,7 +153,7 @@ impl Acceptor {
     }
 }
 
-/// A record with all that it remembers of operations.
+/// Returns a record with all that it remembers of operations.
 fn told(ctx: &Context<'_>, record: &Arc<Record>) -> Arc<Record> {
     if ctx.config.defects.has(Defect::WithoutTail) {
         return Arc::new(Record { done: Vec::new(), ..(**record).clone() });

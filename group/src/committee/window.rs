@@ -1,4 +1,4 @@
-//! What an acceptor holds of one committee: numbers received, unsettled writes, recent ones.
+//! State of one committee at an acceptor: numbers received, unsettled writes, recent writes.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -16,20 +16,20 @@ use crate::table::Table;
 use crate::time::Time;
 use crate::violation::Contradicts;
 
-/// The most recent writes kept for others, whatever their size.
+/// Upper limit of recent writes that are kept for other members, regardless of their size.
 const WINDOW_LENGTH_MAX: usize = 1 << 16;
 
-/// Gaps in the numbers received. Each lost message leaves one, until catching up fills it; and all of them are stored
-/// with every batch.
+/// Upper limit of gaps in the numbers received. Each lost message leaves a gap, until catch-up fills it; and all gaps are stored with every
+/// batch.
 const GAPS_MAX: usize = 1 << 12;
-/// Keys whose records came ahead of what is known to be chosen; with more, no page of records is taken until the
-/// primary has said how far its writes are chosen.
+/// Upper limit of keys with a record that came ahead of the known chosen mark. Beyond it, the member takes no page of records until the
+/// primary has told how far its writes are chosen.
 const AHEAD_KEYS_MAX: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
 struct Kept {
     write: Write,
-    /// It is chosen and in the table.
+    /// Whether the write is chosen and in the table.
     settled: bool,
 }
 
@@ -38,30 +38,30 @@ struct Kept {
 pub struct Committee {
     head: CommitteeHead,
     received: NumberSet,
-    /// Everything up to here is chosen; `None` until the base is known to be.
+    /// Number up to which all writes are chosen; `None` until the base is known to be chosen.
     chosen: Option<u64>,
     /// Unsettled writes, and recent settled ones.
     kept: Numbered<Kept>,
     kept_bytes: usize,
-    /// The numbers of the unsettled ones.
+    /// Numbers of the unsettled writes.
     unsettled: Numbered<()>,
-    /// The same by key, from the first record of a page that may overtake some until what is unsettled changes otherwise.
+    /// Unsettled writes by key: from the first record of a page that may overtake some, until the unsettled writes change otherwise.
     unsettled_by_key: Option<BTreeSet<(Key, u64)>>,
-    /// Of the numbers up to here some were received, or made up for, and are not kept.
+    /// Highest number that was received, or made up for, and is not kept.
     gone: u64,
-    /// Keys whose records catching up brought, of this term and not known here to be chosen, with their numbers.
+    /// Keys with a record of this term that came by catch-up and is not known here to be chosen, with the numbers.
     ahead: BTreeMap<Key, u64>,
-    /// Someone was promised more, somewhere in the sub-range.
+    /// Whether a higher ballot was promised somewhere in the sub-range.
     superseded: bool,
     progress_changed: bool,
-    /// The first mark told by a heartbeat since the last write came, and when, where this lacks writes up to it.
+    /// First mark from a heartbeat since the last write came, and its time, where this committee lacks writes up to that mark.
     told: Option<(u64, Time)>,
-    /// What it tells others of being complete may have changed.
+    /// Whether the completeness that this member reports may have changed.
     completeness_changed: bool,
 }
 
 impl Committee {
-    /// A committee that has begun just now.
+    /// Returns a committee that begins now.
     pub fn new(ballot: TermBallot, range: KeyRange) -> Committee {
         Committee::restored(
             CommitteeHead { ballot, range, base: None, missing: Vec::new() },
@@ -71,7 +71,7 @@ impl Committee {
         )
     }
 
-    /// As it was stored, with its unsettled writes.
+    /// Returns a committee as it was stored, with its unsettled writes.
     pub fn restored(head: CommitteeHead, received: NumberSet, chosen: Option<u64>, unsettled: Vec<Write>) -> Committee {
         let mut committee = Committee {
             head,
@@ -95,49 +95,49 @@ impl Committee {
         committee
     }
 
-    /// Its primary's ballot.
+    /// Returns the ballot of the primary.
     pub fn ballot(&self) -> TermBallot {
         self.head.ballot
     }
 
-    /// Its sub-range.
+    /// Returns the sub-range.
     pub fn range(&self) -> KeyRange {
         self.head.range
     }
 
-    /// The base accepted.
+    /// Returns the accepted base.
     pub fn base(&self) -> Option<&Arc<Base>> {
         self.head.base.as_ref()
     }
 
-    /// Everything up to here is chosen; `None` until the base is known to be.
+    /// Returns the number up to which all writes are chosen; `None` until the base is known to be chosen.
     pub fn chosen(&self) -> Option<u64> {
         self.chosen
     }
 
-    /// The numbers that were received, or that catching up made up for.
+    /// Returns the numbers that were received, or that catch-up made up for.
     pub fn received(&self) -> &NumberSet {
         &self.received
     }
 
-    /// Pieces in which something chosen before the base is not held.
+    /// Returns the pieces in which a record chosen before the base is missing.
     pub fn missing(&self) -> &[KeyRange] {
         &self.head.missing
     }
 
-    /// Was someone promised more?
+    /// Returns whether a higher ballot was promised.
     pub fn is_superseded(&self) -> bool {
         self.superseded
     }
 
-    /// Someone was promised more.
+    /// Notes that a higher ballot was promised.
     pub fn supersede(&mut self) {
         self.superseded = true;
     }
 
-    /// Returns the mark to heed, where a heartbeat says that everything up to `mark` is chosen. Heartbeats overtake writes: those that this
-    /// member lacks may wait on their way here, and would be refused. They are taken for lost where a heartbeat says the same at least
-    /// `patience` later, by this member's clock, and no write came in between.
+    /// Returns the mark to settle up to, where a heartbeat says that everything up to `mark` is chosen. Heartbeats overtake writes: the
+    /// writes that this member lacks may wait on their way here, and would be refused. They count as lost once a heartbeat repeats the mark
+    /// at least `patience` later, by this member's clock, and no write came in between.
     pub(super) fn heed(&mut self, mark: u64, patience: Duration, now: Time) -> Option<u64> {
         if self.received.mark() >= mark {
             return Some(mark);
@@ -149,51 +149,51 @@ impl Committee {
         })
     }
 
-    /// Does it hold everything chosen before its base?
+    /// Returns whether the committee holds everything chosen before its base.
     pub fn is_complete(&self) -> bool {
         self.head.base.is_some() && self.chosen.is_some() && self.head.missing.is_empty()
     }
 
-    /// Does it hold everything chosen in this piece up to its own chosen mark?
+    /// Returns whether the committee holds everything chosen in this piece up to its own chosen mark.
     pub fn is_complete_in(&self, piece: KeyRange) -> bool {
         self.chosen.is_some_and(|chosen| self.received.mark() >= chosen) && self.lacks_nothing_before(piece)
     }
 
-    /// Does it hold everything chosen in this piece before its base?
+    /// Returns whether the committee holds everything chosen in this piece before its base.
     pub fn lacks_nothing_before(&self, piece: KeyRange) -> bool {
         self.head.base.is_some() && !self.head.missing.iter().any(|missing| missing.overlaps(piece))
     }
 
-    /// Can it be remembered that this number was received? What is in order always can, and what fills a gap; and a
-    /// takeover's re-proposals, and a few batches behind them, are all there is to come before its base.
+    /// Returns whether the receipt of this number can be remembered. There is always room for a number in order, and for one that fills a
+    /// gap. There is also always room before the base: only a takeover's re-proposals, and a few batches behind them, come then.
     pub fn has_room_for(&self, n: u64) -> bool {
         self.head.base.is_none() || n <= self.received.last() + 1 || self.received.gaps() < GAPS_MAX
     }
 
-    /// Are so many records ahead of what is known to be chosen that no more can be noted?
+    /// Returns whether so many records are ahead of the known chosen mark that no more can be noted.
     pub fn is_ahead_enough(&self) -> bool {
         self.ahead.len() >= AHEAD_KEYS_MAX
     }
 
-    /// Was the number of this write used for something else (hazard 5)? Says whether that is chosen.
+    /// Returns whether the number of this write stands for another write already (hazard 5), and whether that write is chosen.
     pub(super) fn contradicted(&self, write: &Write) -> Option<Contradicts> {
         let kept = self.kept.get(write.record.number.n).filter(|kept| kept.write != *write)?;
         Some(if kept.settled { Contradicts::Chosen } else { Contradicts::Accepted })
     }
 
-    /// Is this another base than the one accepted? Says whether that is chosen.
+    /// Returns whether the accepted base differs from this one, and whether the accepted one is chosen.
     pub(super) fn contradicted_base(&self, base: &Base) -> Option<Contradicts> {
         self.base().filter(|known| known.as_ref() != base)?;
         Some(if self.chosen.is_some() { Contradicts::Chosen } else { Contradicts::Accepted })
     }
 
-    /// A write of this committee: kept if it is new and not known to be chosen already.
+    /// Accepts a write of this committee. Keeps it if it is new and not known to be chosen already.
     ///
-    /// A late one that is known to be chosen is left to catching up, which can tell whether it was overtaken. True if the
+    /// A late write that is known to be chosen is left to catch-up, which can tell whether the write was overtaken. Returns whether the
     /// write is held now, or was before. The caller has asked `Committee::contradicted`.
     ///
     /// # Panics
-    /// If it is a write of another term, which no message brings here.
+    /// If the write is of another term; no message brings such a write here.
     pub fn accept(&mut self, write: Write, out: &mut Outbox) -> bool {
         let number = write.record.number;
         assert_eq!(number.term, self.head.ballot.term, "a write of another term");
@@ -208,7 +208,7 @@ impl Committee {
         self.progress_changed = true;
         self.completeness_changed |= self.head.base.as_ref().is_some_and(|base| number.n <= base.reproposed);
         if self.ahead.get(&write.key).is_some_and(|n| *n >= number.n) {
-            self.gone = self.gone.max(number.n); // Held already, or what followed it.
+            self.gone = self.gone.max(number.n); // Held already, or a later write of the key is.
             return true;
         }
         out.accept(&write);
@@ -224,17 +224,17 @@ impl Committee {
         out.persist(Durable::Committee(self.head.clone()));
     }
 
-    /// Remembers that it exists.
+    /// Persists that the committee exists.
     pub fn persist_head(&self, out: &mut Outbox) {
         out.persist(Durable::Committee(self.head.clone()));
     }
 
-    /// These pieces are not held here.
+    /// Adds pieces that this member lacks.
     pub(super) fn lack(&mut self, pieces: Vec<KeyRange>) {
         self.head.missing.extend(pieces);
     }
 
-    /// Everything before the base is held in this piece now.
+    /// Notes that everything before the base is held in this piece now.
     pub fn fill(&mut self, piece: KeyRange, out: &mut Outbox) {
         let before = self.head.missing.len();
         self.head.missing.retain(|missing| !piece.contains_range(*missing));
@@ -244,7 +244,7 @@ impl Committee {
         }
     }
 
-    /// Nothing before the base can be relied on any more: the window did not reach.
+    /// Marks all pieces as missing: no record before the base can be relied on any more, as no window reached back far enough.
     pub fn unfill(&mut self, out: &mut Outbox) {
         let pieces = self.head.base.iter().flat_map(|base| base.pieces.iter().map(|(piece, _)| *piece));
         self.head.missing = pieces.collect();
@@ -252,17 +252,17 @@ impl Committee {
         out.persist(Durable::Committee(self.head.clone()));
     }
 
-    /// These numbers are made up for.
+    /// Notes that catch-up made up for these numbers.
     pub fn make_up(&mut self, first: u64, last: u64) {
         self.received.insert_range(first, last);
         let mark = self.received.mark();
-        self.ahead.retain(|_, n| *n > mark); // Nothing that they overtake is still to come.
+        self.ahead.retain(|_, n| *n > mark); // No write that they overtake is still to come.
         self.gone = self.gone.max(self.last_not_kept(last));
         self.progress_changed = true;
         self.completeness_changed = true;
     }
 
-    /// Everything up to `mark` is chosen: settles what is held of it.
+    /// Settles the held writes up to `mark`: everything up to there is chosen.
     pub(super) fn settle_up_to(&mut self, mark: u64, table: &mut Table, out: &mut Outbox) {
         if self.head.base.is_none() || self.chosen.is_some_and(|chosen| chosen >= mark) {
             return;
@@ -279,7 +279,7 @@ impl Committee {
         out.persist(Durable::Settle(self.head.ballot.term, first, mark));
     }
 
-    /// Settles the unsettled writes of a piece up to `mark`, and what the table has: that is known to be chosen.
+    /// Settles the unsettled writes of a piece up to `mark`, and those that the table has: a record in the table is known to be chosen.
     pub fn settle_in(&mut self, piece: KeyRange, mark: u64, table: &mut Table, out: &mut Outbox) {
         for n in self.unsettled_in(piece) {
             let write = self.unsettled_write(n);
@@ -291,7 +291,7 @@ impl Committee {
         }
     }
 
-    /// A younger term's base is chosen, and this term's fate in a piece is `mark`: what it wrote beyond is void.
+    /// Closes this term in a piece, because a younger term's base is chosen: settles writes up to `mark`, and voids the writes beyond.
     pub fn close_in(&mut self, piece: KeyRange, mark: u64, table: &mut Table, out: &mut Outbox) {
         self.settle_in(piece, mark, table, out);
         for n in self.unsettled_in(piece) {
@@ -299,13 +299,13 @@ impl Committee {
         }
     }
 
-    /// A chosen record came another way: older unsettled writes of its key are overtaken.
+    /// Voids the older unsettled writes of a key: a chosen record of the key came another way.
     pub fn overtake(&mut self, write: &Write, out: &mut Outbox) {
         let number = write.record.number;
         let follows = self.chosen.is_none_or(|chosen| chosen < number.n) && !self.superseded;
         let here = self.head.range.contains(write.key.point());
         if number.term == self.head.ballot.term && follows && here {
-            // What it overtakes may still come.
+            // Writes that the record overtakes may still come.
             let ahead = self.ahead.entry(write.key.clone()).or_default();
             *ahead = (*ahead).max(number.n);
         }
@@ -313,7 +313,7 @@ impl Committee {
             return;
         }
         let before = if number.term > self.head.ballot.term { u64::MAX } else { number.n };
-        // A page of records brings thousands, and thousands may be unsettled.
+        // A page has thousands of records, and thousands of writes may be unsettled.
         if self.unsettled_by_key.is_none() {
             let by_key = self.unsettled_numbers().map(|n| (self.unsettled_write(n).key.clone(), n));
             self.unsettled_by_key = Some(by_key.collect());
@@ -332,12 +332,12 @@ impl Committee {
         self.unsettled_numbers().filter(|n| piece.contains(self.unsettled_write(*n).key.point())).collect()
     }
 
-    /// The numbers of unsettled writes, in order.
+    /// Returns the numbers of unsettled writes, in order.
     pub(super) fn unsettled_numbers(&self) -> impl Iterator<Item = u64> {
         self.unsettled.between(0, u64::MAX).map(|(n, ())| n)
     }
 
-    /// What becomes of this unsettled write is others' affair from now on. Its number counts as before.
+    /// Leaves this unsettled write to another group, which decides its fate from now on. The write's number counts as before.
     pub(super) fn give_away(&mut self, n: u64) {
         self.unsettled.remove(n);
         self.unsettled_by_key = None;
@@ -367,24 +367,24 @@ impl Committee {
         out.persist(Durable::Void(kept.write));
     }
 
-    /// Writes accepted and not known to be chosen, in order, within a range.
+    /// Returns writes that are accepted and not known to be chosen, in order, within a range.
     pub fn unsettled(&self, range: KeyRange) -> impl Iterator<Item = &Write> {
         let writes = self.unsettled_numbers().map(|n| self.unsettled_write(n));
         writes.filter(move |write| range.contains(write.key.point()))
     }
 
-    /// Has it unsettled writes?
+    /// Returns whether there are unsettled writes.
     pub fn has_unsettled(&self) -> bool {
         self.unsettled.len() > 0
     }
 
-    /// Has it unsettled writes in this piece?
+    /// Returns whether there are unsettled writes in this piece.
     pub fn has_unsettled_in(&self, piece: KeyRange) -> bool {
         self.unsettled(piece).next().is_some()
     }
 
-    /// Settled writes behind `n`, up to `last`, in a piece, in order; `None` where not all of those numbers are kept:
-    /// some came another way, or are let go.
+    /// Returns settled writes after `n`, up to `last`, in a piece, in order. `None` where not all of those numbers are kept: some came
+    /// another way, or were dropped.
     pub fn since(&self, n: u64, last: u64, piece: KeyRange) -> Option<impl Iterator<Item = &Write>> {
         let wanted = last.saturating_sub(n);
         let behind = move || self.kept.between(n.saturating_add(1), last);
@@ -395,24 +395,24 @@ impl Committee {
         Some(behind().map(|(_, kept)| &kept.write).filter(move |write| piece.contains(write.key.point())))
     }
 
-    /// The same as [`Committee::take_completeness_changed`], which still answers so after this.
+    /// Returns the same as [`Committee::take_completeness_changed`], and leaves the flag set.
     pub(super) fn completeness_changed(&self) -> bool {
         self.completeness_changed
     }
 
-    /// Does it hold, or lack, more than when this was asked last?
+    /// Returns whether the committee may hold, or lack, more than at the last call.
     pub fn take_completeness_changed(&mut self) -> bool {
         core::mem::take(&mut self.completeness_changed)
     }
 
-    /// Writes what moved to the store; at most once a batch.
+    /// Persists changed progress; at most once for each batch.
     pub fn flush(&mut self, out: &mut Outbox) {
         if core::mem::take(&mut self.progress_changed) {
             out.persist(Durable::CommitteeProgress(self.head.ballot, self.received.clone(), self.chosen));
         }
     }
 
-    /// Lets go of the oldest settled writes until the rest takes at most so many bytes.
+    /// Drops the oldest settled writes until the rest takes at most `bytes_max` bytes.
     pub fn trim(&mut self, bytes_max: usize) {
         while self.kept_bytes > bytes_max || self.kept.len() > WINDOW_LENGTH_MAX {
             let Some((first, bytes)) =
@@ -426,7 +426,7 @@ impl Committee {
         }
     }
 
-    /// What the recent writes take, in bytes.
+    /// Returns the size of the recent writes, in bytes.
     pub fn window_bytes(&self) -> usize {
         self.kept_bytes
     }
