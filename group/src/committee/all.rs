@@ -1,5 +1,4 @@
-//! All committees of an acceptor, and whether any of them may have changed: an input mostly concerns none of them, and there
-//! may be many.
+//! All committees of an acceptor, and whether any of them may have changed: most inputs concern none of them, and there may be many.
 
 use alloc::collections::BTreeMap;
 use core::ops::{Deref, DerefMut};
@@ -7,28 +6,28 @@ use core::ops::{Deref, DerefMut};
 use super::window::Committee;
 use crate::ballot::TermBallot;
 
-/// The committees by ballot. Whoever gets them to change them is taken to have done so.
+/// The committees by ballot. Mutable access to them counts as a change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Committees {
     map: BTreeMap<TermBallot, Committee>,
-    /// Since the last flush.
+    /// Whether a committee may have changed since the last flush.
     unflushed: bool,
-    /// Since it was last asked whether any became complete.
+    /// Whether a committee may have changed since the last question whether any became complete.
     unasked: bool,
 }
 
 impl Committees {
-    /// To be flushed, where there may be something to flush.
+    /// Returns the committees for a flush, where there may be a change to flush.
     pub(super) fn take_unflushed(&mut self) -> Option<&mut BTreeMap<TermBallot, Committee>> {
         core::mem::take(&mut self.unflushed).then_some(&mut self.map)
     }
 
-    /// The same as [`Committees::take_completeness_changed`], which still answers so after this.
+    /// Returns the same as [`Committees::take_completeness_changed`], and leaves the flag set.
     pub(super) fn completeness_changed(&self) -> bool {
         self.unasked && self.map.values().any(Committee::completeness_changed)
     }
 
-    /// May one of them have become complete, or incomplete, since this was last asked?
+    /// Returns whether a committee may have become complete, or incomplete, since the last call.
     pub(super) fn take_completeness_changed(&mut self) -> bool {
         let mut changed = false;
         if core::mem::take(&mut self.unasked) {

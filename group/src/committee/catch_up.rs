@@ -56,8 +56,8 @@ pub(super) const SCANS_MAX: usize = 64;
 /// Upper limit of pieces of one sub-range that are asked for at the same time.
 const LANES_MAX: usize = 8;
 
-/// Number of sources with windows that do not reach back far enough, after which clocks are compared. Each further question takes a round trip,
-/// and a comparison of one piece takes few.
+/// Number of sources with windows that do not reach back far enough, after which clocks are compared. Each further question takes a round
+/// trip, and a comparison of one piece takes few.
 const SHORT_MAX: usize = 2;
 
 /// Handicap of a source that was compared with and lacked records: it is asked again once each other source was left so much more often.

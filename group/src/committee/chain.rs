@@ -1,4 +1,4 @@
-//! How far each term got: the history of terms at a piece of the ring.
+//! Chains: the history of terms at a piece of the ring, with the mark that each term reached.
 
 use alloc::vec::Vec;
 
@@ -8,31 +8,30 @@ use super::bases::CLOSED_MAX;
 use crate::ballot::{Term, TermBallot};
 use crate::message::{Base, Chain, CommitteeReport};
 
-/// The most terms that a chain goes back. Who has been away for more has to start anew.
+/// Upper limit of the terms in a chain. A member that has been away for more terms has to begin as a new member.
 pub const CHAIN_LENGTH_MAX: usize = 256;
-/// It goes back so far, however many pieces there are.
+/// Least length to which a chain is cut, however many pieces there are.
 const CHAIN_LENGTH_MIN: usize = 8;
-/// The youngest terms of a chain, which are named also where nothing was written under them: a member that was complete in one of them
-/// needs only the writes since then, which its sources have in the committees that they keep.
+/// Number of the youngest terms of a chain that are named even where nothing was written under them. A member that was complete in one of
+/// them needs only the writes since then, and its sources have those in the committees that they keep.
 const NAMED: usize = CLOSED_MAX;
-/// Terms in all chains of a base together: it is told whole, with every promise, and must fit a message many times.
+/// Upper limit of terms in all chains of a base together: the whole base goes with every promise, and must fit a message many times.
 const ENTRIES_MAX: usize = 1024;
-/// Ends a chain that does not go back to the beginning. No term is the first that could be: a group's own first entry is
-/// at slot 1.
+/// End of a chain that does not go back to the beginning. It is no possible term: a group's own first entry is at slot 1.
 const CUT: Term = Term(0);
 
-/// What became of an older term's writes.
+/// Fate of an older term's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Exactly those up to this number were chosen.
+    /// Exactly the writes up to this number were chosen.
     UpTo(u64),
-    /// It never got a base that anybody built on: nothing of it stands.
+    /// The term never got a base that another base was built on: none of its writes stands.
     Void,
-    /// It lies further back than the chain goes.
+    /// The term lies further back than the chain goes.
     Unknown,
 }
 
-/// What a chain says of a term that is older than the chain's owner.
+/// Returns the fate of a term that is older than the chain's owner.
 pub fn fate(chain: &Chain, term: Term) -> Fate {
     if let Some((_, mark)) = chain.iter().find(|(known, _)| *known == term) {
         return Fate::UpTo(*mark);
@@ -43,8 +42,8 @@ pub fn fate(chain: &Chain, term: Term) -> Fate {
     }
 }
 
-/// The pieces of a new base: for each the newest base that any of a quorum accepted, closed at the highest mark that any
-/// of them knows, and what that one stood on.
+/// Returns the pieces of a new base. For each piece: the newest base that any node of a quorum accepted, closed at the highest mark that
+/// any of them knows, and the chain that this base stood on.
 pub fn pieces(range: KeyRange, reports: &[CommitteeReport]) -> Vec<(KeyRange, Chain)> {
     let mut newest: IntervalMap<Option<TermBallot>> = IntervalMap::new(None);
     for report in reports {
@@ -71,9 +70,9 @@ pub fn pieces(range: KeyRange, reports: &[CommitteeReport]) -> Vec<(KeyRange, Ch
     bounded(pieces)
 }
 
-/// Removes older terms under which nothing was chosen: a term that a chain does not name is void as well, and after many changes of members
-/// with few writes each base would name hundreds. The youngest terms stay, since members that missed a few go on from them. The oldest of a
-/// chain that is cut stays, since it says how far the chain goes back.
+/// Removes older terms under which nothing was chosen: a term that a chain does not name is void as well. After many changes of members
+/// with few writes, each base would name hundreds of terms. The youngest terms stay, because members that missed a few terms continue from
+/// them. The oldest term of a cut chain stays, because it shows how far the chain goes back.
 fn leave_out_unused(chain: &mut Chain) {
     let is_cut = matches!(chain.last(), Some((CUT, _)));
     let oldest = if is_cut { chain.len().saturating_sub(2) } else { chain.len() };
@@ -85,8 +84,8 @@ fn leave_out_unused(chain: &mut Chain) {
     });
 }
 
-/// Cuts chains, and joins neighbours that have the same history: else every boundary that a division ever had would stay
-/// one for ever.
+/// Cuts chains, and joins neighbouring pieces that have the same history: otherwise every boundary that a division ever had would stay for
+/// ever.
 fn bounded(pieces: Vec<(KeyRange, Chain)>) -> Vec<(KeyRange, Chain)> {
     let length = (ENTRIES_MAX / pieces.len().max(1)).clamp(CHAIN_LENGTH_MIN, CHAIN_LENGTH_MAX);
     let mut joined: Vec<(KeyRange, Chain)> = Vec::with_capacity(pieces.len());
@@ -107,7 +106,7 @@ fn bounded(pieces: Vec<(KeyRange, Chain)>) -> Vec<(KeyRange, Chain)> {
     joined
 }
 
-/// The pieces of a base within a piece of the ring.
+/// Returns the pieces of a base within a piece of the ring.
 pub(super) fn parts_of(base: &Base, piece: KeyRange) -> Vec<(KeyRange, &Chain)> {
     let parts = base
         .pieces
@@ -184,7 +183,7 @@ mod tests {
                 if short.iter().any(|(known, _)| known.0 == term) { Fate::UpTo(written(term)) } else { Fate::Void };
             assert_eq!(fate(&short, Term(term)), expected, "{term}");
         }
-        // One that is cut says as much as before: of younger terms that they are void, of older ones that it does not know.
+        // A chain that is cut tells as much as before: younger terms are void, and older ones are unknown.
         let cut: Vec<(u64, u64)> = all.iter().copied().take_while(|(term, _)| *term >= 750).chain([(0, 0)]).collect();
         let short = told(&cut);
         assert_eq!(short.len(), NAMED + 2 + 2);
@@ -199,7 +198,7 @@ mod tests {
         let whole = KeyRange::new(cut(0), cut(200));
         let alike = |chain: &Chain| many.iter().map(|piece| (*piece, chain.clone())).collect::<Vec<_>>();
         assert_eq!(bounded(alike(&alloc::vec![(Term(3), 1)])), [(whole, alloc::vec![(Term(3), 1)])]);
-        // Different ones stay apart, and short.
+        // Different histories stay apart, and short.
         let apart: Vec<_> = (0..)
             .zip(alike(&alloc::vec![(Term(2), 1); 100]))
             .map(|(n, (piece, mut chain))| {

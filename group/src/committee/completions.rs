@@ -1,16 +1,16 @@
 //! Operation ids that move from a key's record to completion records beside it (see [`crate::record::Completions`]).
 //!
-//! A record travels with every write of its key, so few ids stay in it. The primary copies surplus ids of a *chosen* record to
-//! companion keys, by ordinary writes; a later write of the key leaves out the ids whose completion records are *chosen*. At every
-//! moment each live id is in the chosen record, or in a chosen completion record, or in both. Both are ordinary records at one point
-//! of the ring: takeovers, catching up, copies and new groups treat them alike, and purges drop a completion record as a tombstone
-//! once operations of its horizon are refused.
+//! A record travels with every write of its key, so few ids stay in it. The primary copies surplus ids of a *chosen* record to companion
+//! keys, by ordinary writes. A later write of the key leaves out the ids with *chosen* completion records. At every moment each live id is
+//! in the chosen record, or in a chosen completion record, or in both. Both are ordinary records at one point of the ring: takeovers,
+//! catch-up, copies and new groups treat them alike. Purges drop a completion record as a tombstone once operations of its horizon are
+//! refused.
 //!
 //! # Invariants
 //! - A completion record is proposed only for an id of a chosen record.
-//! - An id leaves the key's record only if this node knows its completion record to be chosen.
-//! - An operation whose id may have moved is evaluated only while no write of its completion record is in flight, and only with a
-//!   known completion record, or with certainty that there is none.
+//! - An id leaves the key's record only if this node knows that the completion record of the id is chosen.
+//! - An operation with an id that may have moved is evaluated only while no write of its completion record is in flight. The completion
+//!   record must also be known, or its absence certain.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -48,8 +48,8 @@ impl Primary {
         }
     }
 
-    /// How many operations in front of a key's queue can be evaluated: up to the first one of which it is not known whether a
-    /// completion record has its id. What is not known is asked for.
+    /// Returns how many operations at the front of a key's queue can be evaluated: up to the first operation with an id that an unknown
+    /// completion record may have. Asks for the unknown records.
     pub(super) fn look_up(
         &mut self,
         ctx: &mut Context<'_>,
@@ -78,8 +78,8 @@ impl Primary {
         ready
     }
 
-    /// The chosen record at a companion key, or certainly none; `None` where that is not known, or a write of it is in flight. Then
-    /// [`Primary::run`] of the companion key goes on with its owner, if that is before `deadline`.
+    /// Returns the chosen record at a companion key, or that there is certainly none. `None` where the record is unknown, or where a write
+    /// of it is in flight. Then [`Primary::run`] of the companion key continues with its owner, if that is before `deadline`.
     fn completion(
         &mut self,
         ctx: &mut Context<'_>,
@@ -101,7 +101,7 @@ impl Primary {
         known
     }
 
-    /// A completion record was loaded, read from a quorum, or chosen: goes on with its key.
+    /// Continues with a key: its completion record was loaded, read from a quorum, or chosen.
     pub(super) fn on_completion(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, beside: &Key, owner: &Key) {
         if self.keys.get(beside).is_some_and(|queue| queue.in_flight == 0) {
             self.keys.remove(beside);
@@ -110,7 +110,7 @@ impl Primary {
     }
 }
 
-/// The answer that a completion record has for an operation, by what [`Primary::look_up`] made sure is known.
+/// Returns the answer that a completion record has for an operation. [`Primary::look_up`] has made sure that the record is known.
 pub(super) fn completed(
     ctx: &Context<'_>,
     local: &mut Local<'_>,
@@ -128,7 +128,7 @@ pub(super) fn completed(
     record.answer_of(&pending.id).cloned()
 }
 
-/// Drops ids whose completion records are chosen from a record that is being written.
+/// Drops ids with chosen completion records from a record that is being written.
 pub(super) fn drop_moved(ctx: &Context<'_>, local: &mut Local<'_>, key: &Key, record: &mut Record) {
     let moved = |done: &&DoneOp| {
         let beside = local.table.peek(&done.id.completion_of(key)).flatten();
@@ -142,9 +142,9 @@ pub(super) fn drop_moved(ctx: &Context<'_>, local: &mut Local<'_>, key: &Key, re
     moved.iter().for_each(|done| record.completions.note(done));
 }
 
-/// Operations below this horizon are refused, by what this node, the record and the operation's origin know.
+/// Returns the horizon below which operations are refused, by the knowledge of this node, the record and the operation's origin.
 pub(super) fn horizon_of(ctx: &Context<'_>, record: Option<&Record>, pending: &Pending) -> u64 {
-    // Its origin may have retired, by that horizon, what this node would still execute.
+    // By that horizon, the origin may have retired an operation that this node would still execute.
     let known = ctx.state.horizon.max(pending.horizon);
     record.map_or(0, |record| record.horizon).max(known.saturating_sub(1))
 }

@@ -1,10 +1,10 @@
-//! What a member gives to a neighbour's members that may come to own some of this group's range: chosen records, page by page,
-//! before there is a transaction (`docs/design/data.md`). Whoever asks is bound by nothing, and neither is who answers.
+//! Copies for a neighbour's members that may come to own some of this group's range: chosen records, page by page, before there is a
+//! transaction (`docs/design/data.md`). A copy binds neither the member that asks nor the one that answers.
 //!
-//! A record that comes this way may have been deleted since, and its tombstone be gone: so each page says up to which slot
-//! purges were heeded ([`Copied::applied`]), and what a later purge covers is not used. A member has each tombstone before a purge
-//! of it is proposed, and purges wait for whoever lacks something: what it holds as of a slot is of no key that a purge up
-//! to there let go of.
+//! A record that comes this way may have been deleted since, and its tombstone may be gone. So each page names the slot up to which purges
+//! were heeded ([`Copied::applied`]), and records that a later purge covers are not used. A member has each tombstone before a purge of it
+//! is proposed, and purges wait for members that lack records. So the records that a member holds as of a slot are of no key that a purge
+//! up to that slot dropped.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -22,11 +22,11 @@ use crate::outbox::GroupOutput;
 use crate::record::Record;
 use crate::table::Table;
 
-/// Pages of the store that are being read for others at one time: this group's own copying must not wait for them.
+/// Upper limit of pages of the store that are read for neighbours at one time: this group's own copying must not wait for them.
 const SCANS_MAX: usize = 8;
 
 impl Acceptor {
-    /// Somebody asks for what is chosen in a piece of the range. Who lacks something there does not answer.
+    /// Answers a question for the chosen records in a piece of the range. A member that lacks records there does not answer.
     pub(crate) fn on_ask_copy(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ask: AskCopy) {
         if !ctx.state.range.contains_range(ask.piece) || !self.holds_all(ctx, ask.piece) {
             return;
@@ -45,7 +45,7 @@ impl Acceptor {
         }
     }
 
-    /// Does this member hold all that was chosen in this piece, as far as it knows?
+    /// Returns whether this member holds everything that was chosen in this piece, as far as it knows.
     fn holds_all(&self, ctx: &Context<'_>, piece: KeyRange) -> bool {
         let mut parts = ctx.state.parts().filter(|(range, _)| range.overlaps(piece));
         ctx.state.is_member(ctx.me)
@@ -56,14 +56,14 @@ impl Acceptor {
     }
 }
 
-/// What has been applied now, and the last slot of those that let go of tombstones in this piece.
+/// Returns the slot applied now, and the last slot of the purges that dropped tombstones in this piece.
 fn as_of(ctx: &Context<'_>, piece: KeyRange) -> (Slot, Slot) {
     let purges = ctx.state.purged.bounds.pieces(piece).into_iter();
     let last = purges.filter_map(|(_, purge)| purge.map(|purge| purge.slot)).max();
     (ctx.state.applied, last.unwrap_or(Slot(0)))
 }
 
-/// `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
+/// Sends a page of a copy. `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
 pub(super) fn tell_copy<'a>(
     ctx: &mut Context<'_>,
     from: NodeId,
@@ -82,14 +82,14 @@ pub(super) fn tell_copy<'a>(
     }
     let rest = records.peek().is_some() || more;
     if rest && writes.is_empty() {
-        return; // Nothing is known of what follows an empty page.
+        return; // An empty page tells nothing about the records that follow.
     }
     let up_to = writes.last().filter(|_| rest).map(|write| write.key.clone());
     let copied = Copied { piece, after, number, writes, up_to, applied, purged };
     ctx.out.send(&[from], Message::Copied(Box::new(copied)));
 }
 
-/// Does it lie on one side of point zero? Then ring order is key order.
+/// Returns whether the piece lies on one side of point zero: then ring order is key order.
 fn is_straight(piece: KeyRange) -> bool {
     piece.is_full() && piece.start() == Point(0) || piece.end() == Point(0) || piece.start() < piece.end()
 }

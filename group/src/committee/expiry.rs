@@ -1,5 +1,5 @@
-//! Expired values are deleted by the primary of their sub-range, by writes like any other. A read of an expired value finds nothing, deleted or
-//! not: this only makes room.
+//! Deletion of expired values by the primary of their sub-range, by ordinary writes. A read of an expired value finds nothing, deleted or
+//! not: the deletion only makes room.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,25 +11,25 @@ use super::writes::is_expired;
 use crate::context::Context;
 use crate::time::Time;
 
-/// Keys that are looked at together.
+/// Number of keys that are checked together.
 const PAGE_KEYS: usize = 512;
-/// Between two pages of a sub-range in which something expires.
+/// Pause between two pages of a sub-range in which values expire.
 const PAGE_EVERY: Duration = Duration::from_millis(100);
-/// Between two pages of a sub-range in which nothing does: few stores have values that expire, and an idle one should sleep.
+/// Pause between two pages of a sub-range in which no value expires: few stores have values that expire, and an idle store should sleep.
 const REST: Duration = Duration::from_secs(1);
 
-/// How far the search of one sub-range for expired values has come.
+/// Progress of the search of one sub-range for expired values.
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
-    /// The last key of the last page; `None` where the next page is the first of a pass.
+    /// Last key of the last page; `None` where the next page is the first of a pass.
     after: Option<Key>,
-    /// When the last page was looked at.
+    /// Time of the last page.
     at: Time,
-    /// This pass has found a value that expires some time.
+    /// Whether this pass has found a value that expires some time.
     finds: bool,
-    /// The last pass found none, and nothing that expires has come since.
+    /// Whether the last pass found no such value, and none has come since.
     rests: bool,
-    /// The count of [`crate::table::Table::expiring`] at the last page.
+    /// Count of [`crate::table::Table::expiring`] at the last page.
     known: u64,
 }
 
@@ -38,13 +38,13 @@ impl Sweep {
         Sweep { after: None, at: now, finds: false, rests: false, known: 0 }
     }
 
-    /// When the next page is due.
+    /// Returns when the next page is due.
     fn due(&self) -> Time {
         self.at + if self.rests { REST } else { PAGE_EVERY }
     }
 
-    /// A page was looked at: its last key, or that there were none left, and whether one of its values expires some time. `come`: how many
-    /// records that expire have come to the member.
+    /// Notes a page: its last key, or `None` at the end of the sub-range, and whether one of its values expires some time. `come`: the
+    /// number of records that expire and have come to the member.
     fn on_page(&mut self, last: Option<Key>, expires: bool, come: u64) {
         if expires || core::mem::replace(&mut self.known, come) != come {
             (self.finds, self.rests) = (true, false);
@@ -57,14 +57,14 @@ impl Sweep {
 }
 
 impl Primary {
-    /// Looks at the next page of the sub-range, where that is due.
+    /// Checks the next page of the sub-range, where that is due.
     pub(super) fn sweep_expired(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         if ctx.now.time < self.next_sweep() {
             return;
         }
         self.sweep.at = ctx.now.time;
         if !self.stalled.is_empty() {
-            return; // They would only wait behind others.
+            return; // They would only wait behind the stalled keys.
         }
         let (mut expired, mut last, mut expires) = (Vec::new(), None, false);
         for (key, record) in local.table.scan(self.range, self.sweep.after.as_ref()).take(PAGE_KEYS) {
@@ -82,7 +82,7 @@ impl Primary {
         }
     }
 
-    /// When the next page is due.
+    /// Returns when the next page is due.
     pub(super) fn next_sweep(&self) -> Time {
         if self.is_serving() { self.sweep.due() } else { Time::NEVER }
     }
@@ -92,8 +92,8 @@ impl Primary {
 mod tests {
     use super::*;
 
-    /// Pages follow each other quickly until a whole pass has found nothing that expires, and again once something that does has come, however
-    /// it came: it may lie before the page.
+    /// Pages follow each other quickly until a whole pass has found no value that expires. They are quick again once such a value has come
+    /// by any way, because it may lie before the page.
     #[test]
     fn a_sub_range_in_which_nothing_expires_is_looked_at_seldom() {
         let key = Some(Key::new(b"a").expect("a short key"));

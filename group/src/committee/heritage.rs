@@ -1,10 +1,10 @@
-//! What an acceptor takes along into a group that is born of its own (Scatter §4, `docs/design/transactions.md`).
+//! State that an acceptor brings into a group that is born of its own (Scatter §4, `docs/design/transactions.md`).
 //!
 //! # Invariants
-//! - What was promised and accepted in the new range stands, as whoever recovers asks for it there. The old group's epochs
-//!   are sealed at every point.
-//! - Nothing outside the new range settles or is told here: it belongs to who came of the rest.
-//! - Nothing goes along from where tombstones were let go of without this node (`Group::forgotten`).
+//! - Promises and accepted writes in the new range stand, because a recovering primary asks for them there. The old group's epochs are
+//!   sealed at every point.
+//! - Nothing outside the new range settles or is reported here: it belongs to the groups that own the rest.
+//! - Nothing is brought from parts where tombstones were dropped without this node (`Group::forgotten`).
 
 use alloc::vec::Vec;
 
@@ -16,8 +16,8 @@ use super::window::Committee;
 use crate::outbox::{Durable, Outbox};
 
 impl Acceptor {
-    /// The acceptor of the same node in a group with this range, whose first epoch is behind `sealed`. What it held in the
-    /// `forgotten` parts is of no use.
+    /// Returns the acceptor of the same node in a group with this range, which begins with an epoch after `sealed`. Its records in the
+    /// `forgotten` parts are of no use.
     pub fn heir(&self, range: KeyRange, sealed: Epoch, forgotten: &[KeyRange]) -> Acceptor {
         let mut heir = Acceptor::new(self.quiet_until);
         for (piece, promised) in self.promises.pieces(range) {
@@ -37,7 +37,7 @@ impl Acceptor {
         heir
     }
 
-    /// Remembers everything, for a store that has nothing of it.
+    /// Persists everything, for a store that has none of it.
     pub fn persist_all(&self, out: &mut Outbox) {
         out.persist(Durable::Promises(self.promises.clone()));
         for committee in self.committees.values() {
@@ -47,8 +47,8 @@ impl Acceptor {
 }
 
 impl Committee {
-    /// What it is to a group that has this range. It is over; what it holds elsewhere is that others' affair, but numbers
-    /// are counted on.
+    /// Returns the committee for a group that has this range. The committee is over. Its writes elsewhere belong to other groups, but their
+    /// numbers still count.
     fn heir(&self, range: KeyRange, forgotten: &[KeyRange]) -> Committee {
         let mut heir = self.clone();
         heir.supersede();
@@ -56,7 +56,7 @@ impl Committee {
         let elsewhere = |n: &u64| !kept(self.unsettled_write(*n).key.point());
         let elsewhere: Vec<u64> = self.unsettled_numbers().filter(elsewhere).collect();
         elsewhere.into_iter().for_each(|n| heir.give_away(n));
-        // Of that nothing can be relied on any more, should it come back one day.
+        // Records from there cannot be relied on any more, if that part of the ring comes back one day.
         heir.lack(self.range().without([range]));
         heir.lack(forgotten.iter().flat_map(|piece| self.range().intersection(*piece)).flatten().collect());
         heir

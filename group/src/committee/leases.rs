@@ -1,7 +1,7 @@
-//! Grants of leases, at who grants them (`docs/design/read.md`).
+//! Grants of leases, at the granting member (`docs/design/read.md`).
 //!
-//! A holder counts from when it asked, shortened by the drift; a granter from when it answered, lengthened by it. So the
-//! holder's time is over, on every clock, before any granter's.
+//! A holder counts from its question, and shortens the lease by the clock drift. A granter counts from its answer, and lengthens the lease
+//! by the drift. So the lease of the holder ends, on every clock, before that of any granter.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,19 +12,19 @@ use crate::ballot::TermBallot;
 use crate::state::Settings;
 use crate::time::Time;
 
-/// A lease's length to its holder.
+/// Returns a lease's length for its holder.
 pub fn holders_length(settings: &Settings) -> Duration {
     let nanos = settings.lease_ms.saturating_mul(1000) * u64::from(1000 - settings.drift_per_mille.min(900));
     Duration::from_nanos(nanos)
 }
 
-/// A lease's length to everyone else.
+/// Returns a lease's length for all other nodes.
 pub fn granters_length(settings: &Settings) -> Duration {
     let nanos = settings.lease_ms.saturating_mul(1000) * u64::from(1000 + settings.drift_per_mille);
     Duration::from_nanos(nanos)
 }
 
-/// What one member granted, and until when it may be relied on.
+/// Grants of one member, with their ends.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     granted: Vec<(TermBallot, KeyRange, Time)>,
@@ -36,13 +36,14 @@ impl Grants {
         self.note(ballot, range, now + granters_length(settings), now);
     }
 
-    /// What may be relied on until then, by whoever it was granted to under this ballot; it replaces what was noted of that.
+    /// Notes that the node of this ballot may rely on a grant until then. This replaces earlier notes for the ballot, and drops those that
+    /// are over.
     pub fn note(&mut self, ballot: TermBallot, range: KeyRange, until: Time, now: Time) {
         self.granted.retain(|(known, _, at)| *known != ballot && *at > now);
         self.granted.push((ballot, range, until));
     }
 
-    /// The same of all that another has noted, where that is for longer.
+    /// Notes all grants of another list that end later than the ones noted here.
     pub fn inherit(&mut self, other: &Grants, now: Time) {
         for (ballot, range, until) in &other.granted {
             let is_longer = self.granted.iter().all(|(known, _, at)| known != ballot || at < until);
@@ -52,12 +53,12 @@ impl Grants {
         }
     }
 
-    /// All of it is over then.
+    /// Returns the end of the last grant.
     pub fn last(&self) -> Time {
         self.granted.iter().map(|(_, _, until)| *until).max().unwrap_or(Time(0))
     }
 
-    /// What is left of grants to other ballots in a range, in milliseconds, rounded up.
+    /// Returns the rest of grants to other ballots in a range, in milliseconds, rounded up.
     pub fn left(&self, ballot: TermBallot, range: KeyRange, now: Time) -> Vec<(TermBallot, u64)> {
         let others = self
             .granted

@@ -1,15 +1,15 @@
-//! Things by number, where numbers follow each other: rows of 64, one allocation each. Copies share their rows until one of
-//! them changes something there: two groups that are born of one have the same to begin with, and it may be much.
+//! Map from nearly dense numbers to values, in rows of 64 with one allocation each. Copies share their rows until one of them changes a
+//! value there: two groups that are born of one group begin with the same values, and these may be many.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 const ROW: u64 = u64::BITS as u64;
 
-/// The things of 64 numbers that follow each other, of which the first is a multiple of 64.
+/// Values of 64 consecutive numbers, the first of which is a multiple of 64.
 #[derive(Clone, Debug)]
 struct Row<T> {
-    /// Whose bit is set, is there.
+    /// Bits of the places that are taken.
     there: u64,
     things: [Option<T>; ROW as usize],
 }
@@ -19,7 +19,7 @@ impl<T> Row<T> {
         Row { there: 0, things: [const { None }; ROW as usize] }
     }
 
-    /// The places from `from` on, up to `to`, both below 64, that are taken.
+    /// Returns the places that are taken from `from` up to `to`, both below 64.
     fn places(&self, from: u64, to: u64) -> impl Iterator<Item = u64> + use<T> {
         let mut left = self.there & (u64::MAX << from) & (u64::MAX >> (ROW - 1 - to));
         core::iter::from_fn(move || {
@@ -30,7 +30,7 @@ impl<T> Row<T> {
     }
 }
 
-/// What a [`BTreeMap`] of numbers is, for numbers that are nearly dense.
+/// Map like a [`BTreeMap`] of numbers, for numbers that are nearly dense.
 #[derive(Clone, Debug)]
 pub struct Numbered<T> {
     rows: BTreeMap<u64, Arc<Row<T>>>,
@@ -44,22 +44,22 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T: Clone> Numbered<T> {
-    /// How many there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The one with this number.
+    /// Returns the value with this number.
     pub fn get(&self, n: u64) -> Option<&T> {
         self.rows.get(&(n / ROW))?.things[(n % ROW) as usize].as_ref()
     }
 
-    /// The one with this number, to change it.
+    /// Returns the value with this number, for a change.
     pub fn get_mut(&mut self, n: u64) -> Option<&mut T> {
         self.row_of(n)?.things[(n % ROW) as usize].as_mut()
     }
 
-    /// Takes this one in; returns what had its number.
+    /// Inserts a value; returns the value that had its number before.
     pub fn insert(&mut self, n: u64, thing: T) -> Option<T> {
         let row = Arc::make_mut(self.rows.entry(n / ROW).or_insert_with(|| Arc::new(Row::new())));
         row.there |= 1 << (n % ROW);
@@ -68,7 +68,7 @@ impl<T: Clone> Numbered<T> {
         before
     }
 
-    /// Takes the one with this number out.
+    /// Removes the value with this number.
     pub fn remove(&mut self, n: u64) -> Option<T> {
         let row = self.row_of(n)?;
         let thing = row.things[(n % ROW) as usize].take()?;
@@ -80,18 +80,18 @@ impl<T: Clone> Numbered<T> {
         Some(thing)
     }
 
-    /// The row of a number that is there, for this copy alone. What is not there divides no row.
+    /// Returns the row of a taken number, owned by this copy alone. A number that is not taken divides no row.
     fn row_of(&mut self, n: u64) -> Option<&mut Row<T>> {
         let row = self.rows.get_mut(&(n / ROW)).filter(|row| row.there >> (n % ROW) & 1 == 1)?;
         Some(Arc::make_mut(row))
     }
 
-    /// The one with the lowest number, and that.
+    /// Returns the value with the lowest number, and the number.
     pub fn first(&self) -> Option<(u64, &T)> {
         self.between(0, u64::MAX).next()
     }
 
-    /// Those from `from` on, up to `to`, in order.
+    /// Returns the values from `from` up to `to`, in order.
     pub fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, &T)> {
         let last = if from <= to { to } else { from };
         let rows = self.rows.range(from / ROW..=last / ROW).filter(move |_| from <= to);
@@ -102,7 +102,7 @@ impl<T: Clone> Numbered<T> {
         })
     }
 
-    /// The highest number from 1 up to `last` that is not there; zero if all are.
+    /// Returns the highest number from 1 up to `last` that is not taken; zero if all are.
     pub fn last_absent(&self, last: u64) -> u64 {
         let mut n = last;
         while n > 0 {

@@ -1,9 +1,9 @@
 //! Reads at a primary (`docs/design/read.md`; fRSM §3.3.3; Scatter §5, leases).
 //!
-//! *Confirmed*: the value is taken when the read is registered; a round that was sent after that, and that a quorum
-//! answers under the same ballot, proves that it was current then. *Leased*: the same without a round, while a quorum has
-//! promised not to promise anybody else. *Quorum*: where this node does not hold everything, a key's record is asked of
-//! quorums first, and proposed again where no quorum of this epoch has it (*mutating*).
+//! *Confirmed*: the primary takes the value when it registers the read. A later round that a quorum answers under the same ballot proves
+//! that the value was current then. *Leased*: the same without a round, while a quorum has promised not to promise another primary.
+//! *Quorum*: where this node does not hold everything, it first asks quorums for the key's record, and proposes the record again where no
+//! quorum of this epoch has it (*mutating*).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -22,52 +22,52 @@ use crate::outbox::Attempt;
 use crate::record::Record;
 use crate::time::Time;
 
-/// Rounds with reads under way at most; reads that come meanwhile go into the next one.
+/// Upper limit of rounds with reads in progress; reads that come meanwhile go into the next round.
 const ROUNDS_MAX: usize = 4;
 
-/// Attempts to have the lease renewed whose confirmations may still bring grants.
+/// Upper limit of attempts to renew the lease with confirmations that may still bring grants.
 const LEASE_ATTEMPTS_MAX: usize = 3;
 
-/// Keys known by quorum reads that are remembered, until this node holds everything itself.
+/// Upper limit of keys that are remembered as known by quorum reads, until this node holds everything itself.
 const KNOWN_MAX: usize = 1 << 16;
 
-/// One attempt to have the ballot confirmed.
+/// Attempt to have the ballot confirmed.
 #[derive(Clone, Debug)]
 struct Round {
     attempt: u64,
-    /// When it was sent for the first time: a lease counts from then.
+    /// Time at which the round was first sent: a lease counts from then.
     sent: Time,
     sent_awake: Time,
-    /// When it was sent last.
+    /// Time at which the round was last sent.
     said: Time,
     lease: bool,
     votes: BTreeSet<NodeId>,
     reads: Vec<(Attempt, Outcome)>,
 }
 
-/// A primary's reads.
+/// Reads of a primary.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
-    /// Registered since the last round was sent.
+    /// Reads registered since the last round was sent.
     registered: Vec<(Attempt, Outcome)>,
     rounds: VecDeque<Round>,
     next_attempt: u64,
-    /// It may answer alone until then.
+    /// End of the lease: until then the primary may answer alone.
     pub(super) lease_until: Time,
     lease_asked: Time,
-    /// The last attempts that asked for it.
+    /// Last attempts that asked for the lease.
     lease_attempts: VecDeque<u64>,
 }
 
-/// A key's record being asked of quorums.
+/// Quorum read of a key's record.
 #[derive(Clone, Debug)]
 pub(super) struct QuorumRead {
-    /// Its name: what was said to another is no answer to this one.
+    /// Name of this read: an answer to another name is none to this read.
     attempt: u64,
-    /// Whose majorities must answer.
+    /// Configurations with majorities that must answer.
     asks: Asks,
     asked: Time,
-    /// Each with the last epoch about which its sender is in doubt.
+    /// Answers by sender, each with the last epoch about which the sender is in doubt.
     answers: BTreeMap<NodeId, (Option<Arc<Record>>, Epoch)>,
 }
 
@@ -79,28 +79,28 @@ impl QuorumRead {
 }
 
 impl Reads {
-    /// A name for an attempt, used for no other under this ballot.
+    /// Returns a name for an attempt, used for no other attempt under this ballot.
     fn name_attempt(&mut self) -> u64 {
         self.next_attempt += 1;
         self.next_attempt
     }
 
-    /// A read is answered once the ballot is confirmed by a round that is sent after this.
+    /// Registers a read: it is answered once a round that is sent after this confirms the ballot.
     pub(super) fn register(&mut self, attempt: Attempt, outcome: Outcome) {
         self.registered.push((attempt, outcome));
     }
 
-    /// Did this attempt ask for the lease, not long ago?
+    /// Returns whether this attempt asked for the lease recently.
     pub(super) fn asked_for_lease(&self, attempt: u64) -> bool {
         self.lease_attempts.contains(&attempt)
     }
 
-    /// How many wait for a round.
+    /// Returns the number of reads that wait for a round.
     pub(super) fn waiting(&self) -> usize {
         self.registered.len() + self.rounds.iter().map(|round| round.reads.len()).sum::<usize>()
     }
 
-    /// All that waits.
+    /// Takes all reads that wait.
     pub(super) fn take_all(&mut self) -> Vec<(Attempt, Outcome)> {
         let mut all = core::mem::take(&mut self.registered);
         all.extend(core::mem::take(&mut self.rounds).into_iter().flat_map(|round| round.reads));
@@ -126,12 +126,12 @@ fn lacks(committee: &Committee, key: &Key) -> bool {
 }
 
 impl Primary {
-    /// Sends a round for what was registered since the last one; answers at once under a lease.
+    /// Sends a round for the reads registered since the last one; under a lease, answers them at once.
     pub(super) fn flush_reads(&mut self, ctx: &mut Context<'_>) {
         if self.reads.registered.is_empty() || !self.takes_operations() {
             return;
         }
-        // The lease is looked at last, after the value was taken (hazard 15).
+        // The lease is checked last, after the value was taken (hazard 15).
         let clock = if ctx.config.defects.has(Defect::LeaseSleeps) { ctx.now.awake } else { ctx.now.time };
         if clock < self.reads.lease_until || ctx.config.defects.has(Defect::StaleRead) {
             for (attempt, outcome) in core::mem::take(&mut self.reads.registered) {
@@ -159,9 +159,9 @@ impl Primary {
         ctx.out.send(nodes, Message::Committee(message));
     }
 
-    /// Repeats rounds that were not answered for long, under the same names: each answer is given after the round was sent for the first time,
-    /// and so after its reads were registered. Under new names, no round would ever be confirmed if answers take longer than a repetition.
-    /// A round for the lease alone is not repeated, as another one follows, and is forgotten when its lease would be over.
+    /// Repeats rounds that were not answered for long, under the same names. Each answer is given after the round was first sent, and so
+    /// after its reads were registered. Under new names, no round would ever be confirmed if answers take longer than a repetition. A round
+    /// for the lease alone is not repeated, because another one follows. It is forgotten when its lease would be over.
     fn repeat_rounds(&mut self, ctx: &mut Context<'_>) {
         let (now, resend) = (ctx.now.time, ctx.config.timing.resend);
         let is_due = |round: &Round| now.since(round.said) >= resend;
@@ -189,8 +189,8 @@ impl Primary {
         self.answer_round(ctx, index);
     }
 
-    /// It serves from now on: answers what a quorum has confirmed before, and asks again for the rest, as not all who were asked
-    /// may have begun their parts by then.
+    /// Answers the reads that a quorum confirmed before the primary served, and asks again for the rest: some of the asked members may not
+    /// have begun their parts by then.
     pub(super) fn begin_answers(&mut self, ctx: &mut Context<'_>) {
         let quorum = ctx.state.quorum();
         if let Some(index) = self.reads.rounds.iter().rposition(|round| round.votes.len() >= quorum) {
@@ -204,15 +204,15 @@ impl Primary {
         keys.iter().for_each(|key| self.ask_record(ctx, key));
     }
 
-    /// Answers the reads of this round and of earlier ones, if a quorum has confirmed it. Before it serves a primary answers
-    /// nothing: older leases may not be over, and what it read may have been chosen with its base for the first time.
+    /// Answers the reads of this round and of earlier ones, if a quorum has confirmed the round. A primary that does not serve yet answers
+    /// none: older leases may not be over, and the base may be what made the read value chosen.
     fn answer_round(&mut self, ctx: &mut Context<'_>, index: usize) {
         let round = &self.reads.rounds[index];
         if round.votes.len() < ctx.state.quorum() || !self.is_serving() {
             return;
         }
         let (sent, sent_awake, lease) = (round.sent, round.sent_awake, round.lease);
-        // A later round was sent after every read of the earlier ones was registered: it confirms those too.
+        // A later round was sent after every read of the earlier rounds was registered: it confirms those reads too.
         for round in self.reads.rounds.drain(..=index) {
             for (attempt, outcome) in round.reads {
                 ctx.out.outcome(attempt, outcome);
@@ -231,7 +231,7 @@ impl Primary {
         self.flush_reads(ctx);
     }
 
-    /// Asks for the lease, or for more of it.
+    /// Asks for the lease, or extends it.
     pub(super) fn renew_lease(&mut self, ctx: &mut Context<'_>) {
         if ctx.state.settings.leases && self.is_serving() {
             self.reads.lease_asked = ctx.now.time;
@@ -243,7 +243,7 @@ impl Primary {
         }
     }
 
-    /// The clocks disagree: the machine slept, or the process was stopped. What a lease rested on is gone.
+    /// Drops the lease, because the clocks disagree: the machine slept, or the process was stopped, so the lease rests on nothing.
     pub fn drop_lease(&mut self) {
         self.reads.lease_until = Time(0);
         self.reads.rounds.retain(|round| !round.reads.is_empty());
@@ -256,7 +256,7 @@ impl Primary {
         }
     }
 
-    /// Is this key's chosen record the newest one? Otherwise asks quorums, and goes on when they have answered.
+    /// Returns whether this key's chosen record is the newest one. Otherwise asks quorums, and continues when they have answered.
     pub(super) fn knows(
         &mut self,
         ctx: &mut Context<'_>,
@@ -303,7 +303,7 @@ impl Primary {
     ) {
         let Some(read) = self.quorum_reads.get_mut(&key).filter(|read| read.attempt == attempt) else { return };
         if read.asks != asked_configs(ctx, KeyRange::at(key.point())) {
-            // Who is asked no more may have been the only one to hold it, when others said that they did not.
+            // A node that is asked no more may have been the only one to hold the record when other nodes said that they did not.
             *read = QuorumRead::new(ctx, &key, self.reads.name_attempt());
             return self.ask_record(ctx, &key);
         }
@@ -314,11 +314,11 @@ impl Primary {
         }
         let read = self.quorum_reads.remove(&key).expect("just seen");
         if self.keys.get(&key).is_none_or(|queue| queue.in_flight > 0) {
-            return; // Catching up was faster, and its next write is on its way already.
+            return; // Catch-up was faster, and the key's next write is in flight already.
         }
         let mine = local.table.peek(&key).flatten();
         if mine.as_ref().is_some_and(|record| record.number.term == self.ballot.term) {
-            return self.run(ctx, local, &key); // The same, and that write is chosen.
+            return self.run(ctx, local, &key); // The same record, and its write is chosen.
         }
         let told = read.answers.values().filter_map(|(record, _)| record.as_ref());
         let newest = told.chain(&mine).max_by_key(|record| record.number).cloned();
@@ -330,7 +330,7 @@ impl Primary {
             let holds = |record: &Option<Arc<Record>>| record.as_ref().is_some_and(|r| r.number == newest.number);
             let answers =
                 read.answers.iter().filter(|(node, (record, _))| ctx.state.is_member(**node) && holds(record));
-            // This node holds it too, from now on.
+            // This node holds the record too, from now on.
             if 1 + answers.count() < ctx.state.quorum() {
                 self.repropose(ctx, &key, &newest);
             }
@@ -342,11 +342,11 @@ impl Primary {
         self.run(ctx, local, &key);
     }
 
-    /// Goes on with the keys whose records were asked for and are here by now. Their answers may never come: whoever was asked may have been let
-    /// go of since.
+    /// Continues with the keys with records that were asked for and are here by now. The answers may never come: the asked nodes may have
+    /// been released since.
     pub fn end_quorum_reads(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         if self.quorum_reads.is_empty() {
-            return; // As mostly.
+            return; // The usual case.
         }
         let Some(committee) = local.acceptor.committee(self.ballot) else { return };
         let here: Vec<Key> = self.quorum_reads.keys().filter(|key| !lacks(committee, key)).cloned().collect();
@@ -366,7 +366,7 @@ impl Primary {
                 self.quorum_reads.get_mut(&key).expect("just seen").asked = now;
                 self.ask_record(ctx, &key);
             } else {
-                self.quorum_reads.remove(&key); // Nobody waits for it any more.
+                self.quorum_reads.remove(&key); // No operation waits for it any more.
             }
         }
     }

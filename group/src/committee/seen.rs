@@ -1,5 +1,5 @@
-//! Which attempts of client operations came to a primary: a copy that comes later is not executed, although the
-//! operation's id may be forgotten by then (`docs/design/write.md`).
+//! Attempts of client operations that came to a primary: a copy that comes later is not executed, although the operation's id may be
+//! forgotten by then (`docs/design/write.md`).
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -10,37 +10,37 @@ use crate::number_set::NumberSet;
 use crate::operations::PATIENCE_MAX;
 use crate::time::Time;
 
-/// Runs of origins remembered by one primary. A run is one life of a peer's process, and a group has tens of peers; who
-/// names more than this makes them up. What comes of one more is dropped: refused, a later copy of it might be executed.
+/// Upper limit of origins' runs that one primary remembers. A run is one life of a peer's process, and a group has tens of peers; a peer
+/// that names more invents them. An attempt of a further run is dropped: if it were refused, a later copy of it might be executed.
 const RUNS_MAX: usize = 1 << 10;
-/// Runs of one peer among them: a peer that makes up more shuts only itself out.
+/// Upper limit of runs of one peer among them: a peer that invents more shuts only itself out.
 const RUNS_OF_ONE_MAX: usize = 64;
-/// Attempts of one run that may be outstanding behind one that came.
+/// Upper limit of attempts of one run that may be outstanding before one that came.
 const GAPS_MAX: usize = 4096;
-/// How often it is looked for runs that nobody need remember.
+/// Time between two searches for runs that need not be remembered.
 const LOOK_EVERY: Duration = PATIENCE_MAX;
 
-/// An attempt as its origin names it.
+/// Attempt, as its origin names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
-    /// Who made it.
+    /// Node that made the attempt.
     pub origin: NodeId,
-    /// In which run of its process.
+    /// Run of the origin's process.
     pub run: u64,
-    /// Its count of attempts under that ballot.
+    /// Number of the attempt among those of the run under that ballot.
     pub serial: u64,
-    /// The horizon that the operation was first sent under.
+    /// Horizon that the operation was first sent under.
     pub horizon: u64,
 }
 
-/// What an attempt is that comes.
+/// Kind of an attempt that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It has not come before.
+    /// The attempt has not come before.
     First,
-    /// It came before, and is or was answered then.
+    /// The attempt came before, and is or was answered then.
     Copy,
-    /// That cannot be remembered: it must be as if it had been lost.
+    /// The attempt cannot be remembered: it must count as lost.
     NoRoom,
 }
 
@@ -48,13 +48,13 @@ pub enum Arrival {
 #[derive(Clone, Debug, Default)]
 struct Run {
     serials: NumberSet,
-    /// The latest horizon of an attempt that came.
+    /// Latest horizon of an attempt that came.
     horizon: u64,
-    /// When the last one came.
+    /// Time at which the last attempt came.
     last: Time,
 }
 
-/// The attempts that came to one primary.
+/// Attempts that came to one primary.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     runs: BTreeMap<(NodeId, u64), Run>,
@@ -62,7 +62,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// An attempt comes.
+    /// Notes an attempt that arrives.
     pub fn arrive(&mut self, name: Name, now: Time) -> Arrival {
         let of = (name.origin, name.run);
         if !self.runs.contains_key(&of) && !self.has_room(name.origin.peer) {
@@ -75,7 +75,7 @@ impl Seen {
             return Arrival::Copy;
         }
         if run.serials.gaps() > GAPS_MAX {
-            // What never came by now will not be taken any more: its origin hears nothing, and asks anew.
+            // An attempt that has not come by now is not taken any more: its origin hears nothing, and asks anew.
             let mark = run.serials.last().saturating_sub(GAPS_MAX as u64);
             run.serials.insert_range(1, mark);
         }
@@ -87,13 +87,13 @@ impl Seen {
         self.runs.len() < RUNS_MAX && self.runs.range(first..=last).count() < RUNS_OF_ONE_MAX
     }
 
-    /// Did this attempt come?
+    /// Returns whether this attempt came.
     pub fn contains(&self, name: Name) -> bool {
         self.runs.get(&(name.origin, name.run)).is_some_and(|run| run.serials.contains(name.serial))
     }
 
-    /// Forgets runs whose operations are refused as too old from now on, and that nobody waits for any more: a refusal
-    /// of a copy misleads nobody then.
+    /// Forgets runs with operations that are refused as too old from now on, and for which no client waits any more: then the refusal of a
+    /// copy misleads no client.
     pub fn forget(&mut self, horizon: u64, now: Time) {
         if now.since(self.looked) < LOOK_EVERY {
             return;
@@ -111,7 +111,7 @@ mod tests {
         NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) }
     }
 
-    /// A peer that makes up runs until nothing more is remembered of it shuts out no other peer.
+    /// A peer that invents runs until no more is remembered of it shuts out no other peer.
     #[test]
     fn nobody_fills_the_room_of_others() {
         let name = |peer, run| Name { origin: origin(peer), run, serial: 1, horizon: 5 };

@@ -1,4 +1,4 @@
-//! What an acceptor says for itself: what it has of what it acknowledged, how far it has come, and single records.
+//! Statements of an acceptor about itself: the acknowledgements that it still has, its progress, and single records.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::outbox::Durable;
 use crate::table::{Lookup, Table};
 use crate::time::Time;
 
-/// Bases that were asked for, and when: not with every message that rests on one.
+/// Bases that were asked for, and when: a base is not asked for with every message that rests on it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AskedBases(BTreeMap<TermBallot, Time>);
 
@@ -34,14 +34,14 @@ impl AskedBases {
     }
 }
 
-/// Above every ballot of an epoch, and below all of the next.
+/// Returns a ballot above every ballot of an epoch, and below all of the next.
 pub(crate) fn seal_of(epoch: Epoch) -> TermBallot {
     let node = NodeId { peer: PeerKey([u8::MAX; 32]), incarnation: Incarnation(u64::MAX) };
     TermBallot { epoch, term: Term(u64::MAX), node }
 }
 
 impl Acceptor {
-    /// A newcomer asks for the bases that it lacks. True if it lacks some.
+    /// Asks for the bases that a newcomer lacks. Returns whether it lacks some.
     pub fn ask_for_bases(&mut self, ctx: &mut Context<'_>) -> bool {
         let parts = ctx.state.parts().map(|(_, ballot)| ballot);
         let has = |ballot: &TermBallot| self.committees.get(ballot).is_some_and(|committee| committee.base().is_some());
@@ -52,8 +52,8 @@ impl Acceptor {
         !lacking.is_empty()
     }
 
-    /// Accepts nothing more of this epoch, at any point: nobody is primary of it here any more (`docs/design/epochs.md`). It is
-    /// a promise like others, and as durable.
+    /// Seals an epoch: the acceptor accepts nothing more of it, at any point, so no primary of it can act here any more
+    /// (`docs/design/epochs.md`). The seal is a promise like any other, and as durable.
     pub fn seal(&mut self, ctx: &mut Context<'_>, epoch: Epoch) {
         let seal = seal_of(epoch);
         self.promises.update(KeyRange::FULL, |known| (*known).max(Some(seal)));
@@ -61,7 +61,7 @@ impl Acceptor {
         self.committees.range_mut(..seal).for_each(|(_, committee)| committee.supersede());
     }
 
-    /// Has it sealed this epoch, the last that it knows of?
+    /// Returns whether this acceptor has sealed this epoch, the last that it knows of.
     pub fn has_sealed(&self, epoch: Epoch) -> bool {
         *self.promises.get(Point(0)) >= Some(seal_of(epoch))
     }
@@ -69,7 +69,7 @@ impl Acceptor {
     /// Returns whether this acceptor still has all that another member knows it acknowledged in a committee.
     pub fn holds(&self, known: &VouchedCommittee) -> bool {
         let promised = self.promises.pieces(known.range).iter().all(|(_, promised)| *promised >= Some(known.ballot));
-        // Let go of only where it was followed everywhere.
+        // A committee is dropped only where newer ones replaced it everywhere.
         let forgotten = || self.promises.pieces(known.range).iter().all(|(_, above)| *above > Some(known.ballot));
         let received = match self.committees.get(&known.ballot) {
             Some(committee) => {
@@ -81,7 +81,7 @@ impl Acceptor {
         promised && received
     }
 
-    /// What it has accepted itself, for the primary of some of it.
+    /// Returns the state that this acceptor has accepted, for the primary of some of it.
     pub fn held(&self, of: NodeId) -> Vec<VouchedCommittee> {
         let accepted = |it: &Committee| {
             let is_theirs = it.ballot().node == of;
@@ -96,16 +96,16 @@ impl Acceptor {
         held.filter(|held| held.based || held.accepted.last() > 0).collect()
     }
 
-    /// Has it all that somebody else has accepted? What a primary acknowledges to itself nobody else knows: but with each
-    /// majority that it was of, some other member accepted the same. If its store was left with a higher promise, what it may have
-    /// written after that acknowledged nothing lower.
+    /// Returns whether this acceptor has all that another member has accepted. No other node knows what a primary acknowledges to itself.
+    /// But with each majority that the primary was part of, some other member accepted the same. If its store was left with a higher
+    /// promise, writes that it may have stored after that acknowledged nothing lower.
     pub fn holds_alike(&self, held: &VouchedCommittee) -> bool {
         let is_outrun = || self.promises.pieces(held.range).iter().all(|(_, promised)| *promised > Some(held.ballot));
         let has = |it: &Committee| (it.base().is_some() || !held.based) && it.received().contains_all(&held.accepted);
         self.committees.get(&held.ballot).is_some_and(has) || is_outrun()
     }
 
-    /// Does it show what somebody says that it has told of its progress?
+    /// Returns whether this acceptor shows the progress that another node says it has reported.
     pub fn shows(&self, progress: &Progress) -> bool {
         let committee = |term: Term| self.committees.values().rev().find(|it| it.ballot().term == term);
         let complete = progress.complete.iter().all(|term| committee(*term).is_some_and(Committee::is_complete));
@@ -115,7 +115,8 @@ impl Acceptor {
         complete && marks
     }
 
-    /// Does it hold, in this piece, all that was chosen up to this number? It does where it lacks nothing from before a later term.
+    /// Returns whether this acceptor holds, in this piece, everything that was chosen up to this number. This also holds where it lacks
+    /// nothing from before a later term.
     pub fn holds_up_to(&self, piece: KeyRange, term: Term, n: u64) -> bool {
         let here = self.committees.values().filter(|it| it.range().contains_range(piece));
         let mut holding = here.filter(|it| it.lacks_nothing_before(piece) && it.chosen().is_some());
@@ -125,7 +126,7 @@ impl Acceptor {
         })
     }
 
-    /// Terms of the current division for which this node holds everything chosen before them, and its marks.
+    /// Returns the terms of the current division for which this node holds everything chosen before them, and its marks.
     pub fn progress(&self, epoch: Epoch, parts: &[(KeyRange, TermBallot)]) -> (Vec<Term>, Vec<(Term, u64)>) {
         let mine = parts.iter().filter(|(_, ballot)| ballot.epoch == epoch);
         let committees: Vec<&Committee> = mine.filter_map(|(_, ballot)| self.committees.get(ballot)).collect();
@@ -139,17 +140,17 @@ impl Acceptor {
         )
     }
 
-    /// The same as [`Acceptor::take_completeness_changed`], which still answers so after this.
+    /// Returns the same as [`Acceptor::take_completeness_changed`], and leaves the flag set.
     pub fn completeness_changed(&self) -> bool {
         self.committees.completeness_changed()
     }
 
-    /// May [`Acceptor::progress`] tell of other terms than when this was asked last?
+    /// Returns whether [`Acceptor::progress`] may report other terms than at the last call.
     pub fn take_completeness_changed(&mut self) -> bool {
         self.committees.take_completeness_changed()
     }
 
-    /// A quorum read: only who has accepted the reader's base knows which of its own records stand.
+    /// Answers a quorum read. Only an acceptor of the reader's base knows which of its own records stand.
     pub(super) fn on_ask_record(&mut self, ctx: &mut Context<'_>, table: &mut Table, asker: Asker, key: Key) {
         let (from, ballot, attempt) = asker;
         let Some(committee) = self.committees.get(&ballot) else {
@@ -167,10 +168,10 @@ impl Acceptor {
         match table.get(&key, true, ctx.out) {
             Lookup::Known(record) => {
                 let message = CommitteeMessage::RecordIs { ballot, key, attempt, record, doubt: ctx.doubt };
-                // What it rests on may not be durable yet.
+                // The facts that the answer rests on may not be durable yet.
                 ctx.out.send_after(&[from], Message::Committee(message));
             }
-            // It will ask again.
+            // The reader will ask again.
             Lookup::Loading if self.asked.len() >= ASKED_MAX => ctx.dropped.note(Nonsense::NoRoom),
             Lookup::Loading => {
                 self.asked.insert((key, asker));
@@ -178,7 +179,7 @@ impl Acceptor {
         }
     }
 
-    /// A record was loaded: answers who asked for it.
+    /// Answers the primaries that asked for a record: it was loaded.
     pub fn on_loaded(&mut self, ctx: &mut Context<'_>, table: &mut Table, key: &Key) {
         let first = |(asked, _): &(Key, Asker)| asked == key;
         let asked: Vec<_> = self.asked.iter().filter(|asked| first(asked)).cloned().collect();
