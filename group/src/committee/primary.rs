@@ -280,8 +280,8 @@ impl Primary {
         }
     }
 
-    /// Takes an operation for a key of the sub-range. Its first attempt to arrive is answered in any case. An attempt for which [`Seen`] has
-    /// no room counts as lost.
+    /// Takes an operation for a key of the sub-range. The attempt is answered in any case, and copies of it are not answered again. An
+    /// attempt for which [`Seen`] has no room counts as lost.
     pub fn submit(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, pending: Pending) {
         match self.seen.arrive(pending.name(), ctx.now.time) {
             Arrival::First => {}
@@ -352,7 +352,7 @@ impl Primary {
         self.flush_reads(ctx);
     }
 
-    /// Ends this primary, and tells each waiting client what is certain: not done, or unknown.
+    /// Ends this primary, and answers each waiting operation: not done where that is certain, else unknown.
     pub fn end(&mut self, ctx: &mut Context<'_>) {
         if self.is_ended() {
             return;

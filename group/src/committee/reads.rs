@@ -205,7 +205,7 @@ impl Primary {
     }
 
     /// Answers the reads of this round and of earlier ones, if a quorum has confirmed the round. A primary that does not serve yet answers
-    /// none: older leases may not be over, and the base may be what made the read value chosen.
+    /// none: older leases may not be over, and the read value may have been chosen with the base for the first time.
     fn answer_round(&mut self, ctx: &mut Context<'_>, index: usize) {
         let round = &self.reads.rounds[index];
         if round.votes.len() < ctx.state.quorum() || !self.is_serving() {

@@ -96,7 +96,7 @@ impl Acceptor {
         held.filter(|held| held.based || held.accepted.last() > 0).collect()
     }
 
-    /// Returns whether this acceptor has all that another member has accepted. No other node knows what a primary acknowledges to itself.
+    /// Returns whether this acceptor has all that another member has accepted. No other node knows the votes of a primary for itself.
     /// But with each majority that the primary was part of, some other member accepted the same. If its store was left with a higher
     /// promise, writes that it may have stored after that acknowledged nothing lower.
     pub fn holds_alike(&self, held: &VouchedCommittee) -> bool {

@@ -1,4 +1,4 @@
-//! The acceptor of the log: one promise for all slots, and what was accepted behind the applied state.
+//! The acceptor of the log: one promise for all slots, and the entries accepted after the applied state.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::outbox::{Durable, Outbox};
 use crate::state::Entry;
 
-/// The acceptor state of one epoch's log.
+/// Acceptor state of one epoch's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogAcceptor {
     promised: Option<Ballot>,
@@ -16,37 +16,40 @@ pub struct LogAcceptor {
 }
 
 impl LogAcceptor {
-    /// As it was stored.
+    /// Returns an acceptor as it was stored.
     pub fn restored(promised: Option<Ballot>, accepted: BTreeMap<Slot, (Ballot, Entry)>) -> LogAcceptor {
         LogAcceptor { promised, accepted }
     }
 
-    /// The highest ballot promised.
+    /// Returns the highest ballot promised.
     pub fn promised(&self) -> Option<Ballot> {
         self.promised
     }
 
-    /// The last slot with an accepted entry.
+    /// Returns the last slot with an accepted entry.
     pub fn last_accepted(&self) -> Option<Slot> {
         self.accepted.last_key_value().map(|(slot, _)| *slot)
     }
 
-    /// What was accepted in a slot.
+    /// Returns the entry accepted in a slot, with its ballot.
     pub fn accepted(&self, slot: Slot) -> Option<(Ballot, &Entry)> {
         self.accepted.get(&slot).map(|(ballot, entry)| (*ballot, entry))
     }
 
-    /// Everything accepted behind a slot.
+    /// Returns all entries accepted after a slot.
     pub fn accepted_behind(&self, slot: Slot) -> Vec<(Slot, Ballot, Entry)> {
         self.accepted.range(slot.next()..).map(|(slot, (ballot, entry))| (*slot, *ballot, entry.clone())).collect()
     }
 
-    /// Phase 1b: promises, or says what stands against it. An equal ballot is a repetition.
+    /// Promises a ballot (phase 1b). An equal ballot is a repetition.
+    ///
+    /// # Errors
+    /// The higher ballot that was promised before; the acceptor is unchanged.
     pub fn prepare(&mut self, ballot: Ballot, ctx: &mut Context<'_>) -> Result<(), Ballot> {
         self.raise(ballot, ctx)
     }
 
-    /// The first of these slots in which something else was accepted under the same ballot.
+    /// Returns the first of these slots in which another entry was accepted under the same ballot.
     pub fn contradicted(&self, ballot: Ballot, entries: &[(Slot, Entry)]) -> Option<Slot> {
         let differs = |(slot, entry): &&(Slot, Entry)| {
             self.accepted.get(slot).is_some_and(|(under, known)| *under == ballot && known != entry)
@@ -54,10 +57,13 @@ impl LogAcceptor {
         entries.iter().find(differs).map(|(slot, _)| *slot)
     }
 
-    /// Phase 2b: accepts, or says what stands against it. Returns the slots accepted, without those already applied.
+    /// Accepts entries (phase 2b). Returns the slots accepted, without those already applied.
+    ///
+    /// # Errors
+    /// The higher ballot that was promised before; no entry is accepted.
     ///
     /// # Panics
-    /// If the entries contradict what was accepted; see [`LogAcceptor::contradicted`].
+    /// If the entries contradict accepted ones; see [`LogAcceptor::contradicted`].
     pub fn accept(
         &mut self,
         ballot: Ballot,
@@ -83,7 +89,7 @@ impl LogAcceptor {
         Ok(slots)
     }
 
-    /// Entries up to this slot are part of the state now.
+    /// Forgets entries up to this slot: they are part of the state now.
     pub fn forget(&mut self, applied: Slot, out: &mut Outbox) {
         if self.accepted.first_key_value().is_some_and(|(slot, _)| *slot <= applied) {
             self.accepted = self.accepted.split_off(&applied.next());

@@ -1,4 +1,4 @@
-//! How a leader comes to be: a poll that changes nothing (pre-vote), then phase 1.
+//! Election of a leader: a poll that changes nothing (pre-vote), then phase 1.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -15,14 +15,14 @@ use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
 
-/// What a quorum accepted behind the applied state.
+/// Entries that an acceptor accepted after the applied state.
 type Accepted = Vec<(Slot, Ballot, Entry)>;
 
-/// An attempt to lead.
+/// Attempt to lead.
 #[derive(Clone, Debug)]
 pub(super) struct Candidacy {
     since: Time,
-    /// When it was said last.
+    /// Time of the last question to the members.
     said: Time,
     stage: Stage,
 }
@@ -34,7 +34,7 @@ enum Stage {
 }
 
 impl Candidacy {
-    /// The ballot of its phase 1.
+    /// Returns the ballot of the attempt's phase 1.
     pub(super) fn ballot(&self) -> Option<Ballot> {
         match &self.stage {
             Stage::Polling { .. } => None,
@@ -42,22 +42,22 @@ impl Candidacy {
         }
     }
 
-    /// Has it promised nothing, and asked for nothing but whether others would?
+    /// Returns whether the attempt is still a poll: it has promised nothing, and asked only whether members would promise.
     pub(super) fn is_polling(&self) -> bool {
         matches!(self.stage, Stage::Polling { .. })
     }
 
-    /// Since when it is an attempt to end the epoch.
+    /// Returns since when the attempt is one to end the epoch.
     pub(super) fn ends_epoch_since(&self) -> Option<Time> {
         matches!(self.stage, Stage::Preparing { stop: true, .. }).then_some(self.since)
     }
 
-    /// Has it taken too long?
+    /// Returns whether the attempt has taken too long.
     pub(super) fn is_stale(&self, ctx: &Context<'_>) -> bool {
         ctx.now.time.since(self.since) >= ctx.config.timing.suspicion()
     }
 
-    /// Says again what was not answered for long.
+    /// Repeats a question that was not answered for long.
     pub(super) fn resend(&mut self, ctx: &mut Context<'_>) {
         if ctx.now.time.since(self.said) < ctx.config.timing.resend {
             return;
@@ -104,10 +104,10 @@ impl Log {
         }
     }
 
-    /// Phase 1a under a ballot above all that were seen; to `stop` the epoch, or to lead it.
+    /// Begins phase 1 (phase 1a) under a ballot above all that were seen; to `stop` the epoch, or to lead it.
     ///
-    /// It asks once its own promise and the state that it speaks of are durable: else, after a restart, promises to what
-    /// it had applied could pass for promises to what it has, under the same ballot.
+    /// The questions leave once this node's own promise, and the state that they name, are durable. Otherwise, after a restart, promises
+    /// for the state applied before it could pass for promises for the restored state, under the same ballot.
     pub(super) fn prepare(&mut self, ctx: &mut Context<'_>, stop: bool) {
         self.round_seen += 1;
         let ballot = Ballot { round: self.round_seen, node: ctx.me };
@@ -119,7 +119,7 @@ impl Log {
         ctx.out.send_after(&nodes, Message::Log(LogMessage::Prepare { ballot, applied, stop }));
     }
 
-    /// Phase 1b at the candidate. A state that came along was adopted before this.
+    /// Takes a promise as candidate (phase 1b). A state that came with the promise was adopted before.
     pub(super) fn on_promise(
         &mut self,
         ctx: &mut Context<'_>,
@@ -135,8 +135,8 @@ impl Log {
             return;
         }
         promises.insert(from, (accepted, doubt));
-        // Its own promise came once it was durable: before that nothing is proposed, or a restart might use the ballot for
-        // something else (hazard 5).
+        // The node's own promise came once it was durable. Before that it proposes nothing, because after a restart it might use the ballot
+        // for another entry (hazard 5).
         let answer = |node| promises.get(&node).map(|(_, doubt)| *doubt);
         let is_known = decides(&ctx.state.nodes(), ctx.state.epoch, ctx.config.defects, answer);
         if !is_known || !promises.contains_key(&ctx.me) {

@@ -12,29 +12,29 @@ use crate::message::{LogMessage, Message};
 use crate::state::Entry;
 use crate::time::Time;
 
-/// An entry on its way.
+/// Entry in flight.
 #[derive(Clone, Debug)]
 struct Open {
     entry: Entry,
-    /// Who has voted for it, and the last epoch about which its word was in doubt then.
+    /// Nodes that have voted for the entry, each with the last epoch about which its statements were in doubt then.
     votes: BTreeMap<NodeId, Epoch>,
     sent: Time,
 }
 
-/// A leader's state.
+/// State of a leader.
 #[derive(Clone, Debug)]
 pub(super) struct Leadership {
     ballot: Ballot,
     next: Slot,
     open: BTreeMap<Slot, Open>,
-    /// Once everything up to here is chosen, something of its own is: it may decide anew (one change at a time).
+    /// Once everything up to here is chosen, an entry of this leader is, and it may decide anew (one change at a time).
     barrier: Slot,
     confirmed: bool,
 }
 
 impl Leadership {
-    /// Phase 1 is done: proposes again what may have been chosen, fills the holes, and closes with an entry of its own:
-    /// the end of the epoch if that is to `stop`, and is not among what may have been chosen.
+    /// Begins to lead after phase 1: proposes entries again that may have been chosen, fills the holes, and closes with an entry of its
+    /// own. That entry is the end of the epoch if the leader is to `stop` it, and no entry that may have been chosen ends it.
     pub(super) fn begin(
         ctx: &mut Context<'_>,
         ballot: Ballot,
@@ -63,7 +63,7 @@ impl Leadership {
         self.ballot
     }
 
-    /// Is an entry of this leadership chosen?
+    /// Returns whether an entry of this leadership is chosen.
     pub(super) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -72,7 +72,7 @@ impl Leadership {
         !self.open.is_empty()
     }
 
-    /// Phase 2a for the next slot.
+    /// Proposes an entry in the next slot (phase 2a).
     pub(super) fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> Slot {
         let slot = self.next;
         self.next = slot.next();
@@ -84,7 +84,7 @@ impl Leadership {
         slot
     }
 
-    /// Phase 2b: returns what this made chosen.
+    /// Counts votes (phase 2b). Returns the entries that these votes made chosen.
     pub(super) fn on_accepted(
         &mut self,
         (from, doubt): (NodeId, Epoch),
@@ -106,9 +106,8 @@ impl Leadership {
         chosen
     }
 
-    /// The state contains everything up to this slot. False: also something that this leadership does not know to be
-    /// chosen. Another one may have had something else chosen there, so what was accepted under this ballot is not to be
-    /// taken for it.
+    /// Drops entries up to this slot, which the state contains. Returns false where this leadership does not know one of them to be chosen.
+    /// Another leader may have had another entry chosen there, so entries that were accepted under this ballot do not count as chosen.
     #[must_use]
     pub(super) fn forget(&mut self, applied: Slot) -> bool {
         let later = self.open.split_off(&applied.next());
@@ -117,7 +116,7 @@ impl Leadership {
         knew_all
     }
 
-    /// Says again what has waited too long.
+    /// Repeats proposals that have waited too long.
     pub(super) fn resend(&mut self, ctx: &mut Context<'_>) {
         let chosen = self.chosen(ctx.state.applied);
         for (slot, open) in &mut self.open {
@@ -131,7 +130,7 @@ impl Leadership {
         }
     }
 
-    /// All slots up to this one are chosen: it lies before everything that is still open.
+    /// Returns the slot up to which all slots are chosen: it lies before all open ones.
     fn chosen(&self, applied: Slot) -> Slot {
         self.open.first_key_value().map_or(Slot(self.next.0 - 1), |(slot, _)| Slot(slot.0 - 1)).max(applied)
     }

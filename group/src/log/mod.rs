@@ -1,12 +1,12 @@
 //! The group's log: Multi-Paxos over decisions about the group itself, one epoch at a time (Harmony §3.1, Scatter §4).
 //!
-//! Client operations never go through it. What is applied is forgotten: who lags gets the whole state, which is small.
+//! Client operations never go through this log. Applied entries are forgotten: a member that lags gets the whole state, which is small.
 //!
 //! # Invariants
-//! - An acceptor's ballot never goes down within an epoch, and nothing below it is accepted.
-//! - A leader proposes under its ballot only after phase 1 with a quorum of its epoch's members, one value a slot.
+//! - An acceptor's ballot never goes down within an epoch, and the acceptor accepts nothing below its ballot.
+//! - A leader proposes under its ballot only after phase 1 with a quorum of its epoch's members, and one value for each slot.
 //! - Entries are applied in order, each only when a quorum accepted it under one ballot.
-//! - Who leads says that slots are chosen only where what it proposed is, or where it proposed nothing.
+//! - A leader announces slots as chosen only where its own proposal is chosen, or where it proposed nothing.
 
 mod acceptor;
 mod candidate;
@@ -34,60 +34,60 @@ use crate::state::Entry;
 use crate::time::Time;
 use crate::violation::{Contradicts, Disowned, contradiction};
 
-/// How far ahead of the applied state an entry, or a term, may lie. A leader has one decision on its way, and a few from
-/// before: whoever is further behind than this is given the state, and stores and fills no slots up to there.
+/// Upper limit of the distance by which an entry, or a term, may be ahead of the applied state, in slots. A leader has one decision in
+/// flight, and a few from before. A member that is further behind gets the state, and stores and fills no slots up to there.
 pub const AHEAD_MAX: u64 = 1 << 10;
 
-/// Doublings of the pause before the next attempt to lead, at most: sixteen times as long.
+/// Upper limit of doublings of the pause before the next attempt to lead: sixteen times as long.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// What this node does about leading.
+/// Role of this node in elections.
 #[derive(Clone, Debug)]
 enum Role {
-    /// Nothing, as long as the leader lives.
+    /// Does nothing, as long as the leader lives.
     Follower,
-    /// It is finding out whether it can lead, or is in phase 1.
+    /// Polls, or is in phase 1.
     Candidate(Candidacy),
-    /// It leads.
+    /// Leads.
     Leader(Leadership),
 }
 
-/// One node's part in the log.
+/// Log of one node.
 #[derive(Clone, Debug)]
 pub struct Log {
     acceptor: LogAcceptor,
     role: Role,
-    /// The highest round seen anywhere.
+    /// Highest round seen anywhere.
     round_seen: u64,
-    /// Who leads, and when it was last heard saying so.
+    /// Ballot of the leader, and when it was last heard of.
     leader: Option<(Ballot, Time)>,
-    /// Who knows something to be chosen that is not held here.
+    /// Node that knows a slot to be chosen that is not held here.
     lacking: Option<NodeId>,
-    /// Chosen entries not applied yet.
+    /// Chosen entries that are not applied yet.
     chosen: BTreeMap<Slot, Entry>,
-    /// Stand for election then.
+    /// Time of the next election.
     election_due: Time,
-    /// It stands so long after it has noticed that there is no leader: drawn by each member for itself, or all that notice at once would stand
-    /// at once.
+    /// Time between the notice that there is no leader and the election. Each member draws its own, because otherwise all members that
+    /// notice at once would stand at once.
     patience: Duration,
-    /// It has noticed that there is no leader.
+    /// Whether the node has noticed that there is no leader.
     is_leaderless: bool,
-    /// The next attempt's name.
+    /// Name of the next attempt.
     next_attempt: u64,
-    /// Attempts of this node that a higher ballot outran since the state last moved on.
+    /// Number of attempts of this node that a higher ballot outran since the state last moved on.
     outrun: u32,
-    /// When this node last promised a ballot to another member, or was asked for that promise again.
+    /// Time at which this node last promised a ballot to another member, or was asked for that promise again.
     promised_other: Option<Time>,
-    /// The member to which it first promised the highest ballot, and when.
+    /// Member to which this node first promised the highest ballot, and when.
     candidate: Option<(Time, NodeId)>,
-    /// The end of the epoch was promised or accepted: its data plane is to be sealed. Said once.
+    /// Whether to seal the epoch's data plane, because the end of the epoch was promised or accepted. Reported once.
     seals: bool,
-    /// Ballots under which something was proposed twice.
+    /// Ballots under which one slot had two proposals.
     disowned: Disowned<Ballot>,
 }
 
 impl Log {
-    /// A log behind the given acceptor state.
+    /// Returns a log with the given acceptor state.
     pub fn new(acceptor: LogAcceptor) -> Log {
         let round_seen = acceptor.promised().map_or(0, |ballot| ballot.round);
         Log {
@@ -109,12 +109,12 @@ impl Log {
         }
     }
 
-    /// Does this node lead, with an entry of its own epoch and ballot chosen?
+    /// Returns whether this node leads, with an entry of its own epoch and ballot chosen.
     pub fn leads(&self) -> bool {
         matches!(&self.role, Role::Leader(leadership) if leadership.is_confirmed())
     }
 
-    /// The ballot this node leads under.
+    /// Returns the ballot under which this node leads.
     pub fn leads_under(&self) -> Option<Ballot> {
         match &self.role {
             Role::Leader(leadership) => Some(leadership.ballot()),
@@ -122,62 +122,61 @@ impl Log {
         }
     }
 
-    /// Who leads, as far as is known.
+    /// Returns the leader, as far as it is known.
     pub fn leader(&self) -> Option<NodeId> {
         self.leads_under().or(self.leader.map(|(ballot, _)| ballot)).map(|ballot| ballot.node)
     }
 
-    /// The highest round seen anywhere.
+    /// Returns the highest round seen anywhere.
     pub fn round_seen(&self) -> u64 {
         self.round_seen
     }
 
-    /// When this node last promised a ballot to another member, which then needs time to finish.
+    /// Returns when this node last promised a ballot to another member, which then needs time to finish.
     pub(crate) fn promised_other(&self) -> Option<Time> {
         self.promised_other
     }
 
-    /// Returns until when members have time to answer an attempt of this node to end the epoch, where one is in phase 1. Another
-    /// attempt would replace it: where one answer takes longer than the pause between them, none would ever come to its end.
+    /// Returns until when members have time to answer an attempt of this node to end the epoch, where one is in phase 1. Another attempt
+    /// would replace it: where one answer takes longer than the pause between attempts, none would ever end.
     pub(crate) fn ending_until(&self, timing: &Timing) -> Option<Time> {
         let Role::Candidate(candidacy) = &self.role else { return None };
         candidacy.ends_epoch_since().map(|since| since + timing.suspicion())
     }
 
-    /// Returns the longest random pause before the next attempt to lead: `base`, doubled with each attempt that was outrun.
-    /// Members that each outrun the others would else do so for ever, where an attempt takes longer than the pause between
-    /// the attempts of all.
+    /// Returns the longest random pause before the next attempt to lead: `base`, doubled with each attempt that was outrun. Otherwise
+    /// members could outrun each other for ever, where an attempt takes longer than the pause between the attempts of all.
     pub(crate) fn spread(&self, base: Duration) -> Duration {
         base * (1 << self.outrun.min(DOUBLINGS_MAX))
     }
 
-    /// From now on its own ballots are so far above this round and all that it has seen.
+    /// Raises the rounds of this node's later ballots: they are `apart` above this round and all rounds that it has seen.
     pub(crate) fn begin_above(&mut self, round: u64, apart: u64) {
         self.round_seen = self.round_seen.max(round).saturating_add(apart);
     }
 
-    /// Under which ballot was this slot accepted?
+    /// Returns the ballot under which this slot was accepted.
     pub fn accepted_under(&self, slot: Slot) -> Option<Ballot> {
         self.acceptor.accepted(slot).map(|(ballot, _)| ballot)
     }
 
-    /// What the acceptor has promised.
+    /// Returns the ballot that the acceptor has promised.
     pub fn promised(&self) -> Option<Ballot> {
         self.acceptor.promised()
     }
 
-    /// The last slot accepted.
+    /// Returns the last slot accepted.
     pub fn last_accepted(&self) -> Option<Slot> {
         self.acceptor.last_accepted()
     }
 
-    /// What was accepted here behind a slot, or is known to be chosen: any of it may be chosen.
+    /// Returns the entries accepted here after a slot, or known to be chosen: each of them may be chosen.
     pub fn undecided(&self, applied: Slot) -> Vec<Entry> {
         let accepted = self.acceptor.accepted_behind(applied).into_iter().map(|(_, _, entry)| entry);
         accepted.chain(self.chosen.values().cloned()).collect()
     }
 
-    /// All slots up to this one are known here to be chosen.
+    /// Returns the slot up to which all slots are known here to be chosen.
     pub fn chosen(&self, applied: Slot) -> Slot {
         let mut chosen = applied;
         while self.chosen.contains_key(&chosen.next()) {
@@ -186,32 +185,32 @@ impl Log {
         chosen
     }
 
-    /// Has the leader something on its way?
+    /// Returns whether the leader has an entry in flight.
     pub fn is_busy(&self) -> bool {
         !self.chosen.is_empty() || matches!(&self.role, Role::Leader(leadership) if leadership.is_busy())
     }
 
-    /// Who should be asked for the state: something is chosen that this log does not hold. Said once.
+    /// Takes the node to ask for the state: a slot is chosen that this log does not hold. Reported once.
     pub fn take_lacking(&mut self) -> Option<NodeId> {
         self.lacking.take()
     }
 
-    /// Was the end of the epoch promised or accepted, since this was last asked? Then nothing more may be accepted of it,
-    /// before what was said to that leaves (`docs/design/epochs.md`).
+    /// Returns whether the end of the epoch was promised or accepted since the last call. Then no more may be accepted of the epoch, before
+    /// the answer to that leaves (`docs/design/epochs.md`).
     pub fn take_seal(&mut self) -> bool {
         core::mem::take(&mut self.seals)
     }
 
-    /// The next entry to apply, if it is known to be chosen.
+    /// Takes the next entry to apply, if it is known to be chosen.
     pub fn take_chosen(&mut self, applied: Slot) -> Option<Entry> {
         self.chosen.remove(&applied.next())
     }
 
-    /// The state moved on: what it contains is forgotten; a new epoch begins with nothing promised (Harmony §3.3.2).
+    /// Forgets entries that the state contains, after the state moved on. A new epoch begins with nothing promised (Harmony §3.3.2).
     pub fn on_applied(&mut self, ctx: &mut Context<'_>, epoch_before: Epoch, led: bool) {
         self.outrun = 0;
         if ctx.state.ended.is_some() {
-            // Nothing follows; whoever still tries is told the last state.
+            // Nothing follows; a member that still tries is told the last state.
             self.acceptor.forget(ctx.state.applied, ctx.out);
             self.chosen.clear();
             self.role = Role::Follower;
@@ -223,7 +222,7 @@ impl Log {
             if let Role::Leader(leadership) = &mut self.role
                 && !leadership.forget(ctx.state.applied)
             {
-                // Others go on under another ballot.
+                // The other members continue under another ballot.
                 self.role = Role::Follower;
                 self.leader = None;
                 self.arm(ctx);
@@ -239,12 +238,12 @@ impl Log {
         ctx.out.persist(Durable::LogPromised(ctx.state.epoch, None));
         self.arm(ctx);
         if led && ctx.state.is_member(ctx.me) {
-            // Whoever led the last epoch goes on at once: nobody need notice a gap.
+            // The leader of the last epoch continues at once: no member need notice a gap.
             self.prepare(ctx, false);
         }
     }
 
-    /// Ends the epoch, whoever leads: phase 1 for all slots, then *Next* with unchanged members where none may have been
+    /// Ends the epoch, regardless of its leader: phase 1 for all slots, then *Next* with unchanged members where no *Next* may have been
     /// chosen already (Harmony §3.3.1).
     pub fn stop(&mut self, ctx: &mut Context<'_>) {
         if ctx.state.ended.is_none() {
@@ -262,7 +261,7 @@ impl Log {
         Some(slot)
     }
 
-    /// The leader tells the others what is chosen, if nothing else tells them soon.
+    /// Tells the other members the chosen slots, as leader, if no other message tells them soon.
     pub fn announce(&self, ctx: &mut Context<'_>) {
         let Role::Leader(leadership) = &self.role else { return };
         let message =
@@ -271,11 +270,11 @@ impl Log {
         ctx.out.send(&others, Message::Log(message));
     }
 
-    /// A sign of life from whoever leads.
+    /// Notes a sign of life of the leader.
     pub fn on_leader_heartbeat(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
         self.round_seen = self.round_seen.max(ballot.round);
         if self.disowned.has(&ballot) {
-            return ctx.dropped.note(Nonsense::Contradiction); // Its silence makes others stand.
+            return ctx.dropped.note(Nonsense::Contradiction); // Its silence makes other members stand.
         }
         if self.acceptor.promised().is_some_and(|promised| ballot < promised) {
             return; // Outrun already.
@@ -284,7 +283,7 @@ impl Log {
         self.learn(ctx, ballot, chosen);
     }
 
-    /// One message; the caller has checked that it comes from a member of the same epoch.
+    /// Handles one message; the caller has checked that it comes from a member of the same epoch.
     pub fn on_message(&mut self, ctx: &mut Context<'_>, pulse: &Pulse, from: NodeId, message: LogMessage) {
         match message {
             LogMessage::AskPromise { round } => {
@@ -293,7 +292,7 @@ impl Log {
                 }
             }
             LogMessage::Lead => {
-                // Asked by anybody else, it would only disturb.
+                // From another member than the leader, the request would only disturb.
                 let led_by_them = self.leader.is_some_and(|(ballot, _)| ballot.node == from);
                 if led_by_them && matches!(self.role, Role::Follower) && ctx.state.ended.is_none() {
                     self.prepare(ctx, false);
@@ -310,7 +309,7 @@ impl Log {
         }
     }
 
-    /// Timers: elections, repeats. Call whenever time has passed.
+    /// Handles timers: elections, repeats. Called whenever time has passed.
     pub fn on_tick(&mut self, ctx: &mut Context<'_>, pulse: &Pulse) {
         if !ctx.state.is_member(ctx.me) || ctx.state.ended.is_some() {
             self.role = Role::Follower;
@@ -322,7 +321,7 @@ impl Log {
                 let quorum = ctx.state.quorum();
                 let reached = 1 + heard.iter().filter(|node| **node != ctx.me && ctx.state.is_member(**node)).count();
                 if reached < quorum {
-                    // Who does not hear a quorum must not keep others from leading (quorum-connectedness).
+                    // A leader that does not hear a quorum must not keep other members from leading (quorum-connectedness).
                     self.role = Role::Follower;
                     self.leader = None;
                     self.arm(ctx);
@@ -348,13 +347,13 @@ impl Log {
         }
     }
 
-    /// When [`Log::on_tick`] has something to do next.
+    /// Returns when [`Log::on_tick`] has to be called next.
     pub fn next_timeout(&self, ctx: &Context<'_>) -> Time {
         match &self.role {
             Role::Follower if self.is_leaderless => {
                 self.election_due.max(ctx.now.time + ctx.config.timing.heartbeat / 100)
             }
-            // Whether the leader lives is seen with each heartbeat, and where it is suspected.
+            // The leader's life is checked with each heartbeat, and where the leader is suspected.
             Role::Follower => ctx.now.time + ctx.config.timing.heartbeat,
             Role::Candidate(_) => ctx.now.time + ctx.config.timing.resend,
             Role::Leader(leadership) if leadership.is_busy() => ctx.now.time + ctx.config.timing.resend,
@@ -362,12 +361,13 @@ impl Log {
         }
     }
 
-    /// Is there a leader that this node believes alive, or a candidate that this node has promised to follow, and that may lead soon?
+    /// Returns whether there is a leader that this node believes alive, or a candidate that this node has promised to follow and that may
+    /// lead soon.
     fn has_leader(&self, ctx: &Context<'_>, pulse: &Pulse) -> bool {
         matches!(self.role, Role::Leader(_)) || self.has_leader_beside(ctx.me, ctx, pulse)
     }
 
-    /// The same, of all members but this one.
+    /// Returns the same for all members but this one.
     fn has_leader_beside(&self, node: NodeId, ctx: &Context<'_>, pulse: &Pulse) -> bool {
         let timing = &ctx.config.timing;
         let lives = |other: NodeId, at: Time| {
@@ -384,7 +384,7 @@ impl Log {
             || candidate.is_some_and(|(at, candidate)| lives(candidate, at))
     }
 
-    /// Puts the next election off, by a time that differs between members.
+    /// Postpones the next election, by a time that differs between members.
     fn arm(&mut self, ctx: &mut Context<'_>) {
         self.patience = ctx.rng.duration_below(self.spread(ctx.config.timing.heartbeat));
         self.election_due = ctx.now.time + ctx.config.timing.heartbeat / 4 + self.patience;
@@ -405,7 +405,7 @@ impl Log {
         self.arm(ctx);
     }
 
-    /// Slots up to `chosen` are chosen: those accepted under the same ballot are the chosen ones.
+    /// Marks slots up to `chosen` as chosen, where their entries were accepted under the same ballot.
     fn learn(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
         let mut slot = ctx.state.applied.next();
         while slot <= chosen {
@@ -445,7 +445,7 @@ impl Log {
             }
             let polls = matches!(&self.role, Role::Candidate(candidacy) if candidacy.is_polling());
             if polls && !ctx.config.defects.has(Defect::Dueling) {
-                self.role = Role::Follower; // It would only outrun whoever was faster.
+                self.role = Role::Follower; // Its poll would only outrun the faster candidate.
             }
             self.arm(ctx);
         }
@@ -492,9 +492,9 @@ impl Log {
         }
     }
 
-    /// Do these entries contradict what was accepted under their ballot, or what is chosen in their slots?
+    /// Returns whether these entries contradict those accepted under their ballot, or those chosen in their slots.
     fn contradicts(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, entries: &[(Slot, Entry)]) -> bool {
-        // A leader that is outrun proposes what others decided otherwise: that is refused.
+        // A leader that is outrun may propose differently from a later decision: that is refused.
         if self.acceptor.promised().is_some_and(|promised| promised > ballot) {
             return false;
         }

@@ -1,7 +1,7 @@
-//! What comes of groups that a transaction touched: the first states of those that are born.
+//! Births: the first states of the groups that follow from groups that a transaction touched.
 //!
-//! All that belong to a group that is born come to the same first state by themselves, as soon as they know the final states
-//! of those that it comes from; nothing more need be agreed on.
+//! Each member of a new group computes the same first state by itself, as soon as it knows the final states of the groups that the new one
+//! comes from. No further agreement is needed.
 
 use alloc::vec::Vec;
 
@@ -15,18 +15,18 @@ use crate::config::Defects;
 use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged, Settings};
 use crate::switch::Switch;
 
-/// Generations that are left free where all that was known of those in use is lost.
+/// Number of generations that are left free where the knowledge of those in use is lost.
 const LOSS_GENERATIONS: u32 = 1 << 22;
-/// Slots, the same way.
+/// Number of slots that are left free in the same case.
 const LOSS_SLOTS: u64 = 1 << 32;
 
-/// The first states of all that are born of a transaction, in the order of the plan. `None` where no groups can have ended
-/// like this: a final state of another group comes from one of its members, which may have made it up.
+/// Returns the first states of all groups that are born of a transaction, in the order of the plan. `None` where no groups can have ended
+/// like this: the final state of another group comes from one of its members, which may have invented it.
 ///
-/// `finals`: the last states of all that it touched, in any order.
+/// `finals`: the last states of all touched groups, in any order.
 ///
 /// # Panics
-/// If they are of other groups, or not of all: the caller has looked for them by their names.
+/// If the states are of other groups, or not of all: the caller has looked for them by their ids.
 pub fn births(id: TransactionId, plan: &Plan, finals: &[&GroupState], defects: Defects) -> Option<Vec<GroupState>> {
     let mut finals: Vec<&GroupState> = finals.to_vec();
     finals.sort_by_key(|last| last.id);
@@ -38,12 +38,12 @@ pub fn births(id: TransactionId, plan: &Plan, finals: &[&GroupState], defects: D
 fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], defects: Defects) -> Option<GroupState> {
     let birth = &plan.births[index];
     let range = birth.range;
-    // Above the neighbours that it had as well: a node that comes from one of these, and voted there, must find this group later.
+    // Above the former neighbours' epochs as well: a node that voted in one of these groups must find the new group to be later.
     let beside =
         finals.iter().flat_map(|last| last.dealings.predecessor().into_iter().chain(last.dealings.successor()));
     let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch).chain(beside.map(|link| link.epoch)));
     let last = finals.iter().map(|last| last.applied).max().unwrap_or_default();
-    // Terms are made of slots, and records are ordered by terms: a lost group's must be the lower ones, too.
+    // Terms are made of slots, and records are ordered by terms: a lost group's terms must be the lower ones, too.
     let applied = if lost_range(plan).is_some() { Slot(last.0.saturating_add(LOSS_SLOTS)) } else { last.next() };
     if applied >= Slot::MAX {
         return None;
@@ -55,15 +55,15 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         let belongs = last.members.iter().zip(places?).filter(|(_, place)| *place == index);
         let belongs = belongs.map(|(member, _)| Member { since: applied, ..member.clone() });
         match birth.name {
-            // Who comes from elsewhere holds nothing of what this group owns, and may have died just now: it votes as soon as
-            // it has caught up, like all who come.
+            // A member from another group holds none of this group's data, and may have died just now. It votes as soon as it has caught
+            // up, like all newcomers.
             BirthName::Kept(kept) if kept != last.id => learners.extend(belongs),
             _ => members.extend(belongs),
         }
     }
     learners.sort_by_key(|learner| learner.node);
     members.sort_by_key(|member| member.node);
-    // Of a peer that has begun anew in one of them, the life that the other still had is over.
+    // If a peer has begun a later incarnation in one group, its incarnation in the other group is over.
     members.reverse();
     members.dedup_by_key(|member| member.node.peer);
     members.reverse();
@@ -106,8 +106,8 @@ fn settings(finals: &[&GroupState]) -> Settings {
     settings
 }
 
-/// Which of those that are born a member of a group belongs to: as was planned; who came after that belongs to what goes on
-/// under the group's name, or has its start. `None` where it belongs to nothing that is born.
+/// Returns which new group a member of a group belongs to: the planned one. A member that came after the plan belongs to the new group that
+/// keeps the group's name, or has its start. `None` where the member belongs to no new group.
 fn goes_to(plan: &Plan, last: &GroupState, node: NodeId) -> Option<usize> {
     let group = last.id;
     let lists = |birth: &Birth, node: NodeId| birth.members.iter().any(|contact| contact.node == node);
@@ -115,7 +115,7 @@ fn goes_to(plan: &Plan, last: &GroupState, node: NodeId) -> Option<usize> {
     let stays =
         |node: NodeId| plan.births.iter().position(|birth| lists(birth, node)).is_none_or(|at| Some(at) == kept);
     if let Some(kept) = kept.filter(|_| !last.members.iter().any(|member| stays(member.node))) {
-        return Some(kept); // Whoever was to stay has gone: nobody leaves what goes on.
+        return Some(kept); // All members that were to stay are gone: so none leaves the group that continues.
     }
     let planned = |birth: &Birth| lists(birth, node);
     let named = |birth: &Birth| birth.name == BirthName::Kept(group);
@@ -125,7 +125,7 @@ fn goes_to(plan: &Plan, last: &GroupState, node: NodeId) -> Option<usize> {
     place(&planned).or_else(|| place(&named)).or_else(|| place(&at_start))
 }
 
-/// Who was primary stays it where it is still a member; elsewhere members take turns.
+/// Divides the range. A primary stays primary where it is still a member; elsewhere members take turns.
 fn divide(range: KeyRange, members: &[Member], finals: &[&GroupState], applied: Slot) -> Vec<Assignment> {
     let mut owners = IntervalMap::new(None);
     for last in finals {
@@ -143,8 +143,8 @@ fn divide(range: KeyRange, members: &[Member], finals: &[&GroupState], applied: 
     division
 }
 
-/// Whom to ask for what was chosen before: the last members of each group that a part comes from, and whom they would have
-/// asked.
+/// Returns the configurations to ask for earlier chosen records: the last members of each group that a part comes from, and the
+/// configurations that these groups would have asked.
 fn recovery(range: KeyRange, finals: &[&GroupState]) -> Vec<Config> {
     let mut configs = Vec::new();
     for last in finals {
@@ -168,25 +168,26 @@ fn purged(plan: &Plan, (applied, epoch): (Slot, Epoch), range: KeyRange, finals:
     }
     let mut floor = finals.iter().map(|last| last.purged.floor).max().unwrap_or(0);
     if let Some(lost) = lost_range(plan) {
-        // Whatever was there is over: what comes back with somebody who was in it is not taken along, and no version of before
-        // is one of now.
+        // All earlier records there are over: a returning member of a lost group brings none of them, and no earlier version equals a later
+        // one.
         bounds.set(lost, Some(Purge { slot: applied, epoch, up_to: Number::default() }));
         floor = floor.saturating_add(LOSS_GENERATIONS).min(u32::MAX / 2 - 1);
     }
     Purged {
         bounds,
-        // What this covers some have let go of already: so do all. As old operations are refused everywhere from now on.
+        // Some members have already dropped the tombstones that this purge covers, so all members do: old operations are refused everywhere
+        // from now on.
         horizon: finals.iter().map(|last| last.purged.horizon).max().unwrap_or(0),
         floor,
     }
 }
 
-/// The range that this takes over from groups that are lost.
+/// Returns the range that this transaction takes over from lost groups.
 fn lost_range(plan: &Plan) -> Option<KeyRange> {
     plan.gap().map(|(from, _)| KeyRange::new(from, plan.coordinator().range.start()))
 }
 
-/// All that was declared lost, in any of the groups that this comes of.
+/// Returns all declared losses of the groups that the new group comes of.
 fn losses(plan: &Plan, epoch: Epoch, finals: &[&GroupState]) -> Vec<Loss> {
     let mut losses: Vec<Loss> = finals.iter().flat_map(|last| last.losses.iter().cloned()).collect();
     losses.extend(lost_range(plan).map(|range| Loss {

@@ -1,20 +1,20 @@
 //! Transactions between groups: nested consensus (Scatter §4, Harmony §4.2).
 //!
-//! Two-phase commit in which each party is a group, and nothing is said before it is chosen in the log of the group that says
-//! it. The coordinator's *begin* is an entry of its log, and its slot names the transaction; a participant's vote is what
-//! applying the question came to; the coordinator's *outcome* decides, and nothing else does.
+//! Two-phase commit in which each party is a group. No message leaves before its content is chosen in the log of the sending group. The
+//! coordinator's *begin* is an entry of its log, and the slot of that entry names the transaction. A participant's vote is decided when the
+//! question is applied. The coordinator's *outcome* alone decides the transaction.
 //!
-//! - [`birth`]: what comes of groups that end with a transaction.
-//! - [`plan`]: what an operation does to which groups, as a pure function of what they are now.
-//! - [`dealings`]: what a group's log says of its transactions: links to its neighbours, locks, votes, decisions.
-//! - [`dealer`]: what a leader does about them: whom it asks, tells and answers, and what it has chosen next.
+//! - [`birth`]: the groups that are born of groups that end with a transaction.
+//! - [`plan`]: the effect of an operation on groups, as a pure function of their present states.
+//! - [`dealings`]: the state of a group's transactions in its log: links to its neighbours, locks, votes, decisions.
+//! - [`dealer`]: the leader's part: the groups that it asks, tells and answers, and the entry that it proposes next.
 //!
 //! # Invariants
-//! - Of one transaction all groups learn the same outcome, and it is *commit* only if each participant voted for it.
-//! - A group that is touched by a transaction, which is to say that it is another one afterwards, ends its log with the
-//!   outcome. What follows is a function of the final states of all that are touched, so nobody need be asked for it.
-//! - Locks are of boundaries between two groups, held by both of them; they are tried and never waited for, and hinder
-//!   nothing but other transactions.
+//! - All groups learn the same outcome of a transaction. It is *commit* only if each participant voted for it.
+//! - A group that a transaction touches, so that it is another group afterwards, ends its log with the outcome. The following groups are a
+//!   function of the final states of all touched groups, so no group need be asked for them.
+//! - Locks are on boundaries between two groups, and both groups hold them. Locks are tried and never waited for, and hinder only other
+//!   transactions.
 
 pub mod birth;
 #[cfg(test)]
@@ -28,19 +28,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::ballot::Slot;
 
-/// One attempt at one transaction: never used again, by nobody (hazard 30).
+/// One attempt at one transaction. No group ever uses the id again (hazard 30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransactionId {
-    /// Who coordinates it.
+    /// Group that coordinates the transaction.
     pub group: GroupId,
-    /// The coordinator's epoch when it began.
+    /// Epoch of the coordinator when the transaction began.
     pub epoch: Epoch,
-    /// The slot of *begin* in the coordinator's log.
+    /// Slot of *begin* in the coordinator's log.
     pub slot: Slot,
 }
 
 impl TransactionId {
-    /// The id of the `index`th group that comes of it. Random, as far as others can tell, and the same to all.
+    /// Returns the id of the `index`th group that is born of the transaction. It is random, as far as other groups can tell, and the same
+    /// for all.
     pub fn child(self, index: u8) -> GroupId {
         let mut name = [0; 33];
         name[..16].copy_from_slice(&self.group.0.to_be_bytes());
