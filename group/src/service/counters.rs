@@ -1,4 +1,4 @@
-//! Counters: numbers to which many add at once (RECODE §VI-B).
+//! Counters: numbers to which many clients add at once (RECODE §VI-B).
 
 use alloc::string::ToString;
 
@@ -12,7 +12,7 @@ pub struct Counters;
 impl Service for Counters {
     const KIND: Kind = Store::KIND;
 
-    /// What to add; an absent key counts as 0.
+    /// Number to add; an absent key counts as 0.
     type Message = i64;
 
     fn deliver(delta: &i64, state: Option<&Live>, _: &Delivery) -> (Change, Answer) {
@@ -30,7 +30,7 @@ impl Service for Counters {
     }
 }
 
-/// A decimal integer exactly as Redis writes one: no sign but `-`, no leading zeros, no spaces.
+/// Parses a decimal integer exactly as Redis writes one: no sign but `-`, no leading zeros, no spaces.
 fn integer(value: &[u8]) -> Option<i64> {
     let digits = value.strip_prefix(b"-").unwrap_or(value);
     let canonical = match digits {

@@ -1,17 +1,16 @@
 //! Leases: locks with a holder and an end (RECODE §VI-C).
 //!
-//! The value is the holder's name and the deadline is the lease's. RECODE's Algorithm 5 compares the expiry the wrong way
-//! round as printed; here an expired lease is an absent key, like any other: its deletion is chosen before anybody else can
-//! have it.
+//! The value is the holder's name, and the deadline is the lease's. RECODE's Algorithm 5, as printed, compares the expiry the wrong way
+//! round. Here an expired lease is an absent key, like any other: its deletion is chosen before another holder can have it.
 //!
-//! A lease ends by group time, which is never before as much time has passed as the holder was granted, clocks of a
-//! majority permitting. The holder does not know when its question was delivered; so it counts from when it asked, and then
-//! gives up sooner than the group does, never later.
+//! A lease ends by group time. Group time reaches the end only after the granted time has passed, as long as the clocks of a majority are
+//! right. The holder does not know when its question was delivered. So it counts from its question, and then gives the lease up sooner than
+//! the group does, never later.
 
 use super::{Change, Delivery, Live, Service, after, put_or_expire};
 use crate::op::{Answer, Kind, LeaseOp, Unfit};
 
-/// Leases, one per key.
+/// Leases, one for each key.
 #[derive(Clone, Copy, Debug)]
 pub struct Leases;
 

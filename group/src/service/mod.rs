@@ -1,10 +1,10 @@
-//! Services: what answers the messages that routecast delivers (RECODE §III-B, §VI).
+//! Services: evaluation of the messages that routecast delivers (RECODE §III-B, §VI).
 //!
-//! Routecast brings a message for a key to the key's group, in one total order per key, at most once, also while ranges
-//! split, merge and move. What a service adds is one pure function of a key's value: [`Service::deliver`], RECODE's
-//! *rc-deliver*. It runs once, at the key's primary; its result is replicated (fRSM §3.2), so it may look at the time. All
-//! else (order, retries, moves, expiry) is not its affair, and so each is small: the [`Store`] of values, [`Counters`],
-//! and [`Leases`]. One more is one more file here, a message in [`Op`], and its [`Kind`] where its values are its own.
+//! Routecast brings a message for a key to the key's group, in one total order for each key, at most once, also while ranges split, merge
+//! and move. A service adds one pure function of a key's value: [`Service::deliver`], RECODE's *rc-deliver*. It runs once, at the key's
+//! primary. Its result is replicated (fRSM §3.2), so it may depend on the time. Order, retries, moves and expiry are not its concern, so
+//! each service is small: the [`Store`] of values, [`Counters`], and [`Leases`]. A new service needs one more file here, a message in
+//! [`Op`], and a [`Kind`] if its values are its own.
 
 mod counters;
 mod leases;
@@ -21,53 +21,53 @@ pub use store::Store;
 use crate::op::{Answer, Condition, Kind, Op, Read, Unfit, Version};
 use crate::time::WallMillis;
 
-/// What a client sees of a key that is there.
+/// Value of an existing key, as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// Its value.
+    /// Value of the key.
     pub value: Bytes,
-    /// Whose value it is.
+    /// Kind of the value.
     pub kind: Kind,
-    /// Its version.
+    /// Version of the key.
     pub version: Version,
-    /// Its deadline, in group time.
+    /// Deadline of the key, in group time.
     pub deadline: Option<WallMillis>,
 }
 
-/// What is to become of a key.
+/// Change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing: the answer is a read.
+    /// No change: the answer is a read.
     None,
-    /// This value with this deadline; it is of the kind that [`Op::kind`] tells.
+    /// The new value, with its deadline; [`Op::kind`] returns its kind.
     Put(Bytes, Option<WallMillis>),
     /// A tombstone.
     Delete,
 }
 
-/// Where and when a message is delivered.
+/// Circumstances of a delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     /// Group time.
     pub now: WallMillis,
-    /// The longest value that may be made, in bytes.
+    /// Upper limit of a new value, in bytes.
     pub value_bytes_max: usize,
 }
 
-/// A kind of state per key, and what messages do to it.
+/// State of one kind for each key, and the effect of messages on it.
 pub trait Service {
-    /// The kind of its values. It is never shown those of another.
+    /// Kind of the service's values. The service never gets values of another kind.
     const KIND: Kind;
 
-    /// What may be sent to it.
+    /// Message to the service.
     type Message;
 
-    /// What a message does to a key's state (`None`: absent, or expired), and what is answered. A pure function.
+    /// Returns the change of a key's state by a message (`None`: absent, or expired), and the answer. A pure function.
     fn deliver(message: &Self::Message, state: Option<&Live>, at: &Delivery) -> (Change, Answer);
 }
 
-/// Delivers a message to the service that it is for. Where the key has a value of another kind, nothing is changed:
-/// [`Unfit::OtherKind`]; but whether a key is there, for how long and as what, and its plain deletion, are every key's.
+/// Delivers a message to its service. Where the key has a value of another kind, nothing changes, and the answer is [`Unfit::OtherKind`].
+/// Questions whether a key exists, for how long and of which kind, and its plain deletion, apply to keys of every kind.
 pub fn deliver(op: &Op, state: Option<&Live>, at: &Delivery) -> (Change, Answer) {
     let Some(kind) = op.kind() else { return deliver_any(op, state, at) };
     if state.is_some_and(|live| live.kind != kind) {
@@ -80,7 +80,7 @@ pub fn deliver(op: &Op, state: Option<&Live>, at: &Delivery) -> (Change, Answer)
     }
 }
 
-/// What every key understands.
+/// Delivers a message that keys of every kind understand.
 fn deliver_any(op: &Op, state: Option<&Live>, at: &Delivery) -> (Change, Answer) {
     match op {
         Op::Delete { .. } if state.is_some() => (Change::Delete, Answer::Done),
@@ -92,7 +92,7 @@ fn deliver_any(op: &Op, state: Option<&Live>, at: &Delivery) -> (Change, Answer)
 }
 
 impl Op {
-    /// Whose values this one is about; `None` for what every key understands.
+    /// Returns the kind of the values that the operation is about; `None` for operations that keys of every kind understand.
     pub fn kind(&self) -> Option<Kind> {
         match self {
             Op::Read(Read::Exists | Read::TimeToLive | Read::Kind)
@@ -104,7 +104,7 @@ impl Op {
     }
 }
 
-/// Milliseconds until the deadline; -1 without one, -2 without a key.
+/// Returns the time until the deadline, in milliseconds; -1 without a deadline, -2 without a key.
 fn time_to_live(state: Option<&Live>, now: WallMillis) -> i64 {
     match state {
         None => -2,
@@ -119,7 +119,7 @@ fn after(now: WallMillis, duration: Duration) -> WallMillis {
     WallMillis(now.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
 }
 
-/// A deadline that has passed already makes a tombstone, as in Redis.
+/// Returns the change to a value with a deadline. A deadline that has passed already makes a tombstone, as in Redis.
 fn put_or_expire(value: Bytes, deadline: Option<WallMillis>, now: WallMillis) -> Change {
     match deadline {
         Some(at) if at <= now => Change::Delete,

@@ -1,4 +1,4 @@
-//! What each service makes of each message.
+//! Tests of the answers of each service to each message.
 
 use super::*;
 use crate::op::{ExpireOnly, Expiry, LeaseOp};

@@ -15,7 +15,7 @@ pub struct Store;
 impl Service for Store {
     const KIND: Kind = Kind::Value;
 
-    /// All but what is said to the other services.
+    /// Any operation but those of the other services.
     type Message = Op;
 
     fn deliver(op: &Op, state: Option<&Live>, at: &Delivery) -> (Change, Answer) {

@@ -1,4 +1,4 @@
-//! A group becomes two, their boundary and members move, and they become one again: each first state is sound.
+//! Tests of births: a group is split, its boundary and members move, and the halves merge again. Each first state is sound.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ fn member(peer: u8) -> Member {
     }
 }
 
-/// Five members, each primary of a fifth of the whole ring.
+/// Returns a state with five members, each primary of a fifth of the whole ring.
 fn founded() -> GroupState {
     let settings = Settings {
         coarse: false,
@@ -52,12 +52,12 @@ fn founded() -> GroupState {
     state
 }
 
-/// The transaction goes through: the coordinator comes first.
+/// Commits the transaction; the coordinator is the first group.
 fn commit(operation: Operation, groups: &mut [GroupState]) -> Vec<GroupState> {
     commit_after(operation, groups, |_| {})
 }
 
-/// The same, where something happens before participants learn it.
+/// Commits the transaction; `meanwhile` runs before participants learn the outcome.
 fn commit_after(
     operation: Operation,
     groups: &mut [GroupState],
@@ -103,7 +103,7 @@ fn check(state: &GroupState, id: TransactionId, before: &[GroupState]) {
     }
 }
 
-/// All that is held where it belongs.
+/// Establishes the epoch: all data is held where it belongs.
 fn establish(state: &mut GroupState) {
     let entry = Entry::Established(state.epoch, alloc::vec![state.range]);
     state.apply(state.applied.next(), &entry);
@@ -122,7 +122,7 @@ fn first_states_are_sound_and_the_same_to_all() {
     assert!(halves.iter().all(|half| half.dealings.is_heir_of(GroupId(7)) && half.dealings.decided().is_empty()));
     assert_ne!(halves[0].id, halves[1].id);
 
-    // An epoch that is not established becomes nothing else.
+    // A group with an epoch that is not established becomes no other group.
     let (first, second) = (halves[0].view(), halves[1].view());
     let plan = Plan::new(Operation::Merge, &first, Some(&second), Rank::new(0, WallMillis(0))).unwrap();
     assert!(halves[0].dealings.refuses_begin(&halves[0].own(Defects::NONE), &plan).is_some());
@@ -155,7 +155,7 @@ fn first_states_are_sound_and_the_same_to_all() {
     let first = traded[0].reference();
     hear(&mut traded[1], first);
 
-    // What some of one group have dropped by then the others of it drop, whatever the other group has let go of.
+    // Tombstones that some members of one group have dropped by then are dropped by all its members, whatever the other group dropped.
     let purge = Entry::Purge { epoch: traded[1].epoch, bounds: Vec::new(), floor: 0 };
     for entry in [Entry::Horizon(5), purge] {
         let slot = traded[1].applied.next();
@@ -196,7 +196,7 @@ fn the_greatest_policies_of_all_parents_are_inherited() {
     }
 }
 
-/// Whoever was to stay leaves after the vote: those who are left do not go, or nobody would be there.
+/// All members that were to stay leave after the vote. The remaining members do not go, because the group would be empty.
 #[test]
 fn nobody_leaves_a_group_that_would_be_empty() {
     let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(2), node(3)] };
@@ -212,8 +212,8 @@ fn nobody_leaves_a_group_that_would_be_empty() {
     assert_eq!(traded[1].nodes(), [node(5)]);
 }
 
-/// A peer that lost everything was let in by another group, before its own noticed that its life there is over. And the
-/// whole ring may begin anywhere.
+/// A peer that lost everything was admitted by another group before its own group noticed that its incarnation there is over. The whole
+/// ring may also begin anywhere.
 #[test]
 fn a_group_has_one_life_of_each_peer() {
     let at = Point(1 << 125);
@@ -236,7 +236,7 @@ fn a_group_has_one_life_of_each_peer() {
     assert_eq!((whole[0].range, whole[0].division[0].start), (KeyRange::new(at, at), at));
 }
 
-/// Hazard 32: it was planned for other members.
+/// Hazard 32: the transaction was planned for other members.
 #[test]
 fn a_change_of_members_aborts_what_is_coordinated() {
     let mut state = founded();
@@ -251,8 +251,8 @@ fn a_change_of_members_aborts_what_is_coordinated() {
     assert_eq!(state.ended, None, "too late");
 }
 
-/// Hazard 33: a group is asked as what it was before a member of it died. It agrees where it only gets another neighbour, unless its range
-/// is another one; where it would become another group itself it refuses.
+/// Hazard 33: a group is asked in the state from before the death of a member. It agrees where it only gets another neighbour, unless its
+/// range differs. Where it would become another group itself, it refuses.
 #[test]
 fn a_neighbour_may_have_changed_its_members() {
     let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
@@ -286,7 +286,7 @@ fn a_neighbour_may_have_changed_its_members() {
     assert_eq!([votes(Operation::Merge, &|_| ()), votes(Operation::Merge, &dies)], [Some(true), Some(false)]);
 }
 
-/// A neighbour's word on a group that takes part may be of before a change of members, but not of another range.
+/// A neighbour's statement about a participant may be from before a change of members, but not about another range.
 #[test]
 fn views_of_different_epochs_fit_together() {
     let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
@@ -306,7 +306,7 @@ fn views_of_different_epochs_fit_together() {
     assert_eq!(plan(&moved, &other), Err(Refusal::Stale));
 }
 
-/// Hazard 40: the first of two groups has taken over a lost range itself, and is far ahead of the second one. Now it is lost, too.
+/// Hazard 40: the first of two groups has taken over a lost range itself, and is far ahead of the second one. Now the first is lost, too.
 #[test]
 fn two_repairs_in_a_row_rise() {
     let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
@@ -328,7 +328,7 @@ fn two_repairs_in_a_row_rise() {
     let born =
         early.reference(TransactionId { group: second.id, epoch: second.epoch, slot: Slot(9) }, &early.births[0]);
     assert!(born.epoch > Epoch((1 << 32) + 20), "{:?}", born.epoch);
-    // What was planned before that is known would begin too early.
+    // A plan from before that is known would begin too early.
     hear(&mut second, (4 << 32) + 20);
     assert!(refuses(&second, &early).is_some() && refuses(&second, &repair(&second)).is_none());
 }
@@ -360,7 +360,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(Plan::new(Operation::Merge, &first, Some(&old), rank), Err(Stale));
 }
 
-/// Of final states that somebody made up nothing is born. Before: a division by zero, and terms that there are not.
+/// No group is born of invented final states. Before, this led to a division by zero, and to impossible terms.
 #[test]
 fn of_made_up_final_states_nothing_is_born() {
     let operation = Operation::Split { at: Point(1 << 127), first: (1..=3).map(node).collect() };
@@ -372,7 +372,7 @@ fn of_made_up_final_states_nothing_is_born() {
     last.apply(last.applied.next(), &Entry::Deal(Deal::Outcome(id, true)));
     let of = |last: &GroupState| births(id, &plan, &[last], Defects::NONE);
     assert_eq!(of(&last).expect("it ended so").len(), 2);
-    // Nobody is left who was to be in the second.
+    // No member is left that was to be in the second group.
     let members = last.members[..1].to_vec();
     assert_eq!(of(&GroupState { members, ..last.clone() }), None);
     assert_eq!(of(&GroupState { members: Vec::new(), ..last.clone() }), None);

@@ -1,7 +1,7 @@
-//! What a leader does about transactions: whom it asks, tells and answers, and what it has chosen next.
+//! The leader's part in transactions: the groups that it asks, tells and answers, and the entry that it proposes next.
 //!
-//! All of it can be lost with the leader at any moment: the next one finds in the log what is open, and asks and tells anew.
-//! Whatever is said, once or often, early or late, names its transaction, and is answered from the log.
+//! All of this state can be lost with the leader at any moment: the next leader finds the open transactions in the log, and asks and tells
+//! anew. Each message names its transaction and is answered from the log, however often and whenever it comes.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -19,143 +19,143 @@ use crate::config::Defect;
 use crate::health::Health;
 use crate::time::Time;
 
-/// What is not answered is said again after this.
+/// Time after which a message without an answer is repeated.
 pub const SAID_AGAIN: Duration = Duration::from_millis(300);
-/// A transaction of which not all have voted by then is aborted.
+/// Time after which a transaction without all votes is aborted.
 pub const VOTES_PATIENCE: Duration = Duration::from_secs(3);
-/// Whoever voted asks what came of it after this.
+/// Time after which a group that voted asks for the outcome.
 pub const OUTCOME_PATIENCE: Duration = Duration::from_secs(1);
-/// What is older than what this group voted for waits for that no longer than this.
+/// Upper limit of the time for which an older transaction waits for a younger one that this group voted for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Neighbours are told what this group is so often, though they know it: whoever was cut off, and is a neighbour no more, learns
-/// that way.
+/// Time between two messages that tell a neighbour about this group, although it knows: a group that was cut off, and is a neighbour no
+/// more, learns that way.
 const PROBED_AGAIN: Duration = Duration::from_secs(1);
-/// So long nothing must have been heard of a neighbour before its loss is agreed to.
+/// Time without any message of a neighbour after which its loss may be agreed to.
 const SILENT_FOR: Duration = Duration::from_millis(3_500);
-/// A neighbour's health is forgotten when it is older than this.
+/// Age after which a neighbour's health is forgotten.
 const HEALTH_AGE_MAX: Duration = Duration::from_secs(4);
-/// Entries that wait for their turn; more are dropped, and whoever wants them says so again.
+/// Upper limit of entries that wait for their turn; further entries are dropped, and the groups that want them repeat their messages.
 const WANTED_MAX: usize = 64;
 
-/// What one group says to another.
+/// Message between two groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
     /// The coordinator asks for a vote.
     Prepare(TransactionId, Box<Plan>),
-    /// A participant's vote.
+    /// Vote of a participant: yes if true.
     Vote(TransactionId, bool),
-    /// The outcome.
+    /// Outcome: commit if true.
     Decision(TransactionId, bool),
-    /// The outcome is known here.
+    /// The sender knows the outcome.
     End(TransactionId),
-    /// Whoever voted, and waits, asks for the outcome.
+    /// A group that voted, and waits, asks for the outcome.
     Question(TransactionId),
-    /// What the group that says this is, with its neighbours; whether it wants to know the same of the other one; and its health.
+    /// The sender as it is now, with its neighbours; whether it wants to know the same of the receiver; and the sender's health.
     Push(Box<View>, bool, Box<Health>),
-    /// The other one is known as of this epoch.
+    /// The sender knows the receiver as of this epoch.
     Known(Epoch),
 }
 
 impl Word {
-    /// Is it repeated until it is answered, however long that takes?
+    /// Returns whether this message is repeated until it is answered, however long that takes.
     pub fn is_said_again(&self) -> bool {
         matches!(self, Word::Decision(_, true) | Word::Question(_) | Word::Push(..) | Word::Known(Epoch(0)))
     }
 }
 
-/// A word, from whom and to whom.
+/// Message with sender and receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Letter {
-    /// In whose name it is said: of a group that is no more, perhaps.
+    /// Group in whose name the message is sent, which may be a former one.
     pub from: GroupId,
-    /// Who says it, and is answered; whoever leads there comes first.
+    /// Group that sends the message and gets the answer; its leader comes first among its members.
     pub by: GroupRef,
-    /// To which group it is said, and where that was last, or who of it is told.
+    /// Receiving group, where it was known last, or the members of it that are told.
     pub to: GroupRef,
-    /// What it says.
+    /// Content.
     pub word: Word,
 }
 
 /// One of the two neighbours, as the leader has heard it.
 #[derive(Clone, Debug, Default)]
 struct Beside {
-    /// Which group that is.
+    /// Id of the neighbour.
     id: Option<GroupId>,
-    /// As of which of this group's epochs it knows this group.
+    /// Epoch of this group as of which the neighbour knows this group.
     knows: Option<Epoch>,
-    /// What it says it is, and who its own neighbours are.
+    /// The neighbour as it describes itself, with its own neighbours.
     view: Option<View>,
-    /// Its health, and when it told that.
+    /// Health of the neighbour, and when the neighbour told it.
     health: Option<(Time, Box<Health>)>,
-    /// When it was told last.
+    /// Time at which the neighbour was last told of this group.
     told: Option<Time>,
-    /// Who spoke for it last.
+    /// Member that last spoke for the neighbour.
     speaker: Option<NodeId>,
-    /// When something was heard of it last, and else when this leader began to listen.
+    /// Time of the neighbour's last message, or else the time at which this leader began to listen.
     heard: Time,
 }
 
 impl Beside {
-    /// Is there something that it does not know of this group, or this one of it?
+    /// Returns whether the neighbour lacks knowledge of this group, or this group of the neighbour.
     fn lacks(&self, link: &GroupRef, own: Epoch, policies: &AgreedPolicies) -> bool {
         self.id != Some(link.id) || self.knows < Some(own) || !self.is_seen(link) || self.is_behind(policies)
     }
 
-    /// Are its policies lower than these?
+    /// Returns whether the neighbour's policies are lower than these.
     fn is_behind(&self, policies: &AgreedPolicies) -> bool {
         self.health.as_ref().is_some_and(|(_, health)| health.policies < *policies)
     }
 
-    /// When it is to be told next what this group is.
+    /// Returns when the neighbour is to be told next about this group.
     fn due(&self, link: &GroupRef, own: Epoch, policies: &AgreedPolicies) -> Time {
         let wait = if self.lacks(link, own, policies) { SAID_AGAIN } else { PROBED_AGAIN };
         self.told.map_or(Time(0), |told| told + wait)
     }
 
-    /// Has it said, since this leader leads, what it is now, and who its own neighbours are?
+    /// Returns whether the neighbour has described itself and its own neighbours since this leader leads.
     fn is_seen(&self, link: &GroupRef) -> bool {
         self.view.as_ref().is_some_and(|view| view.own.id == link.id && view.own.epoch >= link.epoch)
     }
 }
 
-/// A leader's part in transactions.
+/// The leader's part in transactions.
 #[derive(Clone, Debug, Default)]
 pub struct Dealer {
     wanted: VecDeque<Deal>,
-    /// The open transaction of this group, since when it has been known to be, when its participants were asked last, and
-    /// who voted what.
+    /// Open transaction of this group, the time since which it is known to be open, the time of the last question to its participants, and
+    /// the votes.
     open: Option<(TransactionId, Plan)>,
     began: Option<Time>,
     asked: Option<Time>,
     votes: BTreeMap<GroupId, bool>,
-    /// Since when it waits for the outcome of others' transactions, and when it asked last.
+    /// For each foreign transaction: the time since which this group waits for the outcome, and the time of the last question.
     waits: BTreeMap<TransactionId, (Time, Time)>,
-    /// When those were told last who must know of commits.
+    /// Time at which each group that must know of a commit was last told.
     told: BTreeMap<(TransactionId, GroupId), Time>,
     beside: [Beside; 2],
-    /// Who leads.
+    /// The node that leads.
     me: Option<NodeId>,
-    /// The health of this group, which neighbours are told.
+    /// Health of this group, which neighbours are told.
     pub(crate) health: Health,
-    /// The last tick.
+    /// Time of the last tick.
     now: Time,
     letters: Vec<Letter>,
-    /// So often some of a group were chosen.
+    /// Number of picks of members that are told, see `two_of`.
     turns: u64,
 }
 
 impl Dealer {
-    /// For a node that has come to lead.
+    /// Returns the state for a node that has come to lead.
     pub fn of(me: NodeId) -> Dealer {
         Dealer { me: Some(me), ..Dealer::default() }
     }
 
-    /// What is to be said.
+    /// Takes the messages to send.
     pub fn take_letters(&mut self) -> Vec<Letter> {
         core::mem::take(&mut self.letters)
     }
 
-    /// What is to be chosen next, if it is still of use, and not too early.
+    /// Takes the entry to propose next, if it is still of use, and not too early.
     pub fn take_wanted(&mut self, own: &Own, dealings: &Dealings, is_due: impl Fn(&Deal) -> bool) -> Option<Deal> {
         self.wanted.retain(|deal| is_of_use(own, dealings, deal));
         self.give_way(own, dealings);
@@ -163,14 +163,14 @@ impl Dealer {
         self.wanted.remove(first)
     }
 
-    /// A neighbour, as it said itself, with its own neighbours: what a plan for both of them is made from. `None` until it has
-    /// said so since this leader leads, or where that is older than what the log knows.
+    /// Returns a neighbour as it described itself, with its own neighbours: the basis of a plan for both groups. `None` until it has
+    /// described itself since this leader leads, or where the log knows a later epoch.
     pub fn view_of(&self, link: &GroupRef) -> Option<&View> {
         let views = self.beside.iter().filter_map(|beside| beside.view.as_ref());
         views.filter(|view| view.own.id == link.id && view.own.epoch >= link.epoch).max_by_key(|view| view.own.epoch)
     }
 
-    /// Returns the health of a neighbour as its leader told it of late, with the neighbour's range.
+    /// Returns the health of a neighbour as its leader told it recently, with the neighbour's range.
     pub fn health_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &Health)> {
         let is_now = |view: &View| view.own.id == link.id && view.own.epoch == link.epoch;
         self.beside.iter().find_map(|beside| {
@@ -186,14 +186,15 @@ impl Dealer {
         heard.filter(|heard| own.gives_way_to(heard)).max()
     }
 
-    /// Returns whether this neighbour told of late that its groups are to have the same sizes.
+    /// Returns whether this neighbour told recently that its groups are to have the same sizes.
     pub(crate) fn has_same_sizes(&self, link: &GroupRef) -> bool {
         let mut told = self.beside.iter().filter(|beside| beside.id == Some(link.id));
         let own = &self.health.policies;
         told.any(|beside| beside.health.as_ref().is_some_and(|(_, health)| !health.policies.has_other_sizes(own)))
     }
 
-    /// Asks the neighbours anew what they are, since what they said may be old: with the next tick, unless they were asked a moment ago.
+    /// Asks the neighbours anew to describe themselves, because their descriptions may be old: with the next tick, unless they were asked a
+    /// moment ago.
     pub fn look_again(&mut self) {
         let now = self.now;
         for beside in &mut self.beside {
@@ -211,17 +212,17 @@ impl Dealer {
         links.filter(|link| which(link.id)).all(is_known)
     }
 
-    /// Has nothing been heard for a while of what lies on either side and is on this list?
+    /// Returns whether no message has come for a while from the neighbours that are on this list.
     pub fn are_silent(&self, lost: &[GroupId]) -> bool {
         let mut beside = self.beside.iter().filter(|beside| beside.id.is_some_and(|id| lost.contains(&id))).peekable();
         let listens = lost.is_empty() || beside.peek().is_some();
         listens && beside.all(|beside| self.now.since(beside.heard) >= SILENT_FOR)
     }
 
-    /// Something was said to this group, or to one for which it answers. `me`: this group as others should know it.
+    /// Handles a message to this group, or to a former one for which it answers. `me`: this group as other groups should know it.
     pub fn on_letter(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, letter: Letter) {
         let Letter { from, by, to, word } = letter;
-        // A member that hears nobody of its own says so with this, and is no sign of life.
+        // A member that hears no member of its own group sends this, and the message is no sign of life.
         if word != Word::Known(Epoch(0)) {
             for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
                 beside.heard = self.now;
@@ -255,7 +256,7 @@ impl Dealer {
         }
     }
 
-    /// For a group that is no more, which learned the outcome of whatever it had voted for.
+    /// Answers for a former group, which learned the outcome of every transaction that it had voted for.
     fn answer_for(
         &mut self,
         gone: GroupId,
@@ -293,11 +294,11 @@ impl Dealer {
         self.want(Deal::Asked(id, plan));
     }
 
-    /// What is asked for is older than what holds its locks (see [`Dealings::younger_holder`]), and is not refused for that.
-    /// The group's own is given up for it; what others began comes to its end soon, for it is refused wherever an older one
-    /// holds a lock. Nothing is said meanwhile, and the coordinator asks again. Only the older wait for the younger, so they
-    /// do not wait for each other, and the oldest of all is refused nowhere (hazard 34): but where the younger one's
-    /// coordinator seems to be lost.
+    /// Returns a younger transaction that holds locks of this one (see [`Dealings::younger_holder`]), if this one is to wait for it and not
+    /// to be refused. If the younger one is the group's own, it is given up. A younger one of another group ends soon, because it is
+    /// refused wherever an older one holds a lock. No answer is sent meanwhile, and the coordinator asks again. Only older transactions
+    /// wait for younger ones, so they do not wait for each other. The oldest of all is refused nowhere (hazard 34), except where the
+    /// younger one's coordinator seems to be lost.
     fn waits_for(&self, own: &Own, dealings: &Dealings, id: TransactionId, plan: &Plan) -> Option<TransactionId> {
         let is_open_for_long = |younger: &TransactionId| {
             self.waits.get(younger).is_some_and(|(since, _)| self.now.since(*since) >= LOCK_PATIENCE)
@@ -305,14 +306,15 @@ impl Dealer {
         dealings.younger_holder(own, id, plan).filter(|younger| !is_open_for_long(younger))
     }
 
-    /// Where it is the group's own.
+    /// Gives up the younger transaction where it is the group's own.
     fn give_up(&mut self, dealings: &Dealings, younger: TransactionId) {
         if dealings.coordinates().is_some_and(|(open, _)| open == younger) {
             self.want(Deal::Outcome(younger, false));
         }
     }
 
-    /// What this group began itself while others asked it is in the log by now, perhaps before what they asked.
+    /// Removes entries that must wait for a younger transaction. A transaction that this group began while other groups asked it is in the
+    /// log by now, perhaps before theirs.
     fn give_way(&mut self, own: &Own, dealings: &Dealings) {
         let mut wanted = core::mem::take(&mut self.wanted);
         let mut younger = Vec::new();
@@ -340,13 +342,13 @@ impl Dealer {
             return;
         }
         self.follow(open, plan);
-        // A group votes once; whatever says otherwise is wrong, and a refusal harms nobody.
+        // A group votes once. A vote that says otherwise is wrong, and a refusal harms no group.
         let vote = self.votes.entry(from).or_insert(yes);
         *vote &= yes;
         self.decide(own, me, open, plan);
     }
 
-    /// Looks at this open transaction from now on.
+    /// Follows this open transaction from now on.
     fn follow(&mut self, id: TransactionId, plan: &Plan) {
         if self.open.as_ref().is_none_or(|(open, _)| *open != id) {
             self.open = Some((id, plan.clone()));
@@ -394,7 +396,7 @@ impl Dealer {
         }
         let is_link = |link: &&GroupRef| link.id == view.own.id;
         let Some(link) = links.into_iter().flatten().find(is_link) else { return };
-        // If neither of them hears it, it is asked again.
+        // If neither of these two members hears the answer, the neighbour asks again.
         let to = two_of(by, by.nodes().next(), self.turn());
         if asks {
             let mine = dealings.view(me);
@@ -408,14 +410,14 @@ impl Dealer {
         }
     }
 
-    /// Another number each time; of every second or third of them, too, no remainder is left out.
+    /// Returns another number each time. Of every second or third of these numbers, too, no remainder is left out.
     fn turn(&mut self) -> usize {
         self.turns = self.turns.wrapping_add(1);
         (self.turns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize
     }
 
-    /// Does what is due: after something was applied, when this node comes to lead, and from time to time. `me`: this group
-    /// as others should know it.
+    /// Does all that is due: after an entry was applied, when this node comes to lead, and from time to time. `me`: this group as other
+    /// groups should know it.
     pub fn tick(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
         self.now = now;
         self.coordinate(own, me, dealings, now);
@@ -424,7 +426,7 @@ impl Dealer {
         self.tell_neighbours(me, dealings, now);
     }
 
-    /// When something may be due next.
+    /// Returns when [`Dealer::tick`] may have to be called next.
     pub fn next_timeout(&self, own: &Own, dealings: &Dealings) -> Time {
         let again = |said: Option<&Time>| said.map_or(Time(0), |said| *said + SAID_AGAIN);
         let coordinates = dealings.coordinates().map(|_| again(self.asked.as_ref()));
@@ -439,7 +441,7 @@ impl Dealer {
     fn coordinate(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
         let open = dealings.coordinates();
         if let Some((over, plan)) = self.open.take_if(|(known, _)| open.is_none_or(|(id, _)| id != *known)) {
-            // Whoever misses this will ask. What it was planned from may be why: it is asked for anew.
+            // A participant that misses this will ask. The basis of the plan may be the reason, so the neighbours are asked for it anew.
             if dealings.outcome(own, over) == Some(false) {
                 self.look_again();
                 for party in plan.asked() {
@@ -475,7 +477,7 @@ impl Dealer {
         }
     }
 
-    /// Tells commits to all who take part and have not confirmed that they know.
+    /// Tells commits to all participants that have not confirmed that they know.
     pub fn tell_outcomes(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
         let due = |decision: &Decision, group: &GroupId| decision.unconfirmed.contains(group);
         self.told.retain(|(id, group), _| dealings.decided().iter().any(|known| known.id == *id && due(known, group)));
@@ -501,7 +503,7 @@ impl Dealer {
             if let Some(link) = link
                 && beside.due(link, me.epoch, &self.health.policies) <= now
             {
-                // What it has taken over it tells when it is asked.
+                // The neighbour tells about an entry that it has taken over when it is asked.
                 let asks = !beside.is_seen(link) || beside.is_behind(&self.health.policies);
                 beside.told = Some(now);
                 let lacks = beside.lacks(link, me.epoch, &self.health.policies);
@@ -526,8 +528,8 @@ impl Dealer {
     }
 }
 
-/// A group with only two of its members: who speaks for it, and another one, each time another, who tells whoever leads by
-/// now. All of them, where it is not known who speaks.
+/// Returns a group with only two of its members: the one that speaks for it, and another one, a different one each time, that informs the
+/// present leader. Returns all members where it is not known which one speaks.
 fn two_of(group: &GroupRef, speaker: Option<NodeId>, turn: usize) -> GroupRef {
     let mut others: Vec<&Contact> = group.members.iter().collect();
     let Some(first) = others.iter().position(|contact| Some(contact.node) == speaker) else { return group.clone() };
@@ -537,7 +539,7 @@ fn two_of(group: &GroupRef, speaker: Option<NodeId>, turn: usize) -> GroupRef {
     GroupRef { id: group.id, epoch: group.epoch, range: group.range, members }
 }
 
-/// Would applying it do anything?
+/// Returns whether the application of this entry would have an effect.
 fn is_of_use(own: &Own, dealings: &Dealings, deal: &Deal) -> bool {
     match deal {
         Deal::Begin(plan) => dealings.refuses_begin(own, plan).is_none(),

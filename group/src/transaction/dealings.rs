@@ -1,7 +1,6 @@
-//! What a group's log says of its transactions with others.
+//! State of a group's transactions in its log.
 //!
-//! A pure function of the log, and part of the group's state. Nothing here waits, sends or knows the time: see
-//! [`super::dealer`] for that.
+//! A pure function of the log, and part of the group's state. Nothing here waits, sends, or knows the time: see [`super::dealer`] for that.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -16,32 +15,32 @@ use super::plan::{LOSS_EPOCHS, Plan, View};
 use crate::ballot::Slot;
 use crate::config::{Defect, Defects};
 
-/// Of so many groups it is remembered which of their transactions was the last that is over. To forget one costs a lock
-/// that its coordinator must be asked about, at worst.
+/// Upper limit of coordinators for which the last transaction that is over is remembered. To forget one costs, at worst, a lock about which
+/// the coordinator must be asked.
 const OVER_MAX: usize = 64;
-/// Of so many groups that are no more it is remembered that this one answers for them.
+/// Upper limit of former groups for which this group answers.
 const RETIRED_MAX: usize = 256;
 
-/// One entry of the log about transactions.
+/// Log entry about transactions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Deal {
     /// This group coordinates a transaction; its id has the slot of this entry.
     Begin(Box<Plan>),
-    /// This group is asked; applying this decides its vote.
+    /// This group is asked for its vote; the application of this entry decides the vote.
     Asked(TransactionId, Box<Plan>),
-    /// The coordinator decides.
+    /// The coordinator decides: commit if true.
     Outcome(TransactionId, bool),
-    /// A participant learns what the coordinator decided.
+    /// A participant learns the decision of the coordinator: commit if true.
     Decided(TransactionId, bool),
-    /// A participant that is touched learns that it is committed: its log ends with this.
+    /// A touched participant learns that the transaction is committed: its log ends with this entry.
     Ending(TransactionId),
-    /// A participant has learned it: it need not be told any more.
+    /// A participant has learned the outcome: it need not be told any more.
     Ended(TransactionId, GroupId),
     /// A neighbour has other members.
     Neighbour(GroupRef),
 }
 
-/// For a person who reads the log of a leader.
+/// Text for a reader of a leader's log.
 impl fmt::Display for Deal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |commit: &bool| if *commit { "commit" } else { "abort" };
@@ -61,107 +60,107 @@ impl fmt::Display for Deal {
     }
 }
 
-/// What the group is at this moment, as its transactions see it.
+/// The group at this moment, as its transactions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Own {
-    /// Which.
+    /// Id of the group.
     pub id: GroupId,
-    /// Its epoch: what others must expect of it.
+    /// Epoch of the group, which other groups must expect of it.
     pub epoch: Epoch,
-    /// What it owns.
+    /// Range that the group owns.
     pub range: KeyRange,
-    /// Its epoch is established: it may become another group.
+    /// Whether the epoch is established: then the group may become another one.
     pub settled: bool,
-    /// The last slot of its log that is applied.
+    /// Last applied slot of the group's log.
     pub applied: Slot,
     /// Rules that are left out, for tests of the checks.
     pub defects: Defects,
 }
 
-/// A commit that not all who take part are known to have learned.
+/// Commit that not all participants are known to have learned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Decision {
-    /// Of what.
+    /// Id of the transaction.
     pub id: TransactionId,
-    /// What it did.
+    /// Plan of the transaction.
     pub plan: Plan,
-    /// Who must be told.
+    /// Groups that must be told.
     pub unconfirmed: Vec<GroupId>,
 }
 
-/// The state of a group's transactions and of its links to its neighbours.
+/// State of a group's transactions and of its links to its neighbours.
 ///
 /// # Invariants
-/// - At most one transaction of its own is open, and no boundary is locked by two.
-/// - Each commit is kept until all who take part have confirmed it; what is neither kept nor open, and was this group's
-///   to decide, was aborted or is known to all.
+/// - At most one transaction of the group's own is open, and no boundary is locked by two.
+/// - Each commit is kept until all participants have confirmed it. A transaction of this group that is neither kept nor open was aborted,
+///   or its outcome is known to all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Dealings {
-    /// Whose range ends where this group's starts; itself where there is none.
+    /// Group with a range that ends where this group's starts; itself where there is none.
     predecessor: Option<GroupRef>,
-    /// Whose range starts where this group's ends; itself where there is none.
+    /// Group with a range that starts where this group's ends; itself where there is none.
     successor: Option<GroupRef>,
-    /// What this group coordinates and has not decided.
+    /// Transaction that this group coordinates and has not decided.
     coordinates: Option<(TransactionId, Plan)>,
-    /// What this group voted for, and does not know the outcome of.
+    /// Transactions with a yes vote of this group and an outcome that the group does not know.
     voted: Vec<(TransactionId, Plan)>,
-    /// What this group, or one that it came from, committed.
+    /// Commits of this group, or of one that it came from.
     decided: Vec<Decision>,
-    /// The last transaction of each coordinator that is over here: nothing before it is voted for any more (hazard 29).
+    /// For each coordinator, its last transaction that is over here: this group votes for no earlier one any more (hazard 29).
     over: BTreeMap<GroupId, (Epoch, Slot)>,
-    /// Groups that are no more, for which this one answers, and their last epochs.
+    /// Former groups for which this group answers, and their last epochs.
     retired: BTreeMap<GroupId, Epoch>,
 }
 
 impl Dealings {
-    /// Whose range ends where this group's starts; `None`: its own.
+    /// Returns the group with a range that ends where this group's starts; `None` if that is this group.
     pub fn predecessor(&self) -> Option<&GroupRef> {
         self.predecessor.as_ref()
     }
 
-    /// Whose range starts where this group's ends; `None`: its own.
+    /// Returns the group with a range that starts where this group's ends; `None` if that is this group.
     pub fn successor(&self) -> Option<&GroupRef> {
         self.successor.as_ref()
     }
 
-    /// The group with its neighbours.
+    /// Returns the group with its neighbours.
     pub fn view(&self, own: &GroupRef) -> View {
         let or_own = |link: &Option<GroupRef>| link.as_ref().unwrap_or(own).clone();
         View { own: own.clone(), predecessor: or_own(&self.predecessor), successor: or_own(&self.successor) }
     }
 
-    /// What this group coordinates and has not decided.
+    /// Returns the transaction that this group coordinates and has not decided.
     pub fn coordinates(&self) -> Option<(TransactionId, &Plan)> {
         self.coordinates.as_ref().map(|(id, plan)| (*id, plan))
     }
 
-    /// What this group voted for, and does not know the outcome of.
+    /// Returns the transactions with a yes vote of this group and an outcome that the group does not know.
     pub fn voted(&self) -> impl Iterator<Item = (TransactionId, &Plan)> {
         self.voted.iter().map(|(id, plan)| (*id, plan))
     }
 
-    /// What was committed and is not known to all.
+    /// Returns commits that are not known to all.
     pub fn decided(&self) -> &[Decision] {
         &self.decided
     }
 
-    /// Does this group answer for that one, which is no more?
+    /// Returns whether this group answers for that former group.
     pub fn is_heir_of(&self, group: GroupId) -> bool {
         self.retired.contains_key(&group)
     }
 
-    /// Groups that are no more, for which this one answers, and their last epochs.
+    /// Returns former groups for which this group answers, and their last epochs.
     pub fn retired(&self) -> impl Iterator<Item = (GroupId, Epoch)> {
         self.retired.iter().map(|(group, epoch)| (*group, *epoch))
     }
 
-    /// Which boundaries of this group are locked, and for what.
+    /// Returns the locked boundaries of this group, each with the transaction that locks it.
     pub fn locks(&self, own: KeyRange) -> impl Iterator<Item = (Point, TransactionId)> {
         let open = self.coordinates.iter().chain(&self.voted);
         open.flat_map(move |(id, plan)| plan.boundaries_of(own).into_iter().map(|boundary| (boundary, *id)))
     }
 
-    /// Are all lists as short as applying entries keeps them?
+    /// Returns whether all lists are as short as the application of entries keeps them.
     pub(crate) fn is_bounded(&self) -> bool {
         self.over.len() <= OVER_MAX
             && self.retired.len() <= RETIRED_MAX
@@ -169,29 +168,29 @@ impl Dealings {
             && self.decided.len() <= RETIRED_MAX
     }
 
-    /// Is nothing open, and nobody there to be told anything?
+    /// Returns whether nothing is open, and there is no neighbour or participant to tell.
     pub fn is_alone(&self) -> bool {
         self.predecessor.is_none() && self.successor.is_none() && self.is_calm() && self.decided.is_empty()
     }
 
-    /// Is nothing open, and nothing locked?
+    /// Returns whether nothing is open, and nothing locked.
     pub fn is_calm(&self) -> bool {
         self.coordinates.is_none() && self.voted.is_empty()
     }
 
-    /// What this group can say of a transaction that somebody waits for: its outcome. `None` while it is open, or if it is not
-    /// this group's to say.
+    /// Returns the outcome of a transaction that another group waits for. `None` while the transaction is open, or if this group does not
+    /// decide it.
     pub fn outcome(&self, own: &Own, id: TransactionId) -> Option<bool> {
         if self.decided.iter().any(|decision| decision.id == id) {
             return Some(true);
         }
         let open = self.coordinates.as_ref().is_some_and(|(open, _)| *open == id);
-        // Whoever lags behind has not heard of it yet.
+        // A member that lags has not heard of the transaction yet.
         let answers = id.group == own.id && id.slot <= own.applied || self.retired.contains_key(&id.group);
         (answers && !open).then_some(false)
     }
 
-    /// What this group voted, if it was asked; `None` where it must still be asked.
+    /// Returns this group's vote, if it was asked; `None` where it must still be asked.
     pub fn vote(&self, id: TransactionId) -> Option<bool> {
         if self.voted.iter().any(|(voted, _)| *voted == id) {
             return Some(true);
@@ -199,12 +198,12 @@ impl Dealings {
         self.is_over(id).then_some(false)
     }
 
-    /// Is this over here: refused, aborted, or committed?
+    /// Returns whether this transaction is over here: refused, aborted, or committed.
     fn is_over(&self, id: TransactionId) -> bool {
         self.over.get(&id.group).is_some_and(|last| *last >= (id.epoch, id.slot))
     }
 
-    /// Could this be begun now? Says why not.
+    /// Returns the reason for which this transaction could not begin now, if there is one.
     pub fn refuses_begin(&self, own: &Own, plan: &Plan) -> Option<&'static str> {
         let expected = plan.coordinator();
         if self.coordinates.is_some() {
@@ -222,7 +221,7 @@ impl Dealings {
         None
     }
 
-    /// Applies an entry. True if the group ends with it: it was touched by what is committed now.
+    /// Applies an entry. Returns whether the group ends with it: a transaction that touches the group is committed now.
     pub fn apply(&mut self, own: &Own, slot: Slot, deal: &Deal) -> bool {
         match deal {
             Deal::Begin(plan) => {
@@ -256,8 +255,8 @@ impl Dealings {
         }
     }
 
-    /// The group's members, or its epoch, change: what it coordinates was planned for others, so it is aborted. What it voted
-    /// for stands: its word was given, and what it will be at the end is looked at then.
+    /// Aborts the transaction that this group coordinates, because the group's members or its epoch change: it was planned for others. Its
+    /// yes votes stand: the group gave its word, and its part in the outcome is determined at the end.
     pub fn on_epoch(&mut self) {
         self.coordinates = None;
     }
@@ -273,13 +272,13 @@ impl Dealings {
         }
     }
 
-    /// Returns the vote: yes where this group is as the plan expects it, its neighbours are those of the plan, and no other transaction
-    /// locks its boundaries. A group that only gets another neighbour may have changed its members since the plan was made: members
-    /// die and come at any time, and a plan for four groups would hardly ever find all of them in the epochs that it was made for.
+    /// Returns the vote. It is yes where this group is as the plan expects it, its neighbours are those of the plan, and no other
+    /// transaction locks its boundaries. A group that only gets another neighbour may have changed its members since the plan was made.
+    /// Members die and come at any time, and a plan for four groups would hardly ever find all of them in the planned epochs.
     fn agrees(&self, own: &Own, id: TransactionId, plan: &Plan) -> bool {
         let Some(party) = plan.party(own.id) else { return false };
         let may_change = own.settled && self.is_calm();
-        // What takes a lost range over must be later than all that is known of it, and that is told by epochs.
+        // A group that takes over a lost range must be later than all that is known of the range, and epochs tell that.
         let is_as_expected = match party.touched || plan.gap().is_some() {
             true => self.is_expected(own, &party.group),
             false => self.is_expected_beside(own, &party.group),
@@ -299,22 +298,22 @@ impl Dealings {
         expected.id == own.id && (same || own.defects.has(Defect::AnyGeneration))
     }
 
-    /// Returns whether this group, which only gets another neighbour, has the range that it is expected to have, in the expected epoch or a
-    /// later one. Its boundaries with the groups that change could have moved meanwhile only together with these, and their epochs
-    /// must be the expected ones.
+    /// Returns whether this group, which only gets another neighbour, has the expected range, in the expected epoch or a later one. Its
+    /// boundaries with the groups that change could have moved meanwhile only together with these groups, and their epochs must be the
+    /// expected ones.
     fn is_expected_beside(&self, own: &Own, expected: &GroupRef) -> bool {
         let same = expected.epoch <= own.epoch && expected.range == own.range;
         expected.id == own.id && (same || own.defects.has(Defect::AnyGeneration))
     }
 
-    /// Is each group of the plan that lies beside this one its neighbour, as it knows? Where not, whoever it is not would
-    /// refuse: this saves asking.
+    /// Returns whether each group of the plan that lies beside this one is its neighbour, as this group knows. Where it is not, that group
+    /// would refuse: this check saves the question.
     fn knows_neighbours(&self, own: &Own, plan: &Plan) -> bool {
         if let Some((from, last)) = plan.gap() {
             return self.knows_lost(own, plan, from, last);
         }
         if plan.keeps_boundaries() {
-            // Its neighbours are not asked, but the other group is one of them, which answers for the transaction or has an heir that does.
+            // Its neighbours are not asked. But the other group is one of them, and answers for the transaction, or its heir does.
             let mut links = self.predecessor.iter().chain(&self.successor);
             return links.any(|link| link.id != own.id && plan.party(link.id).is_some());
         }
@@ -330,8 +329,9 @@ impl Dealings {
         })
     }
 
-    /// Is what lies beside this group, on the side of the lost range, among the lost groups? And do these reach as far as both
-    /// sides of it know, so that nobody lives between them? What takes their place must be later than they may be by now.
+    /// Returns whether the group beside this one, on the side of the lost range, is among the lost groups. The lost groups must also reach
+    /// as far as both sides of the range know, so that no group lives between them. Their replacement must be later than they may be by
+    /// now.
     fn knows_lost(&self, own: &Own, plan: &Plan, from: Point, last: Point) -> bool {
         let is_before = |link: &GroupRef| link.epoch.0.saturating_add(LOSS_EPOCHS / 2) < plan.epoch_least().0;
         let is_lost = |link: &Option<GroupRef>| {
@@ -347,7 +347,7 @@ impl Dealings {
         (!is_behind || behind()) && (own.range.end() != from || before())
     }
 
-    /// Does something else lock a boundary of it? What lost groups began is over with them.
+    /// Returns whether another transaction locks a boundary of the plan. Transactions that lost groups began are over with them.
     fn is_locked(&self, own: &Own, plan: &Plan) -> bool {
         let boundaries = plan.boundaries_of(own.range);
         let mut open = self.coordinates.iter().chain(&self.voted);
@@ -357,8 +357,8 @@ impl Dealings {
         }) && !own.defects.has(Defect::NoLocks)
     }
 
-    /// What holds locks that this plan needs, where all of that is younger (of a later rank, or id): its own first. `None` where
-    /// nothing does, or something older: then it is to be refused.
+    /// Returns the holder of locks that this plan needs, if all holders are younger (of a later rank, or id): the group's own transaction
+    /// first. `None` where no transaction holds such a lock, or where an older one does: then the plan is to be refused.
     pub fn younger_holder(&self, own: &Own, id: TransactionId, plan: &Plan) -> Option<TransactionId> {
         let boundaries = plan.boundaries_of(own.range);
         let open = self.coordinates.iter().chain(&self.voted);
@@ -372,7 +372,7 @@ impl Dealings {
         all.then_some(*first)
     }
 
-    /// What lost groups began, and what was to be told to them, is over.
+    /// Ends the transactions that lost groups began, and the duty to tell lost groups of outcomes.
     fn give_up_on(&mut self, lost: &[GroupId]) {
         let over: Vec<TransactionId> =
             self.voted.iter().map(|(id, _)| *id).filter(|id| lost.contains(&id.group)).collect();
@@ -393,9 +393,9 @@ impl Dealings {
 
     fn apply_decided(&mut self, own: &Own, id: TransactionId, commit: bool) {
         if commit && self.is_touched(own, id) {
-            return; // That would end the group, and is another entry.
+            return; // A commit would end the group, and is another entry.
         }
-        // Whatever comes of what this group was not asked: it will not vote for it.
+        // Whatever the outcome of a transaction for which this group was not asked: the group will not vote for it.
         self.note_over(id);
         let Some(index) = self.voted.iter().position(|(voted, _)| *voted == id) else { return };
         let (_, plan) = self.voted.remove(index);
@@ -420,19 +420,19 @@ impl Dealings {
         self.note_over(id);
         let index = self.voted.iter().position(|(voted, _)| *voted == id).expect("it is touched by what it voted for");
         let (_, plan) = self.voted.remove(index);
-        // Kept until what comes of it begins: everybody who belongs to that must know it.
+        // Kept until the next group begins: each of its members must know the transaction.
         self.decided.push(Decision { id, plan, unconfirmed: Vec::new() });
         true
     }
 
-    /// Will this group be another one, if what it voted for is committed?
+    /// Returns whether this group will be another one if this transaction, for which it voted, is committed.
     pub fn is_touched(&self, own: &Own, id: TransactionId) -> bool {
         let plan = self.voted.iter().find(|(voted, _)| *voted == id).map(|(_, plan)| plan);
         plan.and_then(|plan| plan.party(own.id)).is_some_and(|party| party.touched)
     }
 
-    /// Does this group, which has taken over a lost range, lie where the log says that another one does? That one is of before:
-    /// somebody who was lost told of it, and nobody else learned that it was to be.
+    /// Returns whether this group, which has taken over a lost range, lies where the log names another group. That group is an earlier one:
+    /// a lost member told of it, and no other node learned that it was to be.
     pub fn is_mended_by(&self, own: &Own, group: &GroupRef) -> bool {
         let is_old =
             |link: &GroupRef| link.id != group.id && link.epoch.0.saturating_add(LOSS_EPOCHS / 2) < group.epoch.0;
@@ -466,15 +466,15 @@ impl Dealings {
         }
     }
 
-    /// The transaction that ended this group, from its own final state.
+    /// Returns the transaction that ended this group, from the group's own final state.
     pub fn ending(&self, id: TransactionId) -> Option<&Plan> {
         self.decided.iter().find(|decision| decision.id == id).map(|decision| &decision.plan)
     }
 
-    /// What a group that is born of a transaction has of this: from the final states of all that it touched.
+    /// Returns the transaction state of a group that is born of a transaction: from the final states of all touched groups.
     ///
-    /// `finals`: each with its group's id and last epoch. What was committed before, and is not known to all, is told on by
-    /// all that come of whoever decided it; but a group that keeps its name is its own only heir.
+    /// `finals`: each with its group's id and last epoch. Earlier commits that are not known to all are told on by all groups that come of
+    /// the deciding group; but a group that keeps its name is its own only heir.
     pub fn inherit(
         id: TransactionId,
         plan: &Plan,
@@ -487,9 +487,9 @@ impl Dealings {
         let known = || finals.iter().flat_map(|(_, _, last)| last.predecessor.iter().chain(&last.successor));
         let other = |link: Option<GroupRef>| known().fold(link, |link, known| newest(link, Some(known)));
         let other = |link: Option<GroupRef>| other(link).filter(|link| link.id != born.id);
-        // Whoever takes over a lost range is the same on its other side.
+        // A group that takes over a lost range keeps its neighbour on the other side.
         let same = || finals.iter().find_map(|(_, _, last)| last.successor.clone()).filter(|_| !plan.lost().is_empty());
-        // A group whose boundary the plan does not name keeps its neighbour there.
+        // A group with a boundary that the plan does not name keeps its neighbour there.
         let kept =
             finals.iter().find(|(group, ..)| *group == born.id && plan.keeps_boundaries()).map(|(.., last)| last);
         let before = plan.ends_at(id, start).or_else(|| kept?.predecessor.clone());
@@ -507,7 +507,7 @@ impl Dealings {
             for decision in last.decided.iter().filter(|_| !defects.has(Defect::NotInherited)) {
                 let mut decision = decision.clone();
                 if decision.id == id {
-                    // Who is touched knows: nothing would have been born else.
+                    // Touched groups know the commit: otherwise no group would be born.
                     decision.unconfirmed.retain(|group| plan.party(*group).is_some_and(|party| !party.touched));
                 }
                 let known = dealings.decided.iter().any(|known| known.id == decision.id);
@@ -523,7 +523,7 @@ impl Dealings {
                 dealings.retired.insert(*group, *epoch);
             }
         }
-        // It answers for them: what they began and nobody knows the outcome of is aborted.
+        // It answers for the lost groups: their transactions without a known outcome are aborted.
         let lost = plan.lost().iter().map(|group| (*group, Epoch(born.epoch.0 - 1)));
         dealings.retired.extend(lost);
         dealings.give_up_on(plan.lost());
@@ -536,7 +536,8 @@ impl Dealings {
     }
 }
 
-/// A neighbour as it was planned, or as it has said since that it is: whoever heard that it is known need not say it again.
+/// Returns a neighbour as planned, or as it has described itself since. A neighbour that heard that it is known need not describe itself
+/// again.
 fn newest(planned: Option<GroupRef>, known: Option<&GroupRef>) -> Option<GroupRef> {
     let newer = |link: &GroupRef| known.filter(|known| known.id == link.id && known.epoch >= link.epoch).cloned();
     planned.map(|link| newer(&link).unwrap_or(link))

@@ -1,7 +1,7 @@
-//! What an operation does, and who takes part in it (the table in `docs/design/transactions.md`).
+//! Plans: the effect of an operation, and the groups that take part in it (the table in `docs/design/transactions.md`).
 //!
-//! A plan is made from what its maker knows of the ring, which may be old. It is carried whole in *begin* and in each
-//! question, and every party checks what it says of that party itself: so what is committed was true.
+//! A plan is made from its maker's knowledge of the ring, which may be old. It is carried whole in *begin* and in each question, and every
+//! party checks the plan's statements about itself. So what is committed was true.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,54 +12,55 @@ use serde::{Deserialize, Serialize};
 use super::TransactionId;
 use crate::time::WallMillis;
 
-/// What is to be done.
+/// Operation: a transaction between groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Operation {
-    /// The coordinator becomes two groups: one with these members from its start up to this point, and one with the rest of
-    /// its members from there on.
+    /// The coordinator becomes two groups: one with these members from its start up to this point, and one with the rest of its members
+    /// from there on.
     Split {
-        /// Where the second one begins.
+        /// Start of the second group.
         at: Point,
-        /// Who is a member of the first.
+        /// Members of the first group.
         first: Vec<NodeId>,
     },
     /// The coordinator and its successor become one group, with the members of both.
     Merge,
     /// The boundary between the coordinator and its successor moves to this point.
     Repartition {
-        /// Where the successor begins from then on.
+        /// New start of the successor.
         at: Point,
     },
-    /// Members of the coordinator go to another group, and some of that one's come to it.
+    /// Members of the coordinator move to another group, and some members of that group move to the coordinator.
     Migrate {
-        /// Who goes to the other one.
+        /// Members that move to the other group.
         to: Vec<NodeId>,
-        /// Who comes from it.
+        /// Members that come from the other group.
         from: Vec<NodeId>,
     },
-    /// The coordinator takes over what lies before it and is lost, with all that was chosen there: somebody has said that the
-    /// groups that owned it will not return (hazard 40). These are not asked.
+    /// The coordinator takes over the range before its own, which is lost with all records that were chosen there. A person has declared
+    /// that the groups that owned it will not return (hazard 40). These groups are not asked.
     Repair {
-        /// Where the lost range begins; it ends where the coordinator's begins.
+        /// Start of the lost range; it ends where the coordinator's range begins.
         from: Point,
-        /// Where the last of the lost groups begins, as the coordinator knows.
+        /// Start of the last of the lost groups, as the coordinator knows.
         last: Point,
-        /// All that owned something of it.
+        /// All groups that owned a part of the lost range.
         lost: Vec<GroupId>,
-        /// The epoch of the last of the lost groups, as the coordinator knows. What takes the range over begins later: the lost group may
-        /// have taken over a lost range itself, and be far ahead of its neighbours.
+        /// Epoch of the last of the lost groups, as the coordinator knows. The group that takes the range over begins with a later one: the
+        /// lost group may have taken over a lost range itself, and be far ahead of its neighbours.
         above: Epoch,
     },
 }
 
-/// Groups that one repair may declare lost: the two that lie beside the gap must know of what lies next to them among these.
+/// Upper limit of groups that one repair may declare lost. The two groups beside the gap must each know their neighbour there to be among
+/// them.
 pub const LOST_MAX: usize = 4;
-/// What takes a lost range over is of an epoch so much later than all that is known, once for each lost group: whatever the lost groups
-/// did meanwhile, theirs are earlier.
+/// Number of epochs, for each lost group, by which the epoch of a group that takes over a lost range exceeds all known epochs: whatever the
+/// lost groups did meanwhile, their epochs are earlier.
 pub(crate) const LOSS_EPOCHS: u64 = 1 << 32;
 
 impl Operation {
-    /// What it is called.
+    /// Returns the name of the operation.
     pub fn name(&self) -> &'static str {
         match self {
             Operation::Split { .. } => "split",
@@ -71,14 +72,14 @@ impl Operation {
     }
 }
 
-/// A group and its two neighbours, as that group says; on a ring of one they are all the same.
+/// A group and its two neighbours, as that group states them; on a ring of one they are all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct View {
     /// The group.
     pub own: GroupRef,
-    /// Whose range ends where its own starts.
+    /// Group with a range that ends where its own starts.
     pub predecessor: GroupRef,
-    /// Whose range starts where its own ends.
+    /// Group with a range that starts where its own ends.
     pub successor: GroupRef,
 }
 
@@ -88,74 +89,74 @@ impl View {
     }
 }
 
-/// One group that takes part; each is asked once, and counted once, in however many roles it stands (hazard 35).
+/// Group that takes part. Each group is asked once, and counted once, in however many roles it stands (hazard 35).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
-    /// The group, and its range when it is asked. A touched group must be in the same epoch, too; one that only gets another neighbour in
-    /// this epoch or a later one.
+    /// The group, with its range when it is asked. A touched group must also be in the same epoch, and a group that only gets another
+    /// neighbour in this epoch or a later one.
     pub group: GroupRef,
-    /// It will be another group, or of another range or other members; otherwise it only gets another neighbour.
+    /// Whether the group will be another one, or have another range or other members; otherwise it only gets another neighbour.
     pub touched: bool,
 }
 
-/// What a group that is born of a transaction is called.
+/// Name of a group that is born of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BirthName {
-    /// It goes on under the name of a group that was.
+    /// The group continues under the name of a former group.
     Kept(GroupId),
-    /// It is a new one: a child of the transaction.
+    /// The group is a new one: a child of the transaction.
     New(u8),
 }
 
-/// What comes of the groups that are touched.
+/// Group that is born of the touched groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Birth {
-    /// How it is called.
+    /// Name of the group.
     pub name: BirthName,
-    /// What it owns.
+    /// Range that the group owns.
     pub range: KeyRange,
-    /// Who belongs to it, where the plan knows; who is no member any more at the end is left out.
+    /// Members of the group, as far as the plan knows; one that is no member any more at the end is left out.
     pub members: Vec<Contact>,
 }
 
-/// Whom others let go first: who has tried more often; who began earlier. What is equal is told apart by its id.
+/// Precedence among transactions: more tries first, then an earlier begin. Equal ranks are told apart by the transaction's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rank {
-    /// How often it was tried before, negative: more is less.
+    /// Negative number of earlier tries: more tries sort first.
     tried: i64,
-    /// When it was tried first, in group time.
+    /// Time of the first try, in group time.
     since: WallMillis,
 }
 
 impl Rank {
-    /// Of what was tried so often before, for the first time then.
+    /// Returns the rank of a transaction with this number of earlier tries, the first of them at `since`.
     pub fn new(tried: u32, since: WallMillis) -> Rank {
         Rank { tried: -i64::from(tried), since }
     }
 
-    /// When it was tried first, in group time.
+    /// Returns the time of the first try, in group time.
     pub fn since(&self) -> WallMillis {
         self.since
     }
 }
 
-/// What a transaction does.
+/// Plan of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Plan {
-    /// What is to be done.
+    /// Operation to carry out.
     pub operation: Operation,
-    /// Who takes part, the coordinator first.
+    /// Groups that take part, the coordinator first.
     pub parties: Vec<Party>,
-    /// What comes of the touched, in ring order from the coordinator's start.
+    /// Groups that are born of the touched ones, in ring order from the coordinator's start.
     pub births: Vec<Birth>,
-    /// Whom it yields to.
+    /// Precedence over other transactions.
     pub rank: Rank,
 }
 
-/// Why there can be no such plan.
+/// Reason for which there can be no such plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The two views contradict each other: something changed meanwhile.
+    /// The two views contradict each other: a group changed meanwhile.
     Stale,
     /// A group would have no members.
     NoMembers,
@@ -163,11 +164,11 @@ pub enum Refusal {
     Outside,
     /// There is only one group.
     Alone,
-    /// Somebody who is to move is no member of the group that it is to leave.
+    /// A node that is to move is no member of the group that it is to leave.
     NoMember,
-    /// Nothing would change.
+    /// The operation would change nothing.
     Nothing,
-    /// What would come of it has more members than a group should.
+    /// The new group would have more members than a group should.
     TooLarge,
     /// The group before this one is not among those that are said to be lost.
     NotLost,
@@ -192,8 +193,11 @@ impl fmt::Display for Refusal {
 }
 
 impl Plan {
-    /// What this operation does, asked of the group of the first view; the second one is that of the other group that is
-    /// touched, for all but a split.
+    /// Returns the plan of an operation, asked of the group of the first view. The second view is that of the other touched group, for all
+    /// operations but a split.
+    ///
+    /// # Errors
+    /// The reason for which there is no such plan: [`Refusal::Stale`] where the views contradict each other or do not fit the operation.
     pub fn new(operation: Operation, own: &View, other: Option<&View>, rank: Rank) -> Result<Plan, Refusal> {
         let births = match (&operation, other) {
             (Operation::Split { at, first }, None) => split(&own.own, *at, first)?,
@@ -221,8 +225,12 @@ impl Plan {
         if plan.is_sound() { Ok(plan) } else { Err(Refusal::Stale) }
     }
 
-    /// What takes over a lost range, asked of the group behind it. `before`: the one that ends where the lost range begins,
-    /// where that is another one.
+    /// Returns the plan of a repair, asked of the group behind the lost range. `before`: the group that ends where the lost range begins,
+    /// if that is another group.
+    ///
+    /// # Errors
+    /// [`Refusal::Alone`] for a ring of one group, [`Refusal::NotLost`] if the predecessor is not in `lost`, [`Refusal::Stale`] if the
+    /// parts do not fit.
     pub fn repair(
         from: Point,
         lost: Vec<GroupId>,
@@ -246,7 +254,7 @@ impl Plan {
         if plan.is_sound() { Ok(plan) } else { Err(Refusal::Stale) }
     }
 
-    /// Does this plan fit together, which takes over a lost range?
+    /// Returns whether this plan of a repair fits together.
     fn is_sound_repair(&self, from: Point, lost: &[GroupId]) -> bool {
         let own = self.coordinator();
         let before = match &self.parties[1..] {
@@ -276,7 +284,7 @@ impl Plan {
         matches!(self.operation, Operation::Migrate { .. })
     }
 
-    /// Returns whether this plan, which moves members, fits together: each of its two groups keeps its name and its range.
+    /// Returns whether this plan of a migration fits together: each of its two groups keeps its name and its range.
     fn is_sound_migration(&self) -> bool {
         let [own, other] = self.parties.as_slice() else { return false };
         let keeps = |party: &Party| {
@@ -293,7 +301,7 @@ impl Plan {
             && keeps(other)
     }
 
-    /// Where the lost range begins and where the last of the lost groups does, for what takes one over.
+    /// Returns the start of the lost range and that of the last lost group, for a repair.
     pub fn gap(&self) -> Option<(Point, Point)> {
         match self.operation {
             Operation::Repair { from, last, .. } => Some((from, last)),
@@ -301,7 +309,7 @@ impl Plan {
         }
     }
 
-    /// The groups that it declares lost.
+    /// Returns the groups that the plan declares lost.
     pub fn lost(&self) -> &[GroupId] {
         match &self.operation {
             Operation::Repair { lost, .. } => lost,
@@ -309,10 +317,10 @@ impl Plan {
         }
     }
 
-    /// Does it fit together? What others send is asked before it is believed.
+    /// Returns whether the plan fits together. Plans from other groups are checked by this before they are believed.
     pub fn is_sound(&self) -> bool {
         if self.parties.is_empty() {
-            return false; // It has no coordinator.
+            return false; // The plan has no coordinator.
         }
         if let Operation::Repair { from, lost, .. } = &self.operation {
             return self.is_sound_repair(*from, lost);
@@ -339,28 +347,28 @@ impl Plan {
         once && same && apart && beside && kept && (1..=2).contains(&self.births.len()) && self.parties.len() <= 6
     }
 
-    /// Who coordinates it.
+    /// Returns the coordinator.
     pub fn coordinator(&self) -> &GroupRef {
         &self.parties[0].group
     }
 
-    /// The groups that will be others.
+    /// Returns the groups that the transaction changes.
     pub fn touched(&self) -> impl Iterator<Item = &Party> + Clone {
         self.parties.iter().filter(|party| party.touched)
     }
 
-    /// A group's part in it.
+    /// Returns a group's part in the plan.
     pub fn party(&self, id: GroupId) -> Option<&Party> {
         self.parties.iter().find(|party| party.group.id == id)
     }
 
-    /// All that are asked: everybody but the coordinator.
+    /// Returns the groups that are asked: all but the coordinator.
     pub fn asked(&self) -> impl Iterator<Item = &Party> {
         self.parties[1..].iter()
     }
 
-    /// The boundaries between groups at which something changes, each once: on one or both sides of each of them lies a group that is
-    /// touched. For a migration, which changes none: those of its two groups, which each of them locks on its own side.
+    /// Returns the boundaries between groups that the plan affects, each once: a touched group lies on one or both sides of each. For a
+    /// migration, which changes none: the boundaries of its two groups, which each of them locks on its own side.
     pub fn boundaries(&self) -> Vec<Point> {
         let mut all: Vec<Point> =
             self.touched().flat_map(|party| [party.group.range.start(), party.group.range.end()]).collect();
@@ -370,22 +378,22 @@ impl Plan {
         all
     }
 
-    /// The boundaries that a group of this range must lock.
+    /// Returns the boundaries that a group of this range must lock.
     pub fn boundaries_of(&self, range: KeyRange) -> Vec<Point> {
         let mut all = self.boundaries();
         all.retain(|boundary| *boundary == range.start() || *boundary == range.end());
         all
     }
 
-    /// Returns an epoch that is higher than that of any party when the plan was made, and for a repair of the last of the lost groups: the
-    /// least that a birth's can be.
+    /// Returns the least epoch of a new group: higher than that of any party when the plan was made, and for a repair higher than that of
+    /// the last lost group.
     pub(crate) fn epoch_least(&self) -> Epoch {
         let known = self.parties.iter().map(|party| party.group.epoch).chain(self.above()).max().unwrap_or_default();
         let later = self.lost().len() as u64 * LOSS_EPOCHS;
         Epoch(known.0.saturating_add(later.max(1)))
     }
 
-    /// Returns the epoch of the last of the lost groups, for what takes one over.
+    /// Returns the epoch of the last lost group, for a repair.
     pub(crate) fn above(&self) -> Option<Epoch> {
         match self.operation {
             Operation::Repair { above, .. } => Some(above),
@@ -393,14 +401,14 @@ impl Plan {
         }
     }
 
-    /// Returns the epoch in which what is born begins: above those of all that take part, as they were planned for, and above these `last`
-    /// epochs of the touched groups and of their neighbours.
+    /// Returns the epoch in which a new group begins: above those of all parties, as planned, and above these `last` epochs of the touched
+    /// groups and of their neighbours.
     pub fn epoch_after(&self, last: impl Iterator<Item = Epoch>) -> Epoch {
         let above = last.map(|epoch| Epoch(epoch.0 + 1)).max();
         above.unwrap_or_default().max(self.epoch_least())
     }
 
-    /// What a birth is called.
+    /// Returns the id of a new group.
     pub fn id_of(&self, id: TransactionId, birth: &Birth) -> GroupId {
         match birth.name {
             BirthName::Kept(kept) => kept,
@@ -408,13 +416,13 @@ impl Plan {
         }
     }
 
-    /// A birth as others will know it at first; its epoch may come to be higher.
+    /// Returns a new group as other groups will know it at first; its epoch may come to be higher.
     pub fn reference(&self, id: TransactionId, birth: &Birth) -> GroupRef {
         let epoch = self.epoch_least();
         GroupRef { id: self.id_of(id, birth), epoch, range: birth.range, members: birth.members.clone() }
     }
 
-    /// Who ends at this boundary once it is committed; `None` where nothing changes there.
+    /// Returns the group that ends at this boundary after the commit; `None` where nothing changes there.
     pub fn ends_at(&self, id: TransactionId, boundary: Point) -> Option<GroupRef> {
         let birth = self.births.iter().find(|birth| birth.range.end() == boundary);
         birth.map(|birth| self.reference(id, birth)).or_else(|| {
@@ -423,7 +431,7 @@ impl Plan {
         })
     }
 
-    /// Who starts at this boundary once it is committed.
+    /// Returns the group that starts at this boundary after the commit.
     pub fn starts_at(&self, id: TransactionId, boundary: Point) -> Option<GroupRef> {
         let birth = self.births.iter().find(|birth| birth.range.start() == boundary);
         birth.map(|birth| self.reference(id, birth)).or_else(|| {
@@ -433,15 +441,15 @@ impl Plan {
     }
 }
 
-/// Do these arcs cover the same part of the ring as those, each without overlap?
+/// Returns whether these arcs cover the same part of the ring as the other ones, each side without overlap.
 fn is_same_place(some: impl Iterator<Item = KeyRange> + Clone, others: impl Iterator<Item = KeyRange> + Clone) -> bool {
     let apart = |arcs: Vec<KeyRange>| {
         arcs.iter().enumerate().all(|(index, arc)| !arcs[..index].iter().any(|before| before.overlaps(*arc)))
     };
-    // The whole ring is as long as nothing, and as two arcs that make it up.
+    // The whole ring has length zero here, and so do two arcs that make it up.
     let total = |arcs: &[KeyRange]| arcs.iter().fold(0_u128, |sum, arc| sum.wrapping_add(arc.length().unwrap_or(0)));
     let (some, others): (Vec<_>, Vec<_>) = (some.collect(), others.collect());
-    // Of the same length, and each of one side in those of the other: for arcs beside each other one may hold two.
+    // Of the same length, and each arc of one side within those of the other: several arcs beside each other may hold one.
     let within = |arcs: &[KeyRange], all: &[KeyRange]| arcs.iter().all(|arc| is_covered(*arc, all));
     total(&some) == total(&others)
         && within(&some, &others)
@@ -450,7 +458,7 @@ fn is_same_place(some: impl Iterator<Item = KeyRange> + Clone, others: impl Iter
         && apart(others.clone())
 }
 
-/// Do these arcs, of which no two overlap, cover this one?
+/// Returns whether these arcs, no two of which overlap, cover this one.
 fn is_covered(arc: KeyRange, by: &[KeyRange]) -> bool {
     let mut at = arc.start();
     for _ in 0..by.len() {
@@ -524,12 +532,15 @@ fn migrate(own: &GroupRef, other: &GroupRef, to: &[NodeId], from: &[NodeId]) -> 
         Birth { name: BirthName::Kept(group.id), range: group.range, members }
     };
     let births = alloc::vec![birth(own, to, other, from), birth(other, from, own, to)];
-    // Of each some stay: whoever comes may be no member any more when it comes to that.
+    // Some members of each group stay: the ones that come may be no members any more when the transaction ends.
     let stays = |group: &GroupRef, go: &[NodeId]| group.nodes().any(|node| !go.contains(&node));
     if stays(own, to) && stays(other, from) { Ok(births) } else { Err(Refusal::NoMembers) }
 }
 
-/// Is the other one the successor, as both say, and another group?
+/// Checks that the other group is the successor, as both groups state, and that it is another group.
+///
+/// # Errors
+/// [`Refusal::Alone`] for a ring of one group, [`Refusal::Stale`] where the views do not agree.
 fn are_beside(own: &View, other: &View) -> Result<(), Refusal> {
     if own.successor.id == own.own.id {
         return Err(Refusal::Alone);
