@@ -1,4 +1,4 @@
-//! What tests feed: one acceptor, or one whole member, message by message.
+//! Benches: one acceptor, or one whole member, that tests feed message by message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub fn node(peer: u8) -> NodeId {
     NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) }
 }
 
-/// One acceptor, and what it said and did.
+/// One acceptor, with its messages and writes.
 pub struct Bench {
     pub me: NodeId,
     pub now: Now,
@@ -38,7 +38,7 @@ pub struct Bench {
     pub table: Table,
     pub said: Vec<(Vec<NodeId>, CommitteeMessage)>,
     pub stored: Vec<Durable>,
-    /// Why it stopped serving.
+    /// Reasons for which it stopped serving.
     pub halted: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl Bench {
         }
     }
 
-    /// A store with the group's state and nothing else, after a clean stop.
+    /// Returns a store with the group's state and nothing else, after a clean stop.
     pub fn stored(&self) -> Stored {
         Stored {
             state: self.state.clone(),
@@ -154,12 +154,12 @@ impl Bench {
         self.act(|acceptor, ctx, table| acceptor.drive_catch_up(ctx, table));
     }
 
-    /// The last question for recent writes: of whom, from which piece, behind what.
+    /// Returns the last question for recent writes: its receiver, its piece, and the number behind which it asks.
     pub fn asked_since(&self) -> (u8, KeyRange, Number) {
         self.asks_since().unwrap_or_else(|| panic!("{:?}", self.said.last()))
     }
 
-    /// The last thing that it said, if that was a question for recent writes.
+    /// Returns the last message, if it was a question for recent writes.
     pub fn asks_since(&self) -> Option<(u8, KeyRange, Number)> {
         match self.said.last() {
             Some((to, CommitteeMessage::AskSince { piece, since, .. })) => Some((to[0].peer.0[0], *piece, *since)),
@@ -167,7 +167,7 @@ impl Bench {
         }
     }
 
-    /// Forgets what it said behind its last question about this piece.
+    /// Drops all messages after the last question about this piece.
     pub fn back_to(&mut self, piece: KeyRange) {
         let is_about = |(_, message): &(_, CommitteeMessage)| match message {
             CommitteeMessage::AskSince { piece: asked, .. } => *asked == piece,
@@ -178,7 +178,7 @@ impl Bench {
         self.said.truncate(last + 1);
     }
 
-    /// The last question for newer records, and of whom.
+    /// Returns the last question for newer records, and its receiver.
     pub fn asked_compare(&self) -> (u8, AskCompare) {
         match self.said.last() {
             Some((to, CommitteeMessage::AskCompare(ask))) => (to[0].peer.0[0], (**ask).clone()),
@@ -186,7 +186,7 @@ impl Bench {
         }
     }
 
-    /// The attempt that its last question was part of.
+    /// Returns the attempt that the last question was part of.
     fn attempt(&self) -> u64 {
         let attempt = |(_, message): &(_, CommitteeMessage)| match message {
             CommitteeMessage::AskSince { attempt, .. } => Some(*attempt),
@@ -196,13 +196,13 @@ impl Bench {
         self.said.iter().rev().find_map(attempt).unwrap_or(0)
     }
 
-    /// An answer to a question for recent writes.
+    /// Delivers an answer to a question for recent writes.
     pub fn since(&mut self, from: u8, answer: Since) {
         let answer = Since { attempt: self.attempt(), ..answer };
         self.hear(from, CommitteeMessage::Since(answer));
     }
 
-    /// An answer to a question for newer records.
+    /// Delivers an answer to a question for newer records.
     pub fn compared(&mut self, from: u8, answer: Compared) {
         let digest = answer.writes.iter().fold(0_u64, |sum, write| sum.wrapping_add(write.digest()));
         let looked = answer.looked.max(answer.writes.len() as u64);
@@ -210,7 +210,7 @@ impl Bench {
         self.hear(from, CommitteeMessage::Compared(answer.into()));
     }
 
-    /// What it answers who asks for recent writes.
+    /// Returns the answer to a question for recent writes.
     pub fn window(&mut self, ballot: TermBallot, since: Number) -> Since {
         self.said.clear();
         self.hear(4, CommitteeMessage::AskSince { ballot, piece: KeyRange::FULL, since, attempt: 0 });
@@ -220,7 +220,7 @@ impl Bench {
         }
     }
 
-    /// What the store would have as a key's record.
+    /// Returns the number of a key's record, as the store would have it.
     pub fn on_disk(&self, key: &Key) -> Option<Number> {
         let (mut unsettled, mut record) = (Vec::<Write>::new(), None);
         for change in &self.stored {
@@ -246,7 +246,7 @@ impl Bench {
         self.table.peek(key).flatten()
     }
 
-    /// Begins a committee: prepare and a base that is chosen.
+    /// Begins a committee: prepare, and a base that is chosen.
     pub fn serve(&mut self, ballot: TermBallot, chain: &[(Term, u64)]) {
         let from = ballot.node.peer.0[0];
         self.hear(from, CommitteeMessage::Prepare { ballot, range: KeyRange::FULL });
@@ -284,21 +284,21 @@ pub fn write(ballot: TermBallot, n: u64, name: &str, value: &'static str) -> Wri
     Write { key: key(name), record: Arc::new(record) }
 }
 
-/// One whole member, whose store is quick and whose words are kept.
+/// One whole member, with a quick store, that keeps its messages.
 pub struct Whole {
     pub group: Group,
     pub now: Now,
     pub said: Vec<(Vec<NodeId>, Message)>,
     pub outcomes: Vec<(u64, group::message::Outcome)>,
     pub stored: Vec<Durable>,
-    /// Keys that it wants from the store.
+    /// Keys that the member wants from the store.
     pub loads: Vec<Key>,
-    /// Why it stopped serving.
+    /// Reasons for which the member stopped serving.
     pub halted: Vec<String>,
 }
 
 impl Whole {
-    /// A newcomer in the situation of a bench.
+    /// Returns a newcomer in the situation of a bench.
     pub fn new(bench: &Bench) -> Whole {
         let group = Group::join(bench.config.clone(), bench.me, bench.state.clone(), bench.now, 1);
         let mut whole = Whole {
@@ -314,19 +314,19 @@ impl Whole {
         whole
     }
 
-    /// A message of another member in the same epoch.
+    /// Delivers a message of another member in the same epoch.
     pub fn hear(&mut self, from: u8, message: Message) {
         let from = Sender { node: node(from), epoch: self.group.state().epoch };
         self.group.on_message(from, message);
         self.pull();
     }
 
-    /// The ballot of its own primary, which it has.
+    /// Returns the ballot of the member's own primary, which it has.
     pub fn own(&self) -> TermBallot {
         self.group.primaries().next().expect("it is primary").ballot()
     }
 
-    /// Member 2 promises and accepts what its primary needs to serve.
+    /// Lets member 2 promise and accept all that the primary needs to serve.
     pub fn serve(&mut self) {
         let ballot = self.own();
         self.hear(2, Message::Committee(promise(ballot, vec![])));
@@ -334,7 +334,7 @@ impl Whole {
         assert!(self.group.primaries().any(|primary| primary.ballot() == ballot && primary.is_serving()));
     }
 
-    /// Member 2 accepts everything that it was told to, and confirms what it was asked to.
+    /// Lets member 2 accept all writes, and confirm all rounds, that it was asked for.
     pub fn accept_all(&mut self) {
         for (_, message) in std::mem::take(&mut self.said) {
             match message {
@@ -352,7 +352,7 @@ impl Whole {
         }
     }
 
-    /// What member 2 was told of its attempt.
+    /// Returns the outcomes that member 2 was told of its attempt.
     pub fn told(&self, attempt: u64) -> Vec<group::message::Outcome> {
         let outcomes = |(_, message): &(_, Message)| match message {
             Message::Client(message) => message.outcomes.clone(),
@@ -362,7 +362,7 @@ impl Whole {
         told.map(|(_, outcome)| outcome).collect()
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub fn wait(&mut self, millis: u64) {
         self.now.time = self.now.time + Duration::from_millis(millis);
         self.now.awake = self.now.time;
@@ -371,7 +371,7 @@ impl Whole {
         self.pull();
     }
 
-    /// Does what it wants done.
+    /// Executes the member's outputs.
     pub fn pull(&mut self) {
         while let Some(output) = self.group.poll_output() {
             match output {
@@ -389,7 +389,7 @@ impl Whole {
     }
 }
 
-/// Nothing was newer, to the end of the piece, at a source that lacks nothing.
+/// Returns an answer of a complete source without newer records, to the end of the piece.
 pub fn nothing_newer(ballot: TermBallot, piece: KeyRange) -> Compared {
     Compared {
         ballot,
@@ -406,7 +406,7 @@ pub fn nothing_newer(ballot: TermBallot, piece: KeyRange) -> Compared {
     }
 }
 
-/// An operation of member 2 on a key, meant for that ballot, as its attempt `serial`.
+/// Returns an operation of member 2 on a key, meant for that ballot, as its attempt `serial`.
 pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> Operation {
     Operation {
         attempt: serial,
@@ -424,14 +424,14 @@ pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> Operati
     }
 }
 
-/// A promise of who has accepted nothing: the older leases that it granted, with what is left of each in milliseconds.
+/// Returns a promise of an acceptor that has accepted nothing, with the older leases that it granted and the rest of each in milliseconds.
 pub fn promise(ballot: TermBallot, leases: Vec<(TermBallot, u64)>) -> CommitteeMessage {
     let (committees, unsettled, delegated) = Default::default();
     let doubt = Epoch(0);
     CommitteeMessage::Promise { ballot, part: 0, parts: 1, total: 0, committees, unsettled, leases, delegated, doubt }
 }
 
-/// As a message.
+/// Returns the operation as a message.
 pub fn operate(operation: Operation) -> Message {
     Message::Client(ClientMessage { operations: vec![operation], outcomes: vec![] })
 }

@@ -1,4 +1,4 @@
-//! A run of chance: what may happen, how often, and what must hold at its end.
+//! Random runs: possible events, their odds, and the properties that must hold at the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +11,7 @@ use overlay::{KeyRange, NodeId};
 use super::clients::What;
 use super::{Packet, Rules, World, switches};
 
-/// How often what goes wrong, in 1/1000 of all steps or messages; different in each run.
+/// Odds of each fault and event, in 1/1000 of all steps or messages; different in each run.
 #[derive(Clone, Debug)]
 struct Odds {
     drop: u64,
@@ -56,7 +56,7 @@ impl Odds {
 }
 
 impl Odds {
-    /// Members stay for a while: reads are spread only then.
+    /// Makes faults rarer, so that members stay for a while: reads are spread only then.
     fn calm(&mut self) {
         for odds in [&mut self.crash, &mut self.lose, &mut self.cut, &mut self.stop, &mut self.next, &mut self.divide] {
             *odds /= 5;
@@ -65,14 +65,14 @@ impl Odds {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub struct Came {
     pub wrong: Option<String>,
     pub epochs: u64,
     pub answered: u64,
     pub purged: u64,
-    /// Reads by a switch that replicas answered, that they left to the primary, and of dirty objects.
+    /// Number of reads by a switch that replicas answered, of those that they left to the primary, and of reads of dirty objects.
     pub spread: [u64; 3],
 }
 
@@ -88,11 +88,11 @@ fn rules(rng: &mut Rng) -> Rules {
         quick_disks: rng.below(3) == 0,
         ..Rules::of(members, rng.below(4) as usize)
     };
-    // Not drawn from what follows, so that older seeds mean what they did.
+    // Not drawn from later values, so that older seeds keep their meaning.
     Rules { coarse: rng.clone().below(3) == 0, ..rules }
 }
 
-/// The rules of a run with switches: a coarse group with leases, and tables that are tiny in many runs.
+/// Returns the rules of a run with switches: a coarse group with leases, and tables that are tiny in many runs.
 fn switched(rng: &mut Rng) -> Rules {
     let switches = switches::Rules {
         stages: 1 + rng.below(3) as usize,
@@ -103,21 +103,21 @@ fn switched(rng: &mut Rng) -> Rules {
     Rules { members, coarse: true, leases: true, switches: Some(switches), ..rules(rng) }
 }
 
-/// One run, with switches.
+/// Plays one run, with switches.
 pub fn run_switched(seed: u64, steps_max: u64, defects: Defects, trace: bool) -> Came {
     let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9) ^ 0x5717);
     let rules = Rules { defects, ..switched(&mut rng) };
     play(seed, rng, rules, steps_max, trace)
 }
 
-/// One run.
+/// Plays one run.
 pub fn run(seed: u64, steps_max: u64, trace: bool) -> Came {
     let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9) ^ 0xabcd);
     let rules = rules(&mut rng);
     play(seed, rng, rules, steps_max, trace)
 }
 
-/// One run in which ends of journals are bad: of any member's, and of one's something is lost. That is no more than is promised.
+/// Plays one run in which journals have bad ends: any member's end may be bad, and one member loses data. No more than that is promised.
 pub fn run_torn(seed: u64, steps_max: u64, defects: Defects, trace: bool) -> Came {
     let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9) ^ 0x7042);
     let members = 3 + 2 * rng.below(2) as usize;
@@ -131,7 +131,7 @@ fn play(seed: u64, mut rng: Rng, rules: Rules, steps_max: u64, trace: bool) -> C
         odds.calm();
     }
     if rules.torn {
-        // Nobody comes or goes: a group of two could lose what one of them does.
+        // No member comes or goes: a group of two could lose the data that one of them loses.
         (odds.lose, odds.leave, odds.next) = (0, 0, 0);
         odds.crash = odds.crash * 2 + 2;
     }
@@ -209,7 +209,7 @@ fn chaos(world: &mut World, rng: &mut Rng, odds: &Odds, steps: u64) {
     }
 }
 
-/// Another attempt: reads mostly by a switch, where there are some.
+/// Sends another attempt: mostly by a switch for reads, where there are switches.
 fn again(world: &mut World, rng: &mut Rng, call: u64) {
     let is_read = world.clients.calls.get(&call).is_some_and(|call| matches!(call.what, What::Sum | What::Get));
     if world.switches.is_some() && is_read && rng.below(4) > 0 {
@@ -219,7 +219,7 @@ fn again(world: &mut World, rng: &mut Rng, call: u64) {
     }
 }
 
-/// What is on its way to and from switches: most of it arrives soon.
+/// Delivers packets in flight to and from switches; most of them soon.
 fn pass_packets(world: &mut World, rng: &mut Rng, odds: &Odds) {
     for _ in 0..2 {
         let packets = world.switches.as_mut().map(|switches| std::mem::take(&mut switches.wire)).unwrap_or_default();
@@ -243,7 +243,7 @@ fn pass_packets(world: &mut World, rng: &mut Rng, odds: &Odds) {
     }
 }
 
-/// Switches restart, others take their place, and controllers set tables by what some member knew.
+/// Restarts and replaces switches, and sets tables by some member's knowledge.
 fn turn_switches(world: &mut World, rng: &mut Rng) {
     let living = world.living();
     let Some(member) = (!living.is_empty()).then(|| living[rng.below(living.len() as u64) as usize]) else { return };
@@ -384,7 +384,7 @@ fn fault(world: &mut World, rng: &mut Rng, odds: &Odds) {
     }
 }
 
-/// Other members, whether they hold anything or not: that is made up for by recovery.
+/// Proposes other members, whether they hold data or not: recovery makes up for it.
 fn next(world: &mut World, rng: &mut Rng, leader: usize) {
     let state = world.group(leader).state().clone();
     let lives = |world: &World, node: &NodeId| world.index(*node).is_some_and(|at| world.peers[at].group.is_some());
@@ -405,7 +405,7 @@ fn next(world: &mut World, rng: &mut Rng, leader: usize) {
     }
 }
 
-/// All faults are over: everything comes to rest, and all keys hold what they should.
+/// Ends all faults: everything comes to rest, and all keys hold the right values.
 fn calm(world: &mut World, rng: &mut Rng) {
     world.cut.clear();
     for index in 0..world.peers.len() {
@@ -416,7 +416,7 @@ fn calm(world: &mut World, rng: &mut Rng) {
     for round in 0..1_000 {
         quiet(world, &all, 5);
         if world.rules.torn && round == 500 {
-            // Who is waited for may have ended its life.
+            // A member that others wait for may have ended its incarnation.
             all.iter().for_each(|index| world.act(*index, |group| _ = group.accept_loss()));
         }
         unrest = world.unrest();
@@ -451,16 +451,16 @@ fn calm(world: &mut World, rng: &mut Rng) {
     }
 }
 
-/// The result of a read when all is calm.
+/// Result of a read when all is calm.
 #[derive(PartialEq, Eq)]
 enum Read {
-    /// It was answered, or is no longer of interest.
+    /// The read was answered, or does not matter any more.
     Over,
     /// The member that was asked has left.
     AskedALeaver,
 }
 
-/// Reads this place through a member, until it answers.
+/// Reads this place through a member, until the member answers.
 fn read_once(world: &mut World, rng: &mut Rng, all: &[usize], place: usize) -> Read {
     let members: Vec<usize> = world
         .latest()
@@ -489,7 +489,7 @@ fn read_once(world: &mut World, rng: &mut Rng, all: &[usize], place: usize) -> R
     Read::Over
 }
 
-/// When all is calm a switch comes to be used, its dirty set drains, and any member answers.
+/// Checks that, when all is calm, a switch comes into use, its dirty set drains, and any member answers.
 fn spread_again(world: &mut World, rng: &mut Rng, all: &[usize]) {
     let mut is_on = false;
     for round in 0..400 {
@@ -507,7 +507,7 @@ fn spread_again(world: &mut World, rng: &mut Rng, all: &[usize]) {
         }
     }
     if !world.may_spread() {
-        return; // Somebody is still to become a member, or has to go.
+        return; // A peer is still to become a member, or to leave.
     }
     if !is_on {
         let dirty = world.dirty_objects();

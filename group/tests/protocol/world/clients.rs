@@ -1,8 +1,8 @@
-//! What clients ask, and whether the answers go together.
+//! Operations of clients, and a check that the answers are consistent.
 //!
-//! Keys of one kind are added to, each addition a bit of its own: all sums must have one order, in which nothing comes
-//! before what was answered before it was asked. Keys of the other kind are set, deleted and read, one operation at a
-//! time: each answer is known beforehand.
+//! Keys of one kind are added to, each addition a bit of its own. All sums must have one order, and each sum must contain all bits that
+//! were answered before its operation began. Keys of the other kind are set, deleted and read, one operation at a time: each answer is
+//! known beforehand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub struct Call {
     pub run: u64,
     sequence: u64,
     horizon: u64,
-    /// Of a sum: what had been answered before this was asked.
+    /// For a sum: the bits answered before this operation began.
     before: i64,
     open: BTreeSet<u64>,
     unknown: bool,
@@ -41,11 +41,11 @@ pub struct Call {
 struct Place {
     key: Key,
     sums: bool,
-    /// Bits asked for, bits that were never added for certain, and answers.
+    /// Number of bits added, bits that were certainly never added, and answers.
     bits: u32,
     never: i64,
     answers: Vec<i64>,
-    /// Of the other kind: what it holds, and whether that is known.
+    /// For the other kind: the value, and whether it is unknown.
     value: Option<u64>,
     lost: bool,
     busy: bool,
@@ -60,13 +60,13 @@ pub struct Clients {
     next: u64,
     sequences: BTreeMap<(NodeId, u64), u64>,
     serials: BTreeMap<(NodeId, u64, TermBallot), u64>,
-    /// Of operations that are over, those of which an attempt may still be on its way.
+    /// Operations that are over and of which an attempt may still be in flight.
     strays: BTreeMap<(NodeId, u64, usize), BTreeSet<u64>>,
     pub answered: u64,
 }
 
 impl Clients {
-    /// Keys so far.
+    /// Returns the number of keys so far.
     pub fn keys(&self) -> usize {
         self.places.len()
     }
@@ -75,7 +75,7 @@ impl Clients {
         &self.places[place].key
     }
 
-    /// Can something be asked of this key that has a certain answer?
+    /// Returns whether an operation on this key would have a certain answer.
     pub fn is_free(&self, place: usize) -> bool {
         let place = &self.places[place];
         !place.lost && (place.sums || !place.busy)
@@ -89,7 +89,7 @@ impl Clients {
         self.places[place].bits
     }
 
-    /// Another key.
+    /// Adds a key.
     pub fn add_key(&mut self, sums: bool) -> usize {
         let name = format!("key {}", self.places.len());
         self.places.push(Place {
@@ -105,7 +105,7 @@ impl Clients {
         self.places.len() - 1
     }
 
-    /// A question is asked at this node.
+    /// Begins an operation at this node.
     pub fn ask(&mut self, place: usize, read: bool, chance: u64, origin: NodeId, run: u64, horizon: u64) -> u64 {
         let at = &mut self.places[place];
         let what = match (at.sums, read) {
@@ -139,7 +139,7 @@ impl Clients {
         self.next
     }
 
-    /// Another attempt of a call, under this ballot.
+    /// Returns another attempt of a call, under this ballot.
     pub fn attempt(&mut self, number: u64, ballot: TermBallot) -> Operation {
         let (origin, run, key) = {
             let call = &self.calls[&number];
@@ -183,7 +183,7 @@ impl Clients {
         }
     }
 
-    /// An attempt to read that goes by a switch, of which no primary knows.
+    /// Returns an attempt to read by a switch, of which no primary knows.
     pub fn attempt_spread(&mut self, number: u64) -> u64 {
         self.next += 1;
         self.attempts.insert(self.next, number);
@@ -193,7 +193,7 @@ impl Clients {
         self.next
     }
 
-    /// What came of it, at the client.
+    /// Takes the outcome of such an attempt, at the client.
     pub fn on_spread(&mut self, attempt: u64, outcome: Outcome) -> Result<(), String> {
         let call = self.attempts.get(&attempt).and_then(|number| self.calls.get(number));
         let Some((origin, run)) = call.map(|call| (call.origin, call.run)) else { return Ok(()) };
@@ -204,7 +204,7 @@ impl Clients {
         self.calls.get(&number).map_or((0, false), |call| (call.tries, call.open.is_empty()))
     }
 
-    /// An outcome came to its origin.
+    /// Takes an outcome at its origin.
     pub fn on_outcome(&mut self, origin: NodeId, run: u64, attempt: u64, outcome: Outcome) -> Result<(), String> {
         let Some(number) = self.attempts.get(&attempt).copied() else { return Ok(()) };
         let Some(call) = self.calls.get_mut(&number) else { return Ok(()) };
@@ -228,7 +228,7 @@ impl Clients {
         }
     }
 
-    /// Nobody waits for this any more. What was not refused may yet take effect.
+    /// Gives up a call: no client waits for it any more. A part that was not refused may yet take effect.
     pub fn give_up(&mut self, number: u64) {
         let Some(call) = self.calls.remove(&number) else { return };
         self.note_strays(&call);

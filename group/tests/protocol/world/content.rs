@@ -1,4 +1,4 @@
-//! What a member has written, for tests that play its disk; also of those in `testnet`.
+//! Content that a member has written, for tests that simulate its disk; tests of `testnet` use it too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use group::state::{Entry, GroupState};
 use group::{Doubt, Stored};
 use overlay::{Epoch, IntervalMap, Key};
 
-/// Everything that was written, by name.
+/// All written data, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
-    /// The group's state.
+    /// State of the group.
     pub state: Option<GroupState>,
     log_promised: Option<(Epoch, Ballot)>,
-    /// The log's entries.
+    /// Entries of the log.
     pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
-    /// What was promised to primaries.
+    /// Promises to primaries.
     pub promises: Option<IntervalMap<Option<TermBallot>>>,
     heads: BTreeMap<TermBallot, CommitteeHead>,
     progress: BTreeMap<TermBallot, (NumberSet, Option<u64>)>,
     unsettled: BTreeMap<(Number, Key), Write>,
-    /// What is chosen.
+    /// Chosen records.
     pub records: BTreeMap<Key, Arc<Record>>,
     doubt: Option<Doubt>,
 }
@@ -80,7 +80,7 @@ impl Content {
         }
     }
 
-    /// What a member is given back when it starts again. `sealed`: nothing can be missing.
+    /// Returns the data that a member gets back when it starts again. `sealed`: no data can be missing.
     pub fn stored(&self, sealed: bool) -> Stored {
         let mut unsettled: BTreeMap<Term, Vec<Write>> = BTreeMap::new();
         for ((number, _), write) in &self.unsettled {

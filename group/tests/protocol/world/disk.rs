@@ -1,4 +1,4 @@
-//! What a member has on disk: all that it handed out, and of that what is durable.
+//! Disk of a member: all data that the member wrote, and the durable part of it.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -12,27 +12,27 @@ use overlay::Key;
 
 use super::content::Content;
 
-/// One member's disk.
+/// Disk of one member.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    /// What reads see.
+    /// Content that reads see.
     view: Content,
     durable: Content,
     waiting: VecDeque<(u64, Vec<Durable>)>,
-    /// What was durable before the last batch was, where that may be lost.
+    /// Durable content before the last durable batch, where that batch may be lost.
     before: Option<Box<Content>>,
-    /// It may be.
+    /// Whether the last durable batch may be lost.
     pub may_tear: bool,
 }
 
 impl Disk {
-    /// A batch to be written.
+    /// Takes a batch to write.
     pub fn write(&mut self, token: u64, changes: Vec<Durable>) {
         changes.iter().for_each(|change| self.view.change(change.clone()));
         self.waiting.push_back((token, changes));
     }
 
-    /// The oldest batch that waits is durable now: its token.
+    /// Makes the oldest waiting batch durable. Returns its token.
     pub fn sync(&mut self) -> Option<u64> {
         let (token, changes) = self.waiting.pop_front()?;
         if self.may_tear {
@@ -42,13 +42,13 @@ impl Disk {
         Some(token)
     }
 
-    /// What was not durable is gone.
+    /// Drops all data that is not durable.
     pub fn crash(&mut self) {
         self.waiting.clear();
         self.view = self.durable.clone();
     }
 
-    /// A process begins with it: what is in doubt has outlasted one more run.
+    /// Begins a process: a doubt has outlasted one more run.
     pub fn open(&mut self) {
         if let Some(doubt) = self.durable.stored(true).doubt {
             self.durable.change(Durable::Doubt(Some(doubt.again())));
@@ -56,7 +56,7 @@ impl Disk {
         }
     }
 
-    /// The last batch that was durable is gone, too; false where there is none that may be.
+    /// Drops the last durable batch, too. Returns false where there is none that may be lost.
     pub fn tear(&mut self) -> bool {
         let Some(before) = self.before.take().filter(|before| before.state.is_some()) else { return false };
         self.durable = *before;
@@ -64,7 +64,7 @@ impl Disk {
         true
     }
 
-    /// It is known that its end is bad: something durable may be lost.
+    /// Notes that the end of the disk is known to be bad: durable data may be lost.
     pub fn doubt(&mut self) {
         // The next start counts its own run.
         let runs = self.durable.stored(true).doubt.map_or(0, |doubt| doubt.runs);
@@ -77,17 +77,17 @@ impl Disk {
         self.durable.state.as_ref().map_or(Slot(0), |state| state.applied)
     }
 
-    /// Is there anything at all?
+    /// Returns whether nothing is durable.
     pub fn is_empty(&self) -> bool {
         self.durable.state.is_none()
     }
 
-    /// A record as the store has it.
+    /// Returns a record as the store has it.
     pub fn load(&self, key: &Key) -> Option<Arc<Record>> {
         self.view.records.get(key).cloned()
     }
 
-    /// A page of records, of about so many bytes; and whether that is all.
+    /// Returns a page of records of about `bytes_max` bytes, and whether it is the last.
     pub fn scan(&self, from: Bound<Key>, bytes_max: usize) -> (Vec<(Key, Arc<Record>)>, bool) {
         let (mut page, mut bytes) = (Vec::new(), 0);
         for (key, record) in self.view.records.range((from, Bound::Unbounded)) {
@@ -100,7 +100,7 @@ impl Disk {
         (page, true)
     }
 
-    /// What a member is given back when it starts again.
+    /// Returns the data that a member gets back when it starts again.
     pub fn stored(&self, sealed: bool) -> Stored {
         self.durable.stored(sealed)
     }

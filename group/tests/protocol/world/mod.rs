@@ -1,5 +1,4 @@
-//! Some real members of one group, their disks, what is on its way between them, and clients: a script says what happens,
-//! or chance does.
+//! Real members of one group, with their disks, messages in flight and clients; a script or a random run drives them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,25 +27,25 @@ use clients::Clients;
 use disk::Disk;
 use switches::Switches;
 
-/// What a world is like.
+/// Properties of a world.
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub members: usize,
-    /// Peers that are not members at first, and ask to be.
+    /// Number of peers that are not members at first, and ask to join.
     pub outside: usize,
     pub coarse: bool,
     pub leases: bool,
-    /// How far clocks go wrong, in 1/1000.
+    /// Deviation of the clocks, in 1/1000.
     pub drift: u32,
     pub memory_bytes_max: usize,
     pub window_bytes_max: usize,
     pub message_bytes_max: usize,
     pub defects: Defects,
-    /// What is written is durable at once.
+    /// Whether writes are durable at once.
     pub quick_disks: bool,
-    /// Members know that disks keep what was durable.
+    /// Whether members know that disks keep durable data.
     pub durable: bool,
-    /// The end of a journal may be bad: what was written last is lost with a crash, or may be, as far as anybody can tell.
+    /// Whether the end of a journal may be bad: a crash loses the last write, or may have lost it, as far as any node can tell.
     pub torn: bool,
     pub switches: Option<switches::Rules>,
 }
@@ -71,20 +70,20 @@ impl Rules {
     }
 }
 
-/// One peer: its current life, if it has one in the group.
+/// One peer: its current incarnation, if it has one in the group.
 pub struct Peer {
     pub node: NodeId,
     pub group: Option<Group>,
     pub disk: Disk,
     pub run: u64,
-    /// Its clock in 1/1000 of true time.
+    /// Rate of its clock in 1/1000 of true time.
     rate: u64,
     join_due: u64,
-    /// Its process does not run.
+    /// Whether its process does not run.
     pub down: bool,
 }
 
-/// A message on its way.
+/// Message in flight.
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub from: Sender,
@@ -95,15 +94,15 @@ pub struct Packet {
 
 pub struct World {
     pub rules: Rules,
-    /// True time in microseconds.
+    /// True time, in microseconds.
     pub now: u64,
     pub peers: Vec<Peer>,
     pub net: Vec<Packet>,
     pub clients: Clients,
     pub switches: Option<Switches>,
-    /// From, to: nothing passes.
+    /// Pairs of sender and receiver between which no message passes.
     pub cut: BTreeSet<(usize, usize)>,
-    /// Those copy slowly: they never tell that they hold anything.
+    /// Peers that copy slowly: they never report that they hold data.
     pub slow: BTreeSet<usize>,
     pub wrong: Option<String>,
     pub notes: Vec<String>,
@@ -111,9 +110,9 @@ pub struct World {
     states: BTreeMap<Slot, GroupState>,
     numbers: BTreeMap<(Key, Number), Arc<Record>>,
     versions: BTreeMap<(Key, Version), Option<Vec<u8>>>,
-    /// Which run of whom each peer has heard of last, and remembers.
+    /// For each pair of peers: the last run of the second that the first has heard of, and remembers.
     heard: BTreeMap<(usize, usize), u64>,
-    /// The last slot of the newest state that was ever durable at a node. Incarnations that are over keep their entries.
+    /// Last slot of the newest state that was ever durable at a node. Incarnations that are over keep their entries.
     durable: BTreeMap<NodeId, Slot>,
 }
 
@@ -132,7 +131,7 @@ pub fn member(node: NodeId) -> Member {
     }
 }
 
-/// Equal shares for all that are able, where somebody is not, or all is calm.
+/// Divides the range into equal shares for all able members, where a primary is not able, or all is calm.
 fn divide(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
     let able: Vec<NodeId> = view.able.iter().map(|able| able.node).collect();
     let orphaned = view.current.iter().any(|(_, node)| !able.contains(node));
@@ -230,13 +229,13 @@ impl World {
         }
     }
 
-    /// A peer's clock.
+    /// Returns the clock of a peer.
     fn local(&self, index: usize) -> Now {
         let time = Time(self.now * self.peers[index].rate + index as u64 * 77_777);
         Now { time, awake: time, wall: WallMillis(self.now / 1000) }
     }
 
-    /// The peer whose current life this is.
+    /// Returns the peer with this current incarnation.
     pub fn index(&self, node: NodeId) -> Option<usize> {
         self.peers.iter().position(|peer| peer.node == node)
     }
@@ -245,12 +244,12 @@ impl World {
         self.peers[index].group.as_ref().expect("it lives")
     }
 
-    /// Peers that are in the group, as far as they know.
+    /// Returns the peers that are in the group, as far as they know.
     pub fn living(&self) -> Vec<usize> {
         (0..self.peers.len()).filter(|index| self.peers[*index].group.is_some()).collect()
     }
 
-    /// Somebody does something.
+    /// Lets a peer act.
     pub fn act(&mut self, index: usize, act: impl FnOnce(&mut Group)) {
         let now = self.local(index);
         if let Some(group) = &mut self.peers[index].group {
@@ -260,7 +259,7 @@ impl World {
         }
     }
 
-    /// Does what a member wants done.
+    /// Executes the outputs of a member.
     pub fn drain(&mut self, index: usize) {
         let mut over = None;
         loop {
@@ -336,7 +335,7 @@ impl World {
         }
     }
 
-    /// One batch of a member's is durable.
+    /// Makes one batch of a member durable.
     pub fn sync(&mut self, index: usize) -> bool {
         let now = self.local(index);
         let peer = &mut self.peers[index];
@@ -350,7 +349,7 @@ impl World {
         true
     }
 
-    /// A new life, without anything of the last.
+    /// Begins a new incarnation, without any data of the last.
     pub fn reincarnate(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         peer.node.incarnation.0 += 1;
@@ -358,7 +357,7 @@ impl World {
         (peer.group, peer.disk, peer.join_due, peer.down) = (None, Disk::default(), self.now, false);
     }
 
-    /// The process is gone, and what was not durable.
+    /// Ends a process, with all data that was not durable.
     pub fn crash(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         peer.group = None;
@@ -367,25 +366,25 @@ impl World {
         peer.run += 1;
     }
 
-    /// These others see that its connections closed.
+    /// Lets these other members see that the peer's connections closed.
     pub fn close(&mut self, index: usize, others: &[usize]) {
         let peer = self.peers[index].node.peer;
         others.iter().for_each(|other| self.act(*other, |group| group.on_broken(peer)));
     }
 
-    /// The process is gone, and the end of its journal is bad: what it wrote last is `lost`, or nothing is.
+    /// Ends a process with a bad end of its journal: the last write is `lost`, or none is.
     pub fn tear(&mut self, index: usize, lost: bool) {
         self.crash(index);
         let disk = &mut self.peers[index].disk;
         if !disk.is_empty() {
             let _ = lost && disk.tear();
             disk.doubt();
-            // What it knew of others' runs may be among what is lost.
+            // Its knowledge of other members' runs may be among the lost data.
             self.heard.retain(|(of, _), _| *of != index);
         }
     }
 
-    /// It comes back with what it had.
+    /// Starts a process again, with the data of its disk.
     pub fn restart(&mut self, index: usize, sealed: bool) {
         if !self.peers[index].down {
             return;
@@ -403,7 +402,7 @@ impl World {
         self.drain(index);
     }
 
-    /// A message arrives.
+    /// Delivers a message.
     pub fn deliver(&mut self, packet: Packet) {
         let Some(index) = self.index(packet.to) else { return };
         let Some(from) = (0..self.peers.len()).find(|other| peer(*other) == packet.from.node.peer) else { return };
@@ -416,7 +415,7 @@ impl World {
             return;
         }
         if self.rules.torn {
-            // Whoever has heard of a run hears nothing of earlier ones any more.
+            // A member that has heard of a run hears no message of earlier runs any more.
             let known = self.heard.get(&(index, from)).copied();
             if known.is_some_and(|known| known > packet.runs.0) {
                 return;
@@ -446,11 +445,11 @@ impl World {
         }
     }
 
-    /// Delivers everything that these say to each other, until they say no more.
+    /// Delivers all messages between these peers, until they send no more.
     pub fn talk(&mut self, among: &[usize]) {
         for _ in 0..10_000 {
             let inside = |node: NodeId| among.iter().any(|index| self.peers[*index].node == node);
-            // What an earlier life said last is still on its way.
+            // The last messages of an earlier incarnation are still in flight.
             let from_inside = |from: NodeId| among.iter().any(|index| self.peers[*index].node.peer == from.peer);
             let is_theirs = |packet: &Packet| from_inside(packet.from.node) && inside(packet.to);
             let Some(at) = self.net.iter().position(is_theirs) else { return };
@@ -461,7 +460,7 @@ impl World {
         panic!("they talk without end: {last:#?}\n{:#?}", self.notes);
     }
 
-    /// Takes messages from what is on its way.
+    /// Takes messages out of those in flight.
     pub fn take(&mut self, from: usize, to: usize, like: impl Fn(&Message) -> bool) -> Vec<Packet> {
         let (from, to) = (peer(from), peer(to));
         let is = |packet: &Packet| packet.from.node.peer == from && packet.to.peer == to && like(&packet.message);
@@ -470,7 +469,7 @@ impl World {
         taken
     }
 
-    /// Time passes for these, and they do what is due.
+    /// Lets time pass for these peers, and lets them do their due work.
     pub fn pass(&mut self, micros: u64, among: &[usize]) {
         self.now += micros;
         for index in among {
@@ -478,7 +477,7 @@ impl World {
         }
     }
 
-    /// These hear each other, and nobody else, for so long; what they write is durable soon.
+    /// Runs these peers for so long: they hear each other, and no other peer, and their writes become durable soon.
     pub fn run(&mut self, millis: u64, among: &[usize]) {
         for _ in 0..millis / 4 {
             self.pass(4_000, among);
@@ -489,7 +488,7 @@ impl World {
         }
     }
 
-    /// All that a member has handed out is durable.
+    /// Makes all batches of a member durable.
     pub fn sync_all(&mut self, index: usize) {
         while self.sync(index) {
             self.drain(index);
@@ -515,7 +514,7 @@ impl World {
         }
     }
 
-    /// Another attempt of a client's call.
+    /// Sends another attempt of a client's call.
     pub fn attempt(&mut self, call: u64) {
         let Some((origin, key)) = self.clients.calls.get(&call).map(|call| (call.origin, call.key)) else { return };
         let Some(index) = self.index(origin) else { return };
@@ -531,21 +530,21 @@ impl World {
         });
     }
 
-    /// A client asks something of this peer.
+    /// Sends a client's operation through this peer.
     pub fn ask(&mut self, index: usize, place: usize, read: bool, chance: u64) -> Option<u64> {
         let call = self.begin(index, place, read, chance)?;
         self.attempt(call);
         Some(call)
     }
 
-    /// The same, and nothing has been sent yet.
+    /// Begins a client's call, without an attempt.
     pub fn begin(&mut self, index: usize, place: usize, read: bool, chance: u64) -> Option<u64> {
         let group = self.peers[index].group.as_ref()?;
         let (node, run, horizon) = (self.peers[index].node, self.peers[index].run, group.state().horizon);
         Some(self.clients.ask(place, read, chance, node, run, horizon))
     }
 
-    /// Two values in one place?
+    /// Checks that no place has two values.
     fn check(&mut self, index: usize) {
         let Some(group) = &mut self.peers[index].group else { return };
         let state = group.state();
@@ -573,11 +572,11 @@ impl World {
         }
     }
 
-    /// A node may learn that its group has let go of it once that was durable at a majority of the members: any one of them may
-    /// forget it then.
+    /// Checks that a node learns of its removal from the group only after the removal was durable at a majority of the members: any one of
+    /// them may forget it then.
     ///
-    /// A member counts if the state was ever durable there, also if its store is lost since. The sender counts reports, and it may
-    /// get a report, or repeat an answer, after the loss. A lost store is the failure of one member, as for an entry of the log.
+    /// A member counts if the state was ever durable there, also if its store is lost since. The sender counts reports, and it may get a
+    /// report, or repeat an answer, after the loss. A lost store is the failure of one member, as for an entry of the log.
     fn check_let_go(&mut self, from: NodeId, to: &[NodeId], state: &GroupState) {
         let let_go = |node: &&NodeId| !state.is_in_audience(**node);
         for node in to.iter().filter(let_go).filter(|_| state.is_in_audience(from)) {
@@ -594,12 +593,12 @@ impl World {
         }
     }
 
-    /// The latest state that anybody knows.
+    /// Returns the latest state that any node knows.
     pub fn latest(&self) -> &GroupState {
         self.states.last_key_value().expect("the first").1
     }
 
-    /// May this peer lose all that it has, so that a majority of every configuration which may matter keeps it?
+    /// Returns whether this peer may lose all its data: a majority of every configuration that may matter must keep its own.
     pub fn can_lose(&self, index: usize) -> bool {
         let ending = |packet: &Packet| {
             matches!(&packet.message, Message::Log(LogMessage::Accept { entries, .. })
@@ -613,7 +612,7 @@ impl World {
             return false;
         }
         if self.peers.iter().any(|peer| peer.down) {
-            return false; // Nobody knows what those have accepted.
+            return false; // No node knows the votes of those members.
         }
         let exists = |node: &NodeId| self.index(*node).is_some_and(|at| at != index && !self.peers[at].disk.is_empty());
         let states = groups.iter().map(|group| group.state()).filter(|state| state.epoch >= self.latest().epoch);
@@ -625,11 +624,11 @@ impl World {
         })
     }
 
-    /// One leads, and all members are in one state in which nothing is lacking.
+    /// Returns what the group lacks for rest: a leader, and all members in one complete state; `None` at rest.
     pub fn unrest(&self) -> Option<String> {
         let latest = self.latest();
         for member in &latest.members {
-            // A minority may be gone for good; it must be put out, or replaced, in the end. Not waited for here.
+            // A minority may be gone for good. The group must remove or replace it in the end. This is not waited for here.
             let Some(index) = self.index(member.node) else { continue };
             let Some(group) = &self.peers[index].group else { return Some(format!("{index} is down")) };
             if group.is_vouching() {
@@ -659,12 +658,12 @@ impl World {
         self.latest().epoch
     }
 
-    /// A leader that may propose something now.
+    /// Returns a leader that may propose an entry now.
     pub fn free_leader(&self) -> Option<usize> {
         self.living().into_iter().find(|index| self.group(*index).log().leads() && !self.group(*index).log().is_busy())
     }
 
-    /// The next epoch with these members.
+    /// Returns the entry of the next epoch with these members.
     pub fn next(&self, nodes: &[NodeId]) -> Entry {
         let mut members: Vec<Member> = nodes.iter().map(|node| member(*node)).collect();
         members.sort_by_key(|member| member.node);

@@ -1,5 +1,5 @@
-//! Switches beside the members: real pipelines, with tables that somebody sets late or never, and packets that are lost,
-//! doubled and late like all others.
+//! Switches beside the members: real pipelines, with tables that a controller sets late or never, and packets that are lost, doubled and
+//! late like all messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,43 +19,43 @@ use switch::tables::Partition;
 
 use super::World;
 
-/// Partitions that fit into a switch at a time.
+/// Upper limit of partitions in a switch at a time.
 const PARTITIONS: u32 = 8;
 
-/// What a switch is like.
+/// Properties of a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub stages: usize,
     /// Slots of each partition in each stage.
     pub slots: u32,
-    /// Objects have so many different names.
+    /// Number of different names of objects.
     pub objects: u32,
 }
 
-/// On its way to a switch, or from one to a peer.
+/// Packet in flight to a switch, or from one to a peer.
 #[derive(Clone, Debug)]
 pub enum Packet {
     To(usize, Header, Option<Key>),
     From(usize, Header, Option<Key>),
 }
 
-/// All switches, and what passes them.
+/// All switches, and the packets that pass them.
 pub struct Switches {
     pub rules: Rules,
     machines: Vec<Pipeline>,
-    /// Which one packets go to.
+    /// Switch that packets go to.
     pub current: usize,
-    /// How often each has lost what it remembered, and whose each id is: of one life of one of them (hazard 55).
+    /// Number of times that each switch has lost its memory, and the owner of each id: one life of one of them (hazard 55).
     lives: [u32; 2],
     owners: BTreeMap<u32, (usize, u32)>,
-    /// Each ballot's partition is given out once.
+    /// Ballots by the number of their partition, which is given out once.
     partitions: Vec<TermBallot>,
-    /// Where partitions are in a switch, and under which id; and the ids that they had before they moved, or were taken out: those do
-    /// not come back to them (rule S1 in `switch/tests/model`).
+    /// Places and ids of partitions in a switch, and the ids that partitions had before they moved or were taken out: those do not come
+    /// back to them (rule S1 in `switch/tests/model`).
     places: BTreeMap<(usize, u32), (u32, u32)>,
     spent: BTreeSet<(usize, u32, u32)>,
     pub wire: Vec<Packet>,
-    /// Reads that replicas answered, and that they left to the primary; reads of dirty objects.
+    /// Number of reads that replicas answered, of those that they left to the primary, and of reads of dirty objects.
     pub spread: u64,
     pub left: u64,
     pub dirty: u64,
@@ -90,7 +90,7 @@ impl Switches {
         Header { operation, partition, object, switch: 0, term: ballot.term.0, sequence: 0, committed: 0, tag }
     }
 
-    /// Loses all that it remembers, but not what it was told.
+    /// Restarts a switch: it loses its registers and its tables, until a controller sets those again.
     pub fn restart(&mut self, index: usize) {
         self.machines[index] = machine(self.rules);
         self.lives[index] += 1;
@@ -107,7 +107,7 @@ impl World {
         self.switches.as_mut().expect("there are switches")
     }
 
-    /// A primary has something pass.
+    /// Passes a packet of a primary through the switch.
     pub fn pass_switch(&mut self, pass: Pass) {
         if self.switches.is_none() {
             return;
@@ -118,7 +118,7 @@ impl World {
         switches.wire.push(Packet::To(switches.current, header, pass.key));
     }
 
-    /// A primary says what is complete.
+    /// Sends a completion of a primary to the switch.
     pub fn complete(&mut self, ballot: TermBallot, switch: u32, number: u64) {
         let switches = self.switches();
         let header = switches.header(Operation::Completion, ballot, None, 0);
@@ -126,7 +126,7 @@ impl World {
         switches.wire.push(Packet::To(switches.current, header, None));
     }
 
-    /// A client's read goes by a switch, most often by the one that is in use.
+    /// Sends a client's read by a switch, most often by the one in use.
     pub fn attempt_spread(&mut self, number: u64, rng: &mut Rng) {
         let Some(call) = self.clients.calls.get(&number).cloned() else { return };
         let Some(index) = self.index(call.origin) else { return };
@@ -140,7 +140,7 @@ impl World {
         switches.wire.push(Packet::To(to, header, Some(key)));
     }
 
-    /// A read came to a member's answer, or to none.
+    /// Takes a member's answer to a read, or the lack of one.
     pub fn on_read(&mut self, tag: u64, answer: Option<group::op::Answer>) {
         let outcome = match answer {
             Some(answer) => {
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// A packet arrives.
+    /// Delivers a packet.
     pub fn deliver_switched(&mut self, packet: Packet, chance: u32) {
         match packet {
             Packet::To(at, mut header, key) => {
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// A controller sets a switch's tables by what some member knows, as long as it remembers that.
+    /// Sets a switch's tables as a controller would, by some member's knowledge, as long as that member runs.
     pub fn set_tables(&mut self, at: usize, member: usize) {
         let Some(group) = &self.peers[member].group else { return };
         let state = group.state().clone();
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// The id that the group uses is of the switch that packets go to, or could be, and its parts may have it there.
+    /// Returns whether the id that the group uses is or could be of the switch that packets go to, and its parts may have it there.
     pub fn is_fit(&self, id: u32) -> bool {
         let Some(switches) = &self.switches else { return false };
         let at = switches.current;
@@ -256,7 +256,7 @@ impl World {
         switches.owners.get(&id).is_none_or(|owner| *owner == (at, switches.lives[at]))
     }
 
-    /// The leader has another switch be used, or none.
+    /// Lets the leader propose another switch, or none.
     pub fn change_switch(&mut self, leader: usize, on: bool) {
         let id = self.group(leader).state().switch.id;
         let switch = if on { Switch::on(id + 1) } else { Switch::off(id) };
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// Each part's primary has members answer reads.
+    /// Returns whether the primary of each part lets members answer reads.
     pub fn is_spread(&self) -> bool {
         let state = self.latest();
         state.parts().all(|(_, ballot)| {
@@ -275,12 +275,12 @@ impl World {
         })
     }
 
-    /// May they, as far as the group's state goes?
+    /// Returns whether primaries may do so, by the group's state.
     pub fn may_spread(&self) -> bool {
         self.latest().may_offload() && self.latest().nodes().len() > 1
     }
 
-    /// Objects that are dirty in what is in use, where all is at rest.
+    /// Returns the number of dirty objects in the switch in use, where all is at rest.
     pub fn dirty_objects(&mut self) -> usize {
         let switches = self.switches();
         let machine = &switches.machines[switches.current];
