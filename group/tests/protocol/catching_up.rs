@@ -1,4 +1,4 @@
-//! Where a member that was away gets what it missed.
+//! Sources from which a member that was away gets missed writes.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, ballot, key, node, nothing_newer, write};
 
-/// It holds one term's first three writes, and missed the next three; a second term has begun, whose primary is node 3.
+/// Returns a member that holds one term's first three writes, and missed the next three; a second term has begun, with node 3 as primary.
 fn away() -> Bench {
     let mut bench = Bench::new(node(2), 3);
     let first = ballot(5, 1);
@@ -52,7 +52,7 @@ fn who_kept_more_than_the_first_gives_it() {
     assert!(bench.acceptor.catch_up_status().is_empty(), "{:?}", bench.acceptor.catch_up_status());
 }
 
-/// Recovery asks former members for as long as nothing is established, also those that are dead. They are asked when the others were asked
+/// Recovery asks former members for as long as nothing is established, also dead ones. They are asked when the other sources were asked
 /// several times.
 #[test]
 fn who_is_silent_is_asked_last() {
@@ -66,7 +66,7 @@ fn who_is_silent_is_asked_last() {
             let (from, AskCompare { piece, .. }) = bench.asked_compare();
             bench.said.clear();
             asked.push(from);
-            // Silence. Then another one is asked, with more patience each time.
+            // Silence. Then another source is asked, with more patience each time.
             while !bench.said.iter().any(|(_, message)| matches!(message, CommitteeMessage::AskCompare(_))) {
                 bench.tick();
             }
@@ -81,7 +81,7 @@ fn who_is_silent_is_asked_last() {
     assert!(some[6..].iter().any(|from| [1, 4].contains(from)), "nobody is given up: {some:?}");
 }
 
-/// Others may be gone: who has said it twice is taken at its word.
+/// The other sources may be gone: a source that has said it twice is believed.
 #[test]
 fn nobody_waits_for_those_who_are_silent() {
     let mut bench = away();
@@ -102,7 +102,7 @@ fn nobody_waits_for_those_who_are_silent() {
     panic!("it is not asked again: {:?}", bench.said);
 }
 
-/// It missed some numbers of a term, and hears what follows as it comes: more than it could read in time.
+/// A member missed some numbers of a term, and hears the later writes as they come: more than it could read in time.
 #[test]
 fn what_comes_by_itself_is_not_waited_for() {
     let mut bench = Bench::new(node(2), 3);
@@ -128,14 +128,14 @@ fn what_comes_by_itself_is_not_waited_for() {
     assert_eq!(bench.acceptor.committee(term).map(|committee| committee.received().mark()), Some(12));
 }
 
-/// What clients want to write would wait behind what is copied. It comes to an end all the same.
+/// Writes of clients would wait behind copied records. Copying ends all the same.
 #[test]
 fn copying_waits_for_a_store_that_is_behind_but_not_for_ever() {
     let mut bench = away();
     answer(&mut bench, vec![]);
     answer(&mut bench, vec![]);
     bench.act(|acceptor, _, _| acceptor.set_store_behind(true));
-    // Takes a page of nothing new; how many milliseconds later the next one is asked for.
+    // Takes a page without newer records. Returns after how many milliseconds the next one is asked for.
     let next = |bench: &mut Bench, up_to: &str, relieved: bool| {
         let (from, AskCompare { ballot, piece, after, .. }) = bench.asked_compare();
         let page = Compared { after, up_to: Some(key(up_to)), ..nothing_newer(ballot, piece) };
@@ -157,8 +157,8 @@ fn copying_waits_for_a_store_that_is_behind_but_not_for_ever() {
     assert_eq!(next(&mut bench, "d", false), 0, "it answered before the store was behind again");
 }
 
-/// Two configurations are asked: this group's, of which nobody holds everything yet, and the one that it comes from. When the
-/// latter is asked no more, others here hold everything: what they lacked before says nothing of that.
+/// Two configurations are asked: this group's, of which no member holds everything yet, and the one that it comes from. When the latter is
+/// asked no more, members here hold everything: their earlier lack says nothing about that.
 #[test]
 fn what_others_lacked_is_forgotten_when_fewer_are_asked() {
     let mut bench = Bench::new(node(2), 3);
@@ -196,7 +196,7 @@ fn what_others_lacked_is_forgotten_when_fewer_are_asked() {
     assert!(bench.acceptor.committee(term).unwrap().missing().is_empty(), "who holds everything now says so");
 }
 
-/// Answers what was asked of these, and forgets what was asked: they hold nothing newer, and everything or not.
+/// Answers the questions to these members, and drops all questions: they hold nothing newer, and everything or not.
 fn answer_compares(bench: &mut Bench, who: &[u8], template: &Compared) {
     for (to, message) in std::mem::take(&mut bench.said) {
         let CommitteeMessage::AskCompare(ask) = message else { continue };
@@ -209,8 +209,8 @@ fn answer_compares(bench: &mut Bench, who: &[u8], template: &Compared) {
     }
 }
 
-/// A newcomer lacks everything in two sub-ranges. Nobody holds everything yet, and one of three members is gone: the others
-/// together make a majority, and both have to be asked for each sub-range. The two wait, and ask, in step.
+/// A newcomer lacks everything in two sub-ranges. No member holds everything yet, and one of three members is gone. The other two together
+/// make a majority, and both have to be asked for each sub-range. The two sub-ranges wait, and ask, in step.
 #[test]
 fn two_that_wait_in_step_come_to_everybody() {
     for (first, second) in [(1, 3), (3, 1)] {
@@ -237,7 +237,7 @@ fn two_that_wait_in_step_come_to_everybody() {
     }
 }
 
-/// Two members of three lacked something when they were compared with, and their words do not count. They get it; the third one,
+/// Two members of three lacked records when they were compared with, and their answers do not count. They get the records; the third one,
 /// which has never been compared with, is gone.
 #[test]
 fn who_lacked_something_is_asked_again_where_the_others_are_silent() {
@@ -264,8 +264,8 @@ fn who_lacked_something_is_asked_again_where_the_others_are_silent() {
     }
 }
 
-/// Answers what it asks, and what it asks then, while time stands still: who was asked, in order. Everyone knows one write of the
-/// term, and `who_knows_more` two.
+/// Answers all questions, and those that follow, while time stands still. Returns the asked members, in order. Each member knows one write
+/// of the term, and `who_knows_more` two.
 fn answer_all(bench: &mut Bench, who_knows_more: u8) -> Vec<u8> {
     let mut asked = Vec::new();
     while let Some((to, message)) = bench.said.pop() {
@@ -281,12 +281,12 @@ fn answer_all(bench: &mut Bench, who_knows_more: u8) -> Vec<u8> {
     asked
 }
 
-/// When it wants to be woken for catching up.
+/// Returns when the member is to be woken for catch-up.
 fn due(bench: &mut Bench) -> Time {
     bench.act(|acceptor, ctx, _| acceptor.catch_up_due(ctx))
 }
 
-/// Wakes it when it wants that, and just before.
+/// Wakes the member at that time, and just before.
 fn wake(bench: &mut Bench) {
     let due = due(bench);
     for (time, asks) in [(Time(due.0 - 1), false), (due, true)] {
@@ -296,8 +296,8 @@ fn wake(bench: &mut Bench) {
     }
 }
 
-/// A member has heard that two writes are chosen, and those whom it asks, even the primary's own acceptor, have not heard that yet
-/// of the second.
+/// A member has heard that two writes are chosen. The members that it asks, even the primary's own acceptor, have not yet heard that of the
+/// second.
 #[test]
 fn who_has_not_heard_what_is_chosen_is_not_asked_again_at_once() {
     let mut bench = Bench::new(node(2), 3);

@@ -1,4 +1,4 @@
-//! The end of a member's journal is bad, and it may have forgotten what it acknowledged last (see `group/src/doubt.rs`).
+//! A member with a bad end of its journal: it may have forgotten its last acknowledgements (see `group/src/doubt.rs`).
 
 use group::config::{Defect, Defects};
 use group::message::{CommitteeMessage, Message};
@@ -7,7 +7,7 @@ use crate::world::chance;
 use crate::world::{Rules, World};
 
 const ALL: [usize; 3] = [0, 1, 2];
-/// Long enough for anything that can happen to have happened.
+/// Time in milliseconds that is long enough for every possible event.
 const LONG: u64 = 3_000;
 
 fn world(defects: Defects) -> World {
@@ -17,7 +17,7 @@ fn world(defects: Defects) -> World {
     world
 }
 
-/// Until all is well among these.
+/// Runs these members until all is well among them.
 fn settle(world: &mut World, among: &[usize]) {
     for _ in 0..200 {
         world.run(40, among);
@@ -29,7 +29,7 @@ fn settle(world: &mut World, among: &[usize]) {
     panic!("{:?}: {:#?}", world.unrest(), world.notes);
 }
 
-/// An operation on a key, asked of this member: was it answered? An increment, or a read.
+/// Asks this member for an operation on a key, an increment or a read. Returns whether it was answered.
 fn ask_at(world: &mut World, of: usize, place: usize, read: bool, among: &[usize]) -> bool {
     let Some(call) = world.ask(of, place, read, 1) else { return false };
     for _ in 0..60 {
@@ -49,8 +49,8 @@ fn ask(world: &mut World, of: usize, read: bool, among: &[usize]) -> bool {
     (0..20).any(|_| ask_at(world, of, 0, read, among))
 }
 
-/// 1 writes, as primary of a key, and is answered: at that moment all die. 0 has acknowledged it, and 2 only where it was not
-/// `behind`, that is away. Returns the key's place.
+/// Member 1 writes, as primary of a key, and answers: at that moment all members die. Member 0 has acknowledged the write, and member 2
+/// only where it was not `behind`, that is, away. Returns the key's place.
 fn written(defects: Defects, behind: bool) -> (World, usize) {
     let mut world = world(defects);
     (0..15).for_each(|_| _ = world.clients.add_key(true));
@@ -67,7 +67,7 @@ fn written(defects: Defects, behind: bool) -> (World, usize) {
     assert!((0..20).any(|_| ask_at(&mut world, 1, place, false, &there)), "a majority is there: {:#?}", world.notes);
     world.run(200, &there);
     if !behind {
-        // Nothing more comes to 2, so that 0 is the one that it takes.
+        // No more messages come to 2, so that 0 is the acceptor that it takes.
         world.cut.insert((1, 2));
     }
     let call = world.ask(1, place, false, 1).expect("it is there");
@@ -88,7 +88,7 @@ fn written(defects: Defects, behind: bool) -> (World, usize) {
     (world, place)
 }
 
-/// The last thing that 0 wrote is lost, and that is what it acknowledged last; 2 was away.
+/// Loses the last write of member 0, which is its last acknowledgement; member 2 was away.
 fn with_a_loss(defects: Defects) -> (World, usize) {
     let (mut world, place) = written(defects, true);
     world.crash(1);
@@ -96,18 +96,18 @@ fn with_a_loss(defects: Defects) -> (World, usize) {
     (world, place)
 }
 
-/// What happens after that to the three members.
+/// Further events for the three members.
 #[derive(Clone, Copy, Debug)]
 struct Schedule {
-    /// Whose journals end badly: a bit for each.
+    /// Members with bad ends of their journals: a bit for each.
     torn: u8,
-    /// What 0 wrote last is lost.
+    /// Whether the last write of member 0 is lost.
     lost: bool,
-    /// Member 2 was away.
+    /// Whether member 2 was away.
     behind: bool,
-    /// Who does not come back at first.
+    /// Member that does not come back at first.
     gone: Option<usize>,
-    /// Who begins anew once more while others are asked, and whether that was a clean stop.
+    /// Member that begins anew once more while others are asked, and whether that was a clean stop.
     again: Option<(usize, bool)>,
 }
 
@@ -129,7 +129,7 @@ fn schedules() -> Vec<Schedule> {
     all
 }
 
-/// Plays a schedule; says what went wrong.
+/// Plays a schedule. Returns the failure, if there is one.
 fn play(schedule: Schedule, defects: Defects) -> Option<String> {
     let Schedule { torn, lost, behind, gone, again } = schedule;
     let (mut world, place) = written(defects, behind);
@@ -179,7 +179,7 @@ fn no_schedule_loses_anything_or_waits_for_ever() {
     }
 }
 
-/// What came of reading at 0 and 2 while 1 is away: was there an answer?
+/// Reads at 0 and 2 while 1 is away. Returns whether there was an answer.
 fn read_without_the_other(world: &mut World, place: usize) -> bool {
     world.restart(0, false);
     world.restart(2, false);
@@ -216,7 +216,7 @@ fn schedules_show_what_the_rules_are_for() {
     }
 }
 
-/// Without the rules some schedule loses what was acknowledged, and the check of clients' answers sees it.
+/// Without the rules some schedule loses an acknowledged write, and the check of clients' answers sees the loss.
 #[test]
 fn each_rule_is_needed() {
     for defect in [Defect::DoubtCounts, Defect::DoubtForgotten] {
@@ -230,7 +230,7 @@ fn each_rule_is_needed() {
 fn a_majority_that_is_sure_needs_nothing_from_who_is_not() {
     for lost in [false, true] {
         let mut world = world(Defects::NONE);
-        // It has not followed 0 from the beginning: what it knows does not suffice.
+        // It has not followed 0 from the beginning: its knowledge does not suffice.
         world.crash(1);
         world.restart(1, false);
         settle(&mut world, &ALL);
@@ -247,7 +247,7 @@ fn a_majority_that_is_sure_needs_nothing_from_who_is_not() {
     }
 }
 
-/// A power cut in the middle of everybody's write, and all come back.
+/// A power cut hits a write of all members, and all come back.
 #[test]
 fn all_torn_and_all_back_go_on_by_themselves() {
     for seed in 0..8_usize {
@@ -294,7 +294,7 @@ fn all_torn_and_one_gone_wait_for_a_word() {
     world.act(0, |group| assert!(!group.accept_loss(), "nobody is waited for"));
 }
 
-/// Others have followed the torn run from its beginning: they know that nothing is lost, and no epoch ends for that.
+/// The other members have followed the torn run from its beginning: they know that nothing is lost, and no epoch ends for it.
 #[test]
 fn witnesses_end_the_doubt_at_once() {
     let mut world = world(Defects::NONE);
@@ -325,15 +325,15 @@ fn witnesses_end_the_doubt_at_once() {
 
 #[test]
 fn chance_finds_nothing() {
-    // Of the last two, one gave a sub-range again and again to a member that asked others for long; in the other one nobody ended an
-    // epoch for a node that was asked, and was no member any more.
+    // Of the last two seeds, one gave a sub-range again and again to a member that asked other members for long. In the other one no member
+    // ended an epoch for a node that was asked, and was no member any more.
     for seed in (0..60).chain([1_491, 1_856]) {
         let came = chance::run_torn(seed, 1_500, Defects::NONE, false);
         assert_eq!(came.wrong, None, "seed {seed}");
     }
 }
 
-/// All others have followed the present run of `index`, from its first message on.
+/// Lets all other members follow the present run of `index`, from its first message on.
 fn follow(world: &mut World, index: usize) {
     world.crash(index);
     let others: Vec<usize> = ALL.into_iter().filter(|other| *other != index).collect();
@@ -342,7 +342,7 @@ fn follow(world: &mut World, index: usize) {
     settle(world, &ALL);
 }
 
-/// Nothing but questions about what was acknowledged, and the answers, until this member has them all.
+/// Delivers only questions about acknowledgements, and the answers, until this member has them all.
 fn vouch(world: &mut World, index: usize) {
     world.restart(index, false);
     for _ in 0..50 {
@@ -360,7 +360,7 @@ fn vouch(world: &mut World, index: usize) {
     panic!("{index} waits: {:#?}", world.notes);
 }
 
-/// The place of a key whose primary this is.
+/// Returns the place of a key with this member as primary.
 fn place_of(world: &World, index: usize) -> usize {
     let of_it = |place: &usize| {
         let ballot = world.group(index).primary_of(world.clients.key(*place).point());
@@ -369,7 +369,7 @@ fn place_of(world: &World, index: usize) -> usize {
     (0..16).find(of_it).expect("it has a share")
 }
 
-/// A primary counts on what it has acknowledged to itself: of that nobody else knows.
+/// A primary counts on its votes for itself: no other node knows of those.
 #[test]
 fn what_a_primary_acknowledged_to_itself_may_be_lost_too() {
     let mut world = world(Defects::NONE);
@@ -407,7 +407,7 @@ fn what_a_primary_acknowledged_to_itself_may_be_lost_too() {
     assert_eq!(world.wrong, None);
 }
 
-/// Messages of committees between these two, and what they write, until nothing more comes of it.
+/// Delivers messages of committees between these two, and makes their writes durable, until no more follow.
 fn exchange(world: &mut World, one: usize, other: usize) {
     loop {
         let mut packets = world.take(one, other, |message| matches!(message, Message::Committee(_)));
@@ -422,8 +422,8 @@ fn exchange(world: &mut World, one: usize, other: usize) {
     }
 }
 
-/// 1 takes over what 2 is primary of, with the promise of 0, and lays its base, which nobody else gets. It forgets what it was
-/// told, 0 loses its promise, and 2 has not heard of anything yet. Then 2 writes. Returns whether that was answered.
+/// Member 1 takes over the sub-range of 2, with the promise of 0, and lays its base, which no other member gets. Member 1 forgets what it
+/// was told, 0 loses its promise, and 2 has not heard of anything yet. Then 2 writes. Returns whether that write was answered.
 fn write_below_a_lost_promise(world: &mut World) -> (bool, usize) {
     (0..15).for_each(|_| _ = world.clients.add_key(true));
     settle(world, &ALL);
@@ -474,7 +474,7 @@ fn write_below_a_lost_promise(world: &mut World) -> (bool, usize) {
     (answered, place)
 }
 
-/// A promise that was forgotten must not be broken, even where its primary remembers it as little.
+/// A forgotten promise must not be broken, even where its primary has forgotten it too.
 #[test]
 fn who_may_have_promised_accepts_nothing() {
     for defects in [Defects::NONE, Defects::NONE.with(Defect::DoubtSpeaks)] {
@@ -491,8 +491,8 @@ fn who_may_have_promised_accepts_nothing() {
     }
 }
 
-/// A start that ends badly once more, while the first doubt lasts: what the first one may have forgotten stays in doubt, although all
-/// have followed what came later.
+/// A start with another bad end, while the first doubt lasts. The data that the first one may have forgotten stays in doubt, although all
+/// members have followed the later ones.
 #[test]
 fn a_second_bad_end_does_not_hide_the_first() {
     let (mut world, place) = with_a_loss(Defects::NONE);
@@ -513,8 +513,8 @@ fn a_second_bad_end_does_not_hide_the_first() {
     assert_eq!(world.wrong, None);
 }
 
-/// What a node lets go of does not bring back a doubt that is over; and what is born of a group that is still in doubt asks for
-/// itself. Else it would be in doubt for ever, and end each epoch.
+/// A part that a node drops does not bring back a doubt that is over. A group that is born of a group still in doubt asks for itself:
+/// otherwise it would be in doubt for ever, and end each epoch.
 #[test]
 fn doubt_of_another_group_ends_too() {
     let mut world = world(Defects::NONE);

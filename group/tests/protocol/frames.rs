@@ -1,4 +1,4 @@
-//! What is sent fits a frame, and what is answered says how far it goes; late answers are dropped.
+//! Messages fit a frame, answers say how far they go, and late answers are dropped.
 
 use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
@@ -12,7 +12,7 @@ use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, key, node, operate, operation, write};
 
-/// `peer/src/net/frame.rs`: nothing longer is sent.
+/// Upper limit of a frame, in bytes, as in `peer/src/net/frame.rs`.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
 /// A question that compares clocks lists up to 2000 keys, however long their names are.
@@ -43,7 +43,7 @@ fn a_comparison_of_long_names_fits_a_frame() {
     assert!(bytes < FRAME_BYTES_MAX, "{} keys, {bytes} bytes", ask.held.len());
 }
 
-/// Every boundary that a division ever had stays a boundary of all bases to come, each piece with its own chain.
+/// Every boundary that a division ever had stays a boundary of all later bases, each piece with its own chain.
 #[test]
 fn bases_stay_small() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
@@ -78,7 +78,7 @@ fn bases_stay_small() {
     assert!(bytes < FRAME_BYTES_MAX, "{} pieces, {bytes} bytes: no frame takes it", laid.pieces.len());
 }
 
-/// As many as an origin names.
+/// A read names as many exceptions as an origin may.
 #[test]
 fn reads_of_a_key_with_many_strays_are_taken() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
@@ -92,8 +92,8 @@ fn reads_of_a_key_with_many_strays_are_taken() {
     assert_eq!(whole.group.dropped().of(Nonsense::Malformed), 0);
 }
 
-/// The store's page begins with the key behind which is asked. Where that record alone fills it, nothing is known of what
-/// follows, and the asker is told that nothing does: it believes itself complete without all keys behind.
+/// The store's page begins with the key behind which the question asks. Where that record alone fills the page, the records behind are
+/// unknown. A source that then says that there are none makes the asking member believe itself complete without them.
 #[test]
 fn a_page_of_one_record_does_not_say_that_nothing_follows() {
     let mut bench = Bench::new(node(2), 3);
@@ -122,8 +122,8 @@ fn a_page_of_one_record_does_not_say_that_nothing_follows() {
     }
 }
 
-/// A record carries answers beside its value. Where no frame takes a write, its key and the chosen mark stand still, and so
-/// does every takeover that has to propose it again.
+/// A record carries answers beside its value. Where no frame takes a write, its key and the chosen mark stand still, and so does every
+/// takeover that has to propose the write again.
 #[test]
 fn what_is_proposed_fits_a_frame() {
     let mut bench = Bench::new(node(1), 3);
@@ -149,8 +149,8 @@ fn what_is_proposed_fits_a_frame() {
     }
 }
 
-/// A term that was kept for long is let go of as soon as it is followed, for there are many younger ones; the answer to a
-/// question of its catching up comes before the next tick.
+/// A term that was kept for long is dropped as soon as a newer one follows, because there are many younger ones. The answer to a catch-up
+/// question for that term comes before the next tick.
 #[test]
 fn a_late_answer_for_a_term_that_was_let_go_of_is_dropped() {
     let half = Point(1 << 127);
@@ -165,7 +165,7 @@ fn a_late_answer_for_a_term_that_was_let_go_of_is_dropped() {
     let kept = ballot(5, 1);
     begin(&mut bench, kept, left, &[]);
     let names: Vec<String> = (0..).map(|n| format!("k{n}")).filter(|n| left.contains(key(n).point())).take(3).collect();
-    // The second write is lost on its way.
+    // The second write is lost.
     bench.accept(kept, Some(0), vec![write(kept, 1, &names[0], "v"), write(kept, 3, &names[2], "v")]);
     bench.accept(kept, Some(3), vec![]);
     bench.tick();
@@ -181,8 +181,8 @@ fn a_late_answer_for_a_term_that_was_let_go_of_is_dropped() {
     bench.since(source, answer);
 }
 
-/// A sub-range that is kept for long is the oldest term that its primary has: what was acknowledged under it is forgotten
-/// with every acknowledgement, once there were 32 younger ones, and a store that lost it is vouched for.
+/// A sub-range that is kept for long has the oldest term of its primary. Before, acknowledgements under it were forgotten with every
+/// acknowledgement, once there were 32 younger terms, and a store that lost them was vouched for.
 #[test]
 fn what_was_acknowledged_under_a_kept_term_is_vouched_for() {
     let half = Point(1 << 127);
@@ -212,7 +212,7 @@ fn what_was_acknowledged_under_a_kept_term_is_vouched_for() {
     assert!(known.iter().any(|known| known.ballot == kept && known.accepted.contains(7)), "forgotten: {known:?}");
 }
 
-/// Its store ends before an epoch in which it promised something.
+/// The store of a member ends before an epoch in which the member promised.
 #[test]
 fn a_store_that_lacks_a_whole_epoch_is_noticed() {
     let bench = Bench::new(node(1), 3);

@@ -1,4 +1,4 @@
-//! What could break reads that a switch spreads: grants, their ends, and who waits for them. Each of these once failed.
+//! Faults of reads that a switch spreads: grants, their ends, and the primaries that wait for them. Each of these tests once failed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::bench::{Bench, Whole, ballot, node, operate, operation, promise};
 
 const TRIAL: u64 = u64::MAX;
 
-/// A primary (node 1 of 3) that serves, and what goes to its switch.
+/// A primary (node 1 of 3) that serves, and the packets to its switch.
 struct Primary {
     whole: Whole,
     passes: Vec<Pass>,
@@ -90,7 +90,7 @@ impl Primary {
         self.pull();
     }
 
-    /// Member 2 passes on an operation, whose client waits for long, or for so long.
+    /// Member 2 passes on an operation with a client that waits for 10 s.
     fn ask(&mut self, attempt: u64, key: &'static str) {
         self.ask_for(attempt, key, 10_000);
     }
@@ -102,7 +102,7 @@ impl Primary {
         self.pull();
     }
 
-    /// Member 2 has accepted all up to here.
+    /// Member 2 has accepted all writes up to this one.
     fn accepted(&mut self, last: u64) {
         let ballot = self.whole.own();
         self.hear(2, CommitteeMessage::Accepted { ballot, numbers: vec![(1, last)] });
@@ -112,7 +112,7 @@ impl Primary {
         self.whole.group.primaries().next().unwrap().counts().in_flight
     }
 
-    /// Member 2 confirms what was asked last for the lease; returns the grant for it.
+    /// Member 2 confirms the last round for the lease. Returns the grant for it.
     fn confirm(&mut self) -> Option<CommitteeMessage> {
         let attempt = self.said.iter().rev().find_map(|(_, it)| match it {
             CommitteeMessage::Confirm { attempt, lease: true, .. } => Some(*attempt),
@@ -124,7 +124,7 @@ impl Primary {
         self.said.iter().map(|(_, it)| it).find(|it| matches!(it, CommitteeMessage::Grant { .. })).cloned()
     }
 
-    /// On, with a fresh lease and a grant at member 2, right now.
+    /// Begins to use the switch, with a fresh lease and a grant at member 2, right now.
     fn on(&mut self) -> (u64, CommitteeMessage) {
         self.confirm();
         for _ in 0..200 {
@@ -153,7 +153,7 @@ impl Primary {
     }
 }
 
-/// Member 2 with the base of that ballot, told this grant.
+/// Returns member 2 with the base of that ballot, after it got this grant.
 fn replica(own: TermBallot, now: u64, attempt: u64, grant: &CommitteeMessage) -> Bench {
     let mut bench = Bench::new(node(2), 3);
     (bench.state.settings.coarse, bench.state.settings.leases) = (true, true);
@@ -225,7 +225,7 @@ fn a_takeover_in_the_same_group_waits_for_grants() {
     assert_eq!(delegated, Some(1));
 }
 
-/// One slot; the packets of two writes change places.
+/// The dirty set has one slot; the packets of two writes change places.
 #[test]
 fn a_full_dirty_set_does_not_stop_writes_for_ever() {
     let mut primary = Primary::new();
@@ -261,7 +261,7 @@ fn a_full_dirty_set_does_not_stop_writes_for_ever() {
     primary.pull();
     primary.whole.hear(2, operate(operation(own, 2, "b", put("2"))));
     primary.pull();
-    // `Whole::hear` pulls by itself and drops what passes; it is passed again after 5 ms.
+    // `Whole::hear` pulls by itself and drops passes; they are passed again after 5 ms.
     let (mut full, mut tries) = (0, 0);
     let mut done = None;
     let mut first = true;
@@ -287,7 +287,7 @@ fn a_full_dirty_set_does_not_stop_writes_for_ever() {
         for number in std::mem::take(&mut primary.completes) {
             machine.process(&mut head(Operation::Completion, NO_OBJECT, number, 0), 0);
         }
-        // Member 2, coarse: whatever came up to the first gap; it confirms as well.
+        // Member 2, coarse: all numbers up to the first gap; it confirms as well.
         let said = std::mem::take(&mut primary.said);
         let mut got: Vec<u64> = Vec::new();
         for (_, message) in said {
@@ -338,7 +338,7 @@ fn whoever_waits_for_grants_does_not_spin() {
     assert_eq!(spins, 0, "milliseconds in which its next timeout is in the past although it has just ticked");
 }
 
-/// Clocks as in `tests/world`: each within the drift of true time.
+/// Returns by how many microseconds a grant outlasts the wait for it. Clocks as in `tests/world`: each within the drift of true time.
 fn overlap(drift: u32) -> i64 {
     let mut primary = Primary::new();
     let (attempt, grant) = primary.on();
@@ -375,7 +375,7 @@ fn a_grant_is_over_at_the_replica_first() {
     assert!(overlap(10) <= 0, "{} us too long", overlap(10));
 }
 
-/// A quorum has it, and no switch holds its object for dirty: whoever is granted to answer does not know of it.
+/// A quorum has the write, and no switch holds its object as dirty: a member with a grant does not know of the write.
 #[test]
 fn what_has_not_come_back_is_not_chosen() {
     let mut primary = Primary::new();
@@ -401,13 +401,12 @@ fn what_has_not_come_back_is_not_chosen() {
     assert!(primary.completes.last() > Some(&1_000), "{:?}", primary.completes);
 }
 
-/// What is proposed and has not come back would show up after its client was told that nobody knows, while members answer without
-/// it (I8).
+/// A write that is proposed and has not come back would take effect after its client got `UNCERTAIN`, while members answer without it (I8).
 #[test]
 fn no_grant_runs_beyond_the_end_of_a_clients_patience() {
     let mut primary = Primary::new();
     primary.on();
-    // All others come back, and the lease is renewed: after 330 ms.
+    // All other packets come back, and the lease is renewed: after 330 ms.
     let (mut number, mut granted, mut start) = (1_000, Vec::new(), primary.whole.now.time);
     for ms in 0..500 {
         if ms == 200 {
@@ -428,7 +427,7 @@ fn no_grant_runs_beyond_the_end_of_a_clients_patience() {
     }
     assert!(!granted.is_empty());
     assert!(granted.iter().all(|end| *end <= Duration::from_millis(800)), "{granted:?}");
-    // Of what is asked for less than a grant's time nothing is proposed before it is back; and nothing at all after that time.
+    // A write with a client that waits less than a grant's time is not proposed before it is back, and never after that time.
     let mut primary = Primary::new();
     primary.on();
     primary.said.clear();
@@ -443,7 +442,7 @@ fn no_grant_runs_beyond_the_end_of_a_clients_patience() {
     assert!(writes.iter().all(|write| write.record.value.is_none()), "{writes:?}");
 }
 
-/// What it granted in a part that nobody takes is no affair of who takes another.
+/// Grants in one part do not concern a primary that takes another part.
 #[test]
 fn grants_elsewhere_delay_nobody() {
     let middle = overlay::Point(1 << 127);
@@ -469,12 +468,12 @@ fn grants_elsewhere_delay_nobody() {
     assert_eq!(delegated, Some(vec![]), "of the other half");
 }
 
-/// Two lives of one id: the same number is given to two writes, and what is open is forgotten with the first of them.
+/// Two lives of one id: two writes get the same number, and the first of them makes the primary forget what is open.
 #[test]
 fn a_number_that_is_open_already_is_not_taken() {
     let mut primary = Primary::new();
     primary.on();
-    let base = primary.completes.last().unwrap() + 10; // Beyond what trials were given.
+    let base = primary.completes.last().unwrap() + 10; // Beyond the numbers that trials got.
     primary.ask(1, "a");
     primary.passed(base + 1, 1);
     primary.passed(base + 9, TRIAL);
@@ -483,7 +482,7 @@ fn a_number_that_is_open_already_is_not_taken() {
     primary.completes.clear();
     primary.accepted(2);
     assert_eq!(primary.in_flight(), 1, "b is not chosen");
-    // It waits until no grant is alive, and nobody is granted anything under that id meanwhile.
+    // The write waits until no grant is alive, and the primary grants nothing under that id meanwhile.
     assert_eq!(primary.whole.group.primaries().next().unwrap().switch(), None);
     for _ in 0..1_100 {
         primary.wait_micros(1_000);
@@ -491,7 +490,7 @@ fn a_number_that_is_open_already_is_not_taken() {
     assert_eq!(primary.in_flight(), 0, "in the end it is");
 }
 
-/// What one write costs that nothing else goes with.
+/// The cost of a single write.
 #[test]
 fn what_a_write_costs() {
     let mut primary = Primary::new();
@@ -505,17 +504,17 @@ fn what_a_write_costs() {
         primary.wait_micros(1_000);
     }
     let count: usize = primary.said.iter().map(|(to, _)| to.len()).sum();
-    // The write and its point to each of the others: a point says what is chosen, too.
+    // The write and its point to each other member: a point carries the chosen mark, too.
     assert_eq!((count, primary.completes.len()), (4, 1), "{:?}", primary.said);
 }
 
-/// A write that waits for its switch is proposed to nobody. Its client was told long ago that nobody knows, and others have read
-/// since, from a member, that it was not done: so whoever follows must not do it (I8).
+/// A write that waits for its switch is proposed to no member. Its client got `UNCERTAIN` long ago, and other clients have read since, from
+/// a member, that it was not done. So no later primary may do it (I8).
 #[test]
 fn what_was_held_too_long_is_not_handed_over() {
     let mut primary = Primary::new();
     primary.on();
-    primary.ask_for(1, "b", 100); // All that it passes is lost.
+    primary.ask_for(1, "b", 100); // All packets that it passes are lost.
     let start = primary.whole.now.time.0;
     for _ in 0..600 {
         primary.wait_micros(1_000);
@@ -528,8 +527,8 @@ fn what_was_held_too_long_is_not_handed_over() {
     assert!(late.is_none(), "asked for 1200 ms ago, for 100 ms: {late:?}");
 }
 
-/// Older leases, and grants, are alive: whoever has them answers reads without what a new primary has proposed meanwhile. What
-/// nobody waits for any more when they are over must not be done then (I8).
+/// Older leases, and grants, are alive: their holders answer reads without the writes that a new primary has proposed meanwhile. A write
+/// with no client that waits until the leases are over must not be done then (I8).
 #[test]
 fn what_is_asked_before_it_serves_is_not_done_too_late() {
     let mut bench = Bench::new(node(1), 3);
@@ -558,7 +557,7 @@ fn what_is_asked_before_it_serves_is_not_done_too_late() {
         if told.iter().any(|it| matches!(it, group::message::Outcome::Done(_))) {
             done.get_or_insert(primary.whole.now.time.since(start));
         }
-        // `pull` keeps words of committees only.
+        // `pull` keeps messages of committees only.
         if serves(&primary) && primary.in_flight() == 0 {
             done.get_or_insert(primary.whole.now.time.since(start));
         }
@@ -571,8 +570,9 @@ fn what_is_asked_before_it_serves_is_not_done_too_late() {
     assert!(value.is_none(), "asked for 100 ms, chosen after {done:?}, when the older lease is over: {proposed:?}");
 }
 
-/// A switch that loses nothing and has room for all: by how many passes go with each write, and how many writes are chosen in
-/// two seconds of 16 keys that are always written, where its way takes one to two milliseconds at first, and then so much more.
+/// A switch that loses nothing and has room for all. Returns the number of passes for each write, and the number of writes chosen in two
+/// seconds of 16 keys that are always written. The way through the switch takes one to two milliseconds at first, and then `more_micros`
+/// longer.
 fn passes_per_write(more_micros: u64) -> (f64, u64) {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
     let mut primary = Primary::new();
@@ -596,7 +596,7 @@ fn passes_per_write(more_micros: u64) -> (f64, u64) {
             sent += u64::from(pass.tag != TRIAL);
             let jitter = number * 7919 % 1_000;
             let way = 1_000 + jitter + if step >= 4_000 { more_micros } else { 0 };
-            newest = newest.max(now + way); // None overtakes another: what is numbered later and comes earlier makes that void.
+            newest = newest.max(now + way); // None overtakes another: a later number that comes earlier makes the other void.
             on_way.insert((newest, number), pass);
         }
         while let Some(((at, number), pass)) = on_way.pop_first() {
@@ -645,7 +645,7 @@ fn how_long_a_way_takes_is_learnt() {
     assert_eq!(figures.iter().find(much), None, "too many passes: {figures:?}");
 }
 
-/// A switch that numbers as high as numbers go: before, the number behind that overflowed.
+/// A switch that numbers as high as possible: before, the next number overflowed.
 #[test]
 fn a_switch_may_use_up_its_numbers() {
     let mut primary = Primary::new();

@@ -1,4 +1,4 @@
-//! Epochs and members: who vouches for what, who was put out, who waits. Each of these once failed.
+//! Epochs and members: vouching, removals and waiting newcomers. Each of these tests once failed.
 
 use group::Group;
 use group::ballot::Ballot;
@@ -15,7 +15,7 @@ fn is_log(message: &Message) -> bool {
     matches!(message, Message::Log(_))
 }
 
-/// A world in which somebody leads, and who.
+/// Returns a world with a leader, and the leader.
 fn led(rules: Rules) -> (World, usize) {
     let members: Vec<usize> = (0..rules.members).collect();
     let mut world = World::new(rules, 1);
@@ -30,9 +30,9 @@ fn led(rules: Rules) -> (World, usize) {
     panic!("nobody leads");
 }
 
-/// Of five, the leader and another accept an entry that nobody else hears of. The three others have a leader of their own,
-/// who has something else chosen in that slot. The old leader learns what the state is now, not who leads: it must not
-/// tell the one who accepted with it that what they accepted is chosen.
+/// Of five members, the leader and another one accept an entry that the rest do not hear of. The three others have a leader of their own,
+/// which has another entry chosen in that slot. The old leader learns the present state, but not the new leader. It must not tell the
+/// member that accepted with it that their entry is chosen.
 #[test]
 fn a_leader_vouches_for_nothing_that_others_had_chosen() {
     let (mut world, first) = led(Rules::of(5, 0));
@@ -46,7 +46,7 @@ fn a_leader_vouches_for_nothing_that_others_had_chosen() {
     }
     assert_eq!(world.group(second).log().last_accepted(), Some(before.next()));
     world.net.clear();
-    // The others miss their leader, and one of them leads. The first one hears of all but that they live.
+    // The others miss their leader, and one of them leads. The first member hears only signs of life from them.
     let all: Vec<usize> = (0..5).collect();
     let alive = |message: &Message| matches!(message, Message::Heartbeat(heartbeat) if heartbeat.leads.is_none());
     let mut other = None;
@@ -65,7 +65,7 @@ fn a_leader_vouches_for_nothing_that_others_had_chosen() {
     }
     let other = other.expect("one of three leads");
     assert!(world.group(first).log().leads_under().is_some() && world.group(other).state().applied > before);
-    // It asks one who has come further for the state, and gives a sign of life to the one who accepted with it.
+    // It asks a member that has come further for the state, and gives a sign of life to the member that accepted with it.
     let told = others.into_iter().find(|index| *index != other).expect("three");
     for _ in 0..20 {
         world.pass(4_000, &all);
@@ -84,14 +84,14 @@ fn a_leader_vouches_for_nothing_that_others_had_chosen() {
     assert_eq!(world.wrong, None);
 }
 
-/// One stops the epoch, and its process dies before any of that is written. One who promised has a slow disk: its promise
+/// A member stops the epoch, and its process dies before any of that is written. Another member that promised has a slow disk. Its promise
 /// comes when the process runs again, and asks for one under the same ballot, having forgotten more than the ballot.
 #[test]
 fn a_promise_to_what_was_forgotten_counts_for_nothing() {
     let (mut world, leader) = led(Rules { quick_disks: false, ..Rules::of(3, 0) });
     let (one, two) = ((leader + 1) % 3, (leader + 2) % 3);
     let before = world.group(leader).state().applied;
-    // An entry is chosen by the two others; the leader has not written it.
+    // The two others choose an entry; the leader has not written it.
     world.act(leader, |group| group.propose(Entry::Horizon(1_000)));
     for index in [one, two] {
         for packet in world.take(leader, index, is_log) {
@@ -102,14 +102,14 @@ fn a_promise_to_what_was_forgotten_counts_for_nothing() {
     let votes: Vec<_> = [world.take(one, leader, is_log), world.take(two, leader, is_log)].concat();
     votes.into_iter().for_each(|packet| world.deliver(packet));
     assert_eq!(world.group(leader).state().applied, before.next(), "it is chosen");
-    // One of them learns so.
+    // One of them learns that it is chosen.
     for packet in world.take(leader, one, is_log) {
         world.deliver(packet);
     }
     world.sync_all(one);
     assert_eq!(world.group(one).state().applied, before.next());
     world.net.clear();
-    // The leader ends the epoch, and that one promises, if it is asked; then the leader is no more.
+    // The leader ends the epoch, and that member promises, if it is asked; then the leader dies.
     world.act(leader, Group::stop_epoch);
     for packet in world.take(leader, one, is_log) {
         world.deliver(packet);
@@ -118,7 +118,7 @@ fn a_promise_to_what_was_forgotten_counts_for_nothing() {
     world.sync_all(one);
     let promise = world.take(one, leader, |message| matches!(message, Message::Log(LogMessage::Promise { .. })));
     world.net.clear();
-    // It is back, hears the other one, which vouches for it, and ends the epoch again.
+    // It is back, hears the other member, which vouches for it, and ends the epoch again.
     world.restart(leader, false);
     for _ in 0..200 {
         world.pass(4_000, &[leader]);
@@ -167,9 +167,8 @@ fn change(world: &mut World, among: &[usize], place: usize, chance: u64) {
     answer(world, among, call);
 }
 
-/// A newcomer reads the window of recent writes from the very first on, page by page. It has got a key's value when the
-/// window is cut, and compares what it has with what there is. The key was deleted long ago, and its tombstone let go of:
-/// nobody tells the newcomer.
+/// A newcomer reads the window of recent writes from the very first on, page by page. It has got a key's value when the window is cut, and
+/// compares its records with the existing ones. The key was deleted long ago, and its tombstone purged: no member tells the newcomer.
 #[test]
 fn what_was_let_go_of_does_not_come_from_a_window() {
     let rules = Rules { window_bytes_max: 2_000, message_bytes_max: 300, ..Rules::of(1, 1) };
@@ -188,7 +187,7 @@ fn what_was_let_go_of_does_not_come_from_a_window() {
         world.run(40, &alone);
     }
     assert_eq!(world.group(0).purged(), 1);
-    // One page of the window gets through to the newcomer; meanwhile much is written.
+    // One page of the window gets through to the newcomer; meanwhile there are many writes.
     let is_page = |message: &Message| matches!(message, Message::Committee(CommitteeMessage::Since(_)));
     let (mut pages, mut value, mut call) = (0, 4, None);
     for round in 0..4_000 {
@@ -237,8 +236,8 @@ fn what_was_let_go_of_does_not_come_from_a_window() {
     assert_eq!(world.wrong, None);
 }
 
-/// Everything was written in the first term of all, before which there is nothing to be held. Whoever comes to a group of
-/// one is no member before it has that: with four of them the only holder would be one of five.
+/// Everything was written in the first term of all, before which there are no records. A newcomer to a group of one becomes no member
+/// before it has those writes: with four such newcomers the only holder would be one of five members.
 #[test]
 fn who_holds_nothing_of_the_first_term_waits() {
     let mut world = World::new(Rules::of(1, 4), 1);
@@ -263,8 +262,8 @@ fn who_holds_nothing_of_the_first_term_waits() {
     assert_eq!(world.wrong, None);
 }
 
-/// A member is cut off, put out, and let in again by a word of its own that was long on its way; so it never learns that
-/// it was out. Meanwhile a key was deleted, and its tombstone let go of. It must not bring back what it has of that.
+/// A member is cut off, removed, and admitted again by an old message of its own; so it never learns of its removal. Meanwhile a key was
+/// deleted, and its tombstone purged. The member must not bring back its record of that key.
 #[test]
 fn whoever_was_put_out_begins_anew() {
     let (mut world, leader) = led(Rules::of(4, 0));
@@ -277,7 +276,7 @@ fn whoever_was_put_out_begins_anew() {
     world.run(40, &all);
     let node = world.peers[out].node;
     world.cut.extend(all.iter().flat_map(|other| [(out, *other), (*other, out)]));
-    world.run(120, &among); // Others take over what it was primary of.
+    world.run(120, &among); // The others take over its sub-ranges.
     change(&mut world, &among, place, 1);
     for _ in 0..200 {
         let state = world.latest();
@@ -288,7 +287,7 @@ fn whoever_was_put_out_begins_anew() {
     }
     assert!(!world.latest().is_member(node));
     assert!(among.iter().all(|index| world.group(*index).purged() > 0));
-    // Somebody passes on what it said when it first came.
+    // A member passes on the message with which that node first came.
     for index in among.iter().copied() {
         let from = Sender { node: world.peers[among[0]].node, epoch: world.epoch() };
         world.act(index, |group| group.on_message(from, Message::Join(crate::world::member(node))));
@@ -310,7 +309,7 @@ fn whoever_was_put_out_begins_anew() {
     }
 }
 
-/// It learns that it was out and is in again; and may be stopped, with all that it wrote, before it has begun anew.
+/// A member learns that it was removed and admitted again. Its process may stop, with all its writes, before it has begun anew.
 #[test]
 fn whoever_was_put_out_does_not_forget_it() {
     let bench = Bench::new(node(3), 3);
@@ -333,7 +332,7 @@ fn whoever_was_put_out_does_not_forget_it() {
     assert!(over);
 }
 
-/// Of three members one is let go of: with that it drops what the other two may have to ask it for.
+/// Releases one of three members: with that it drops data for which the other two may have to ask it.
 fn let_go_of_one(defects: Defects) -> World {
     let (mut world, leader) = led(Rules { defects, ..Rules::of(3, 0) });
     let [stays, goes] = [1, 2].map(|more| world.peers[(leader + more) % 3].node);
@@ -352,8 +351,8 @@ fn a_majority_holds_what_a_node_is_told_when_it_is_let_go_of() {
     assert!(early.wrong.is_some_and(|why| why.contains("let go of")), "the check sees it");
 }
 
-/// A majority of the members held durably that a node was let go of, and the node was told. One of that majority loses its store, and a
-/// message that the node had sent before arrives late: the leader repeats its answer.
+/// A majority of the members durably held the removal of a node, and the node was told. One of that majority loses its store, and an old
+/// message of the node arrives late: the leader repeats its answer.
 #[test]
 fn a_node_is_told_again_after_a_holder_lost_its_store() {
     let (mut world, leader) = led(Rules::of(4, 0));
@@ -379,7 +378,7 @@ fn a_node_is_told_again_after_a_holder_lost_its_store() {
 }
 
 /// A message by which a removed node once asked to join arrives late, and the group knows a later incarnation of its peer. The answer is
-/// the state, which says that the node was let go of: it waits for a majority as any other.
+/// the state, which has the removal of the node: the answer waits for a majority like any other.
 #[test]
 fn a_late_joiner_is_told_that_it_was_let_go_of_once_a_majority_holds_it() {
     let bench = Bench::new(node(3), 3);
@@ -409,7 +408,7 @@ fn a_late_joiner_is_told_that_it_was_let_go_of_once_a_majority_holds_it() {
     assert!(is_told(Message::Progress(progress)), "two of three hold it");
 }
 
-/// Whoever says that it leads says that these are chosen: the next horizon, or generation, would be beyond all numbers.
+/// A leader of its own account says that these are chosen: the next horizon, or generation, would be beyond all numbers.
 #[test]
 fn entries_beyond_all_numbers_are_dropped() {
     let (mut world, leader) = led(Rules::of(3, 0));

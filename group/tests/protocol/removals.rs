@@ -76,7 +76,7 @@ fn a_second_death_is_not_waited_for_anew() {
     assert_eq!(count(&world), 11, "{:#?}", world.notes);
 }
 
-/// A process of which the disk keeps what it acknowledged returns as the same member: that its connections closed makes no difference.
+/// A process with a disk that keeps its acknowledgements returns as the same member: the closing of its connections makes no difference.
 #[test]
 fn ended_processes_are_waited_for_where_disks_keep_what_they_had() {
     let (mut world, leader, all) = led(9, 0, Defects::NONE);
