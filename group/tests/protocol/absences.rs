@@ -1,4 +1,4 @@
-//! What a member that was away may say, and how it is noticed that something is missing. Each of these once failed.
+//! Statements of a member that was away, and the detection of missing data. Each of these tests once failed.
 
 use group::ballot::Term;
 use group::message::{Base, CommitteeMessage, Message};
@@ -7,12 +7,12 @@ use overlay::{KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, write};
 
-/// What a primary makes of the chain of a base with one piece: it names terms without writes only among the youngest 16.
+/// Returns the chain that a primary makes of the chain of a base with one piece: it names terms without writes only among the youngest 16.
 fn told(chain: Vec<(Term, u64)>) -> Vec<(Term, u64)> {
     cut_at(256, chain)
 }
 
-/// The same of a base with so many pieces that none has a longer chain.
+/// Returns the chain for a base with so many pieces that none has a chain longer than `length`.
 fn cut_at(length: usize, chain: Vec<(Term, u64)>) -> Vec<(Term, u64)> {
     let oldest = if chain.last().is_some_and(|(term, _)| *term == Term(0)) { chain.len() - 2 } else { chain.len() };
     let stays = |(place, (_, mark)): &(usize, (Term, u64))| *place < 16 || *place >= oldest || *mark > 0;
@@ -24,7 +24,7 @@ fn cut_at(length: usize, chain: Vec<(Term, u64)>) -> Vec<(Term, u64)> {
     chain
 }
 
-/// An answer to a question that went up to some key comes after the same was asked to the end of the piece.
+/// An answer to a question that went up to some key comes after the same question to the end of the piece.
 #[test]
 fn an_answer_says_how_far_it_goes() {
     let (first, second) = (ballot(5, 1), ballot(6, 1));
@@ -39,7 +39,7 @@ fn an_answer_says_how_far_it_goes() {
     source.accept(first, Some(3), vec![]);
     source.serve(second, &[(first.term, 3)]);
 
-    // It lacks the last write, and its store's page is over after the first record.
+    // It lacks the last write, and its store's page ends after the first record.
     let mut lacking = Bench::new(node(2), 3);
     lacking.table = Table::new(1 << 20, false, false);
     lacking.serve(second, &[(first.term, 3)]);
@@ -47,7 +47,7 @@ fn an_answer_says_how_far_it_goes() {
     lacking.act(|acceptor, ctx, _| acceptor.on_scanned(ctx, 1, vec![(one.key.clone(), one.record.clone())], false));
     let (_, question) = lacking.asked_compare();
     assert_eq!(question.until, Some(one.key.clone()));
-    // Nobody answers for a while, and meanwhile all its records are in memory: it asks again, to the end.
+    // No source answers for a while, and meanwhile all its records are in memory: it asks again, to the end.
     lacking.table = Table::new(1 << 20, true, false);
     lacking.table.put(&one.key, one.record.clone());
     lacking.table.put(&two.key, two.record.clone());
@@ -67,7 +67,7 @@ fn an_answer_says_how_far_it_goes() {
     assert!(!complete || has == Some(newer.record.number), "takes itself for complete with {has:?}");
 }
 
-/// A write in flight elsewhere on the ring, under a term that is kept for long, says nothing of who was away.
+/// A write in flight elsewhere on the ring, under a term that is kept for long, does not show that a member was away.
 #[test]
 fn a_write_in_flight_elsewhere_ends_nobody() {
     let half = Point(1 << 127);
@@ -80,7 +80,7 @@ fn a_write_in_flight_elsewhere_ends_nobody() {
     bench.hear(1, CommitteeMessage::Base { ballot: kept, base: first, chosen: Some(0) });
     let mut chain = vec![];
     for slot in 10..310 {
-        // Member 3 restarts again and again: each of its takeovers ends well, and everybody hears of it.
+        // Member 3 restarts again and again: each of its takeovers ends well, and all members hear of it.
         let younger = ballot(slot, 3);
         bench.hear(3, CommitteeMessage::Prepare { ballot: younger, range: right });
         if slot == 309 {
@@ -94,7 +94,7 @@ fn a_write_in_flight_elsewhere_ends_nobody() {
     }
 }
 
-/// Takeovers that come to nothing, more than a chain goes back, all of them heard by this member.
+/// Takeovers that never finish, more than a chain goes back, all of them heard by this member.
 #[test]
 fn who_was_always_there_has_not_been_away() {
     let mut bench = Bench::new(node(2), 3);
@@ -113,7 +113,7 @@ fn who_was_always_there_has_not_been_away() {
     }
 }
 
-/// As many as there may be committees: the next primary still gets its promise.
+/// As many takeovers as there may be committees: the next primary still gets its promise.
 #[test]
 fn takeovers_that_come_to_nothing_leave_room_for_one_that_does_not() {
     let mut bench = Bench::new(node(2), 3);
@@ -125,7 +125,7 @@ fn takeovers_that_come_to_nothing_leave_room_for_one_that_does_not() {
         let next = ballot(slot, 3);
         bench.state.division[0].node = node(3);
         bench.state.division[0].term = next.term;
-        // Member 2 is not of the quorum that promised: nobody knows that it has the last one's base.
+        // Member 2 is not of the quorum that promised: no other member knows that it has the last one's base.
         bench.said.clear();
         bench.hear(3, CommitteeMessage::Prepare { ballot: next, range: KeyRange::FULL });
         assert!(!bench.said.is_empty(), "nothing is promised after {} takeovers", slot - 10);
@@ -156,7 +156,7 @@ fn a_lost_base_is_noticed() {
     );
 }
 
-/// A member that was complete in a term without writes asks for what came since, as long as its sources keep the committees.
+/// A member that was complete in a term without writes asks for the later writes, as long as its sources keep the committees.
 #[test]
 fn who_missed_some_terms_without_writes_reads_a_window() {
     let mut bench = Bench::new(node(2), 3);
@@ -172,8 +172,8 @@ fn who_missed_some_terms_without_writes_reads_a_window() {
     assert!(matches!(asks, CommitteeMessage::AskSince { .. }), "{asks:?}");
 }
 
-/// With 85 pieces chains have 12 terms. This member has an unsettled write and a later base that tells what became of it; since then ten
-/// terms had writes, and chains do not go back to the term of that write.
+/// With 85 pieces, chains have 12 terms. This member has an unsettled write, and a later base that tells the fate of that write. Since then
+/// ten terms had writes, and chains do not go back to the term of that write.
 #[test]
 fn a_base_without_writes_tells_of_older_terms() {
     let mut bench = Bench::new(node(2), 3);

@@ -1,5 +1,4 @@
-//! Whatever a peer or a client can make grow has a limit (hazard 53; I15). What happens there is as if a message had
-//! been lost, or a refusal.
+//! All state that a peer or a client can make grow has a limit (hazard 53; I15). At the limit a message counts as lost, or is refused.
 
 use group::Group;
 use group::ballot::Slot;
@@ -14,8 +13,7 @@ use overlay::{Incarnation, KeyRange, NodeId, PeerKey, Point};
 
 use crate::bench::{Bench, Whole, ballot, key, node, operate, operation, write};
 
-/// Runs that a peer makes up are dropped at its limit, and cost no other peer anything; those whose operations are too old by now
-/// leave.
+/// Runs that a peer invents are dropped at its limit, and cost no other peer anything; runs with operations that are too old by now leave.
 #[test]
 fn runs_of_origins() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
@@ -90,7 +88,7 @@ fn questions_for_records_that_wait_for_the_store() {
     assert_eq!(bench.dropped.of(Nonsense::NoRoom), 5000 - 4096);
 }
 
-/// Whoever makes up terms and sub-ranges is not remembered without end.
+/// Terms and sub-ranges that a peer invents are not remembered without end.
 #[test]
 fn committees() {
     let mut bench = Bench::new(node(1), 3);
@@ -100,13 +98,13 @@ fn committees() {
     }
     assert_eq!(bench.acceptor.committees().count(), 1024);
     assert_eq!(bench.dropped.of(Nonsense::NoRoom), 1500 - 1024);
-    // What was promised before is promised again.
+    // Earlier promises are given again.
     bench.said.clear();
     bench.hear(2, CommitteeMessage::Prepare { ballot: ballot(1000, 2), range: arc(0) });
     assert!(matches!(&bench.said[..], [(_, CommitteeMessage::Promise { .. })]), "{:?}", bench.said);
 }
 
-/// Each lost message leaves a gap in what was received. At the limit only what comes in order is taken, and what fills.
+/// Each lost message leaves a gap in the numbers received. At the limit only numbers in order are taken, and those that fill a gap.
 #[test]
 fn gaps_in_what_was_received() {
     let mut bench = Bench::new(node(2), 3);
@@ -123,15 +121,15 @@ fn gaps_in_what_was_received() {
     assert_eq!((received.mark(), received.last()), (2, 2 * 4096 + 1));
 }
 
-/// A network of one member that many would join at once.
+/// A network of one member that many peers would join at once.
 #[test]
 fn learners() {
     assert_eq!(crowd(12), group::learners::LEARNERS_MAX);
-    // Where twice as many as a group should have are there already, it has to split first.
+    // Where twice as many peers as a group should have are there already, the group has to split first.
     assert_eq!(crowd(3), 5);
 }
 
-/// How many of a hundred that keep asking a group of one lets in, where none of them gets any further.
+/// Returns how many of a hundred peers that keep asking a group of one admits, where none of them makes any progress.
 fn crowd(members_max: u32) -> usize {
     let mut bench = Bench::new(node(1), 1);
     bench.state.settings.policies.members_max = members_max;
@@ -164,7 +162,7 @@ fn crowd(members_max: u32) -> usize {
     group.state().learners.len()
 }
 
-/// What is said of leases again stands for what was said before.
+/// A repeated statement about leases replaces the earlier one.
 #[test]
 fn leases_of_others() {
     let mut bench = Bench::new(node(1), 3);

@@ -1,4 +1,4 @@
-//! A coarse group: one after another, as in one log (`docs/design/write.md`).
+//! A coarse group: one write after another, as in one log (`docs/design/write.md`).
 
 use group::message::{CommitteeMessage, Message};
 use group::op::Op;
@@ -11,8 +11,7 @@ fn bench(me: u8, coarse: bool) -> Bench {
     bench
 }
 
-/// Which of two operations on two keys have been answered once a majority has the second write alone, and which once it
-/// has both.
+/// Returns the answered ones of two operations on two keys: once a majority has the second write alone, and once it has both.
 fn answered(coarse: bool) -> [Vec<u64>; 2] {
     let mut whole = Whole::new(&bench(1, coarse));
     whole.serve();
@@ -31,7 +30,7 @@ fn a_primary_answers_in_order() {
     assert_eq!(answered(true), [vec![], vec![1, 2]]);
 }
 
-/// What an acceptor acknowledges of writes that come one by one, in this order.
+/// Returns the acknowledgements of an acceptor for writes that come one by one, in this order.
 fn acknowledged(coarse: bool, numbers: &[u64]) -> Vec<Vec<(u64, u64)>> {
     let mut bench = bench(2, coarse);
     let ballot = ballot(1, 1);

@@ -1,5 +1,5 @@
-//! Ids of operations move to completion records beside their key: whatever is remembered of a key, others go on, and writes stay
-//! small.
+//! Ids of operations move to completion records beside their key: other operations continue regardless of the remembered ids of a key, and
+//! writes stay small.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use overlay::Key;
 
 use crate::bench::{Bench, Whole, key, node, operate, operation};
 
-/// A primary of three members, of which member 2 accepts all, with a store.
+/// A primary of three members, of which member 2 accepts all writes, with a store.
 struct Primary {
     whole: Whole,
     serial: u64,
-    /// What was said to members, in bytes of writes.
+    /// Size of the writes sent to members, in bytes.
     bytes: usize,
     store: BTreeMap<Key, Arc<Record>>,
     accepted: BTreeMap<u64, Write>,
     loads: usize,
     outcomes: BTreeMap<u64, Outcome>,
-    /// Writes of completion records get lost.
+    /// Whether writes of completion records get lost.
     loses_completions: bool,
 }
 
@@ -50,7 +50,7 @@ impl Primary {
         Primary { whole, serial: 0, bytes: 0, store, accepted, loads: 0, outcomes, loses_completions: false }
     }
 
-    /// How many ids its chosen record of this key holds.
+    /// Returns how many ids its chosen record of this key holds.
     fn ids_of(&self, name: &str) -> usize {
         let found = self.whole.group.table().iter().find(|(known, _)| **known == key(name));
         found.map_or(0, |(_, record)| record.done.len())
@@ -60,7 +60,7 @@ impl Primary {
         self.whole.own()
     }
 
-    /// Sends this operation as a new attempt; what came of it is found in `outcomes` under the number returned.
+    /// Sends this operation as a new attempt. Its outcome is found in `outcomes` under the number returned.
     fn send(&mut self, name: &str, op: Op, id: Option<OpId>, retired_below: u64) -> u64 {
         self.serial += 1;
         let mut sent = operation(self.ballot(), self.serial, name, op);
@@ -72,7 +72,7 @@ impl Primary {
         self.serial
     }
 
-    /// All that follows, until nothing is said any more.
+    /// Delivers all messages that follow, until no more are sent.
     fn settle(&mut self) {
         loop {
             self.keep_stored();
@@ -119,7 +119,7 @@ impl Primary {
         }
     }
 
-    /// Answers what the store was asked for.
+    /// Answers the loads that the member wants from the store.
     fn load(&mut self) -> bool {
         let asked = std::mem::take(&mut self.whole.loads);
         self.loads += asked.len();
@@ -142,7 +142,7 @@ impl Primary {
         self.ask(name, op, Some(OpId::Client(Bytes::copy_from_slice(id.as_bytes()))))
     }
 
-    /// The bytes of writes that one of these costs.
+    /// Returns the cost of one of these actions, in bytes of writes.
     fn cost_of(&mut self, count: usize, mut act: impl FnMut(&mut Primary, usize)) -> usize {
         let before = self.bytes;
         (0..count).for_each(|n| act(self, n));
@@ -186,7 +186,7 @@ fn a_write_does_not_grow_with_what_is_remembered() {
     assert_eq!(primary.once("k", Op::Add(1), "new"), integer(count + 1));
 }
 
-/// Those that wait for the same key at one time, with answers that do not fit into one record.
+/// Operations that wait for the same key at one time, with answers that do not fit into one record.
 #[test]
 fn large_answers_stop_nobody() {
     let mut primary = Primary::new(1 << 30, true);
@@ -210,7 +210,7 @@ fn large_answers_stop_nobody() {
     }
 }
 
-/// Large answers are copied once, and not with each write that follows.
+/// Large answers are copied once, and not with each later write.
 #[test]
 fn large_answers_do_not_travel_with_later_writes() {
     let mut primary = Primary::new(1 << 30, true);
@@ -233,7 +233,7 @@ fn no_large_answer_is_kept_for_a_plain_command() {
     assert_eq!(primary.ask("k", set_get(b"x"), id(902)), Outcome::Done(Answer::Value(Some("new".into()))), "done once");
 }
 
-/// A peer leaves more ids behind than a record holds, and asks for nothing any more: others go on.
+/// A peer leaves more ids behind than a record holds, and sends no more operations: the other peers' operations continue.
 #[test]
 fn ids_of_a_peer_that_retires_none_stop_nobody() {
     let mut primary = Primary::new(1 << 30, true);
@@ -247,7 +247,7 @@ fn ids_of_a_peer_that_retires_none_stop_nobody() {
     assert_eq!(primary.ask("k", Op::Add(1), id(count)), integer(count as i64));
 }
 
-/// Where all is in memory for good, ids have their part of it, and others the rest.
+/// Where all data is in memory for good, ids have their part of it, and other data the rest.
 #[test]
 fn ids_have_a_budget_of_their_own() {
     let mut primary = Primary::new(1 << 20, false);
@@ -315,7 +315,7 @@ fn an_id_stays_until_its_completion_record_is_chosen() {
     }
 }
 
-/// Few ids stay in the record, and the others lie in tombstones beside it.
+/// Few ids stay in the record, and the rest lies in tombstones beside it.
 #[test]
 fn ids_move_beside_their_key() {
     let mut primary = Primary::new(1 << 30, true);

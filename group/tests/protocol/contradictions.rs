@@ -1,5 +1,5 @@
-//! A peer that contradicts itself stops no other peer (hazard 5). What was accepted first stays; its ballot is ignored
-//! from then on. Where it contradicts what is chosen, the member that sees it stops serving.
+//! A peer that contradicts itself stops no other peer (hazard 5). The first accepted proposal stays; the peer's ballot is ignored from then
+//! on. Where the peer contradicts a chosen value, the member that sees it stops serving.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use overlay::{Epoch, KeyRange};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, nothing_newer, operate, operation, write};
 
-/// A bench as a daemon is: contradictions are survived.
+/// Returns a bench like a daemon: it survives contradictions.
 fn bench() -> Bench {
     let mut bench = Bench::new(node(1), 3);
     bench.config.fatal_contradictions = false;
@@ -40,7 +40,7 @@ fn taken_over() -> (Whole, TermBallot) {
     (whole, theirs)
 }
 
-/// The acceptances that member 2 was told of since this was asked last.
+/// Returns the acceptances that member 2 was told of since the last call.
 fn accepted(whole: &mut Whole) -> Vec<Vec<(u64, u64)>> {
     let of_it = |(_, message)| match message {
         Message::Committee(CommitteeMessage::Accepted { numbers, .. }) => Some(numbers),
@@ -49,7 +49,7 @@ fn accepted(whole: &mut Whole) -> Vec<Vec<(u64, u64)>> {
     std::mem::take(&mut whole.said).into_iter().filter_map(of_it).collect()
 }
 
-/// What is chosen for "k", as this member knows.
+/// Returns the value that is chosen for "k", as this member knows.
 fn chosen(whole: &Whole) -> Option<bytes::Bytes> {
     let mut records = whole.group.table().iter();
     records.find(|(name, _)| **name == key("k")).and_then(|(_, record)| record.value.clone())
@@ -108,7 +108,7 @@ fn a_second_entry_in_a_slot_is_refused() {
     whole.hear(2, Message::Log(accept(Entry::Horizon(6))));
     assert_ignored(&mut whole, 1);
     assert_eq!(whole.group.log().undecided(Slot(1)), [Entry::Horizon(5)]);
-    // Who leads under it is followed no more.
+    // The leader of that ballot is followed no more.
     whole.hear(2, Message::Log(LogMessage::Accept { ballot: theirs, entries: vec![], chosen: Slot(2) }));
     assert_eq!(whole.group.state().applied, Slot(1));
     assert_eq!(whole.stored.len(), stored);
@@ -118,7 +118,7 @@ fn a_second_entry_in_a_slot_is_refused() {
     assert_eq!((whole.group.state().applied, whole.group.state().horizon), (Slot(2), 6), "another leads");
 }
 
-/// One that stops serving: it says why, answers nobody with a value, and says nothing more in the group.
+/// Checks that a member stops serving: it gives the reason, answers with no value, and sends no more messages in the group.
 fn assert_halted(mut whole: Whole, own: TermBallot) {
     let why = whole.group.halted().expect("it noticed").to_owned();
     assert!(why.contains(&node(2).to_string()), "{why}");
@@ -167,7 +167,7 @@ fn another_state_after_the_same_slot_halts_the_group_here() {
     assert_halted(whole, ballot(1, 1));
 }
 
-/// What a source holds as chosen under a number is what this member holds there.
+/// A source's chosen record of a number must equal this member's record of it.
 #[test]
 fn another_record_of_a_chosen_number_halts_the_group_here() {
     let mut bench = bench();
@@ -175,7 +175,7 @@ fn another_record_of_a_chosen_number_halts_the_group_here() {
     bench.serve(one, &[]);
     bench.accept(one, Some(0), vec![write(one, 1, "k", "one")]);
     bench.accept(one, Some(1), vec![]);
-    // Behind what another primary says was chosen of that term: it lacks something, and asks.
+    // Behind the state that another primary says was chosen of that term: it lacks a write, and asks.
     bench.serve(two, &[(one.term, 3)]);
     bench.tick();
     let (from, _, since) = bench.asked_since();
@@ -195,7 +195,7 @@ fn another_record_of_a_chosen_number_halts_the_group_here() {
     assert_eq!(bench.knows(&key("k")).unwrap().value, Some("one".into()));
 }
 
-/// Where peers are honest, it is a defect of the program.
+/// Where peers are honest, a contradiction is a defect of the program.
 #[test]
 #[should_panic(expected = "lays another base")]
 fn in_tests_it_is_fatal() {
@@ -205,7 +205,7 @@ fn in_tests_it_is_fatal() {
     bench.hear(2, CommitteeMessage::Base { ballot: theirs, base: base(&[], 1), chosen: Some(0) });
 }
 
-/// A source that counts more records than there can be: before, the sum of two pages overflowed.
+/// A source counts more records than there can be: before, the sum of two pages overflowed.
 #[test]
 fn a_source_may_count_as_many_records_as_it_likes() {
     let mut bench = bench();

@@ -1,4 +1,4 @@
-//! What things cost, where a quiet change could make them dear.
+//! Costs that a small change could raise without notice.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use overlay::KeyRange;
 
 use crate::bench::{Bench, Whole, ballot, base, node, nothing_newer, write};
 
-/// Catching up does not look through all unsettled writes for each record that comes.
+/// Catch-up does not look through all unsettled writes for each record that comes.
 #[test]
 fn a_page_of_records_among_many_unsettled_writes() {
     let mut bench = Bench::new(node(2), 3);
@@ -19,7 +19,7 @@ fn a_page_of_records_among_many_unsettled_writes() {
     bench.accept(new, Some(0), writes);
     bench.tick();
     let (from, AskCompare { piece, .. }) = bench.asked_compare();
-    // Newer records of every second key, and of as many others.
+    // Newer records of every second key, and of as many other keys.
     let page = |of: fn(u64) -> u64| (1..=20_000).map(move |n| write(new, 50_000 + n, &format!("k{}", of(n)), "newer"));
     let mut writes: Vec<_> = page(|n| 2 * n).chain(page(|n| 100_000 + n)).collect();
     for (n, write) in writes.iter_mut().enumerate() {
@@ -37,7 +37,7 @@ fn a_page_of_records_among_many_unsettled_writes() {
     assert!(took.as_secs() < 5, "{took:?}");
 }
 
-/// A member that comes to hold everything says so at once, and once.
+/// A member that comes to hold everything reports so at once, and once.
 #[test]
 fn progress_is_told_by_what_changes_it() {
     let mut bench = Bench::new(node(1), 3);
@@ -61,7 +61,7 @@ fn progress_is_told_by_what_changes_it() {
     assert_eq!(told(&mut whole), 0, "nothing has changed");
 }
 
-/// What is lacking is asked for from time to time, not with each message that shows it.
+/// Missing states and bases are asked for from time to time, not with each message that shows the lack.
 #[test]
 fn questions_for_what_is_lacking() {
     let bench = Bench::new(node(1), 3);

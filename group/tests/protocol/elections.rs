@@ -1,4 +1,4 @@
-//! Elections: who stands, who waits, and what a new leader does first.
+//! Elections: the members that stand or wait, and the first action of a new leader.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use overlay::Epoch;
 use crate::removals::{after, led, without};
 use crate::world::{Packet, Rules, World};
 
-/// Delivers what these say to each other and is `like` this, once, and makes what they write durable.
+/// Delivers the messages between these members that are `like` this, once, and makes their writes durable.
 fn deliver(world: &mut World, living: &[usize], like: impl Fn(&Packet) -> bool) {
     let (now, later) = std::mem::take(&mut world.net).into_iter().partition(|packet| like(packet));
     world.net = later;
@@ -18,8 +18,8 @@ fn deliver(world: &mut World, living: &[usize], like: impl Fn(&Packet) -> bool) 
     living.iter().for_each(|index| world.sync_all(*index));
 }
 
-/// The leader of a group of five ends, and all others find out at about the same time whether they could lead. One of them is told so a little
-/// earlier. Returns how many ask for promises.
+/// The leader of a group of five ends, and all other members find out at about the same time whether they could lead. One of them is told
+/// so a little earlier. Returns how many ask for promises.
 fn candidates(defects: Defects) -> usize {
     let (mut world, leader, all) = led(5, 0, defects);
     let living = without(&all, &[leader]);
@@ -51,16 +51,16 @@ fn candidates(defects: Defects) -> usize {
     asked.len()
 }
 
-/// Members that have promised to follow a candidate wait for it: attempts that outran each other left a group without a leader for five
-/// seconds where the answer of one member took a second.
+/// Members that have promised to follow a candidate wait for it. Before, attempts that outran each other left a group without a leader for
+/// five seconds where the answer of one member took a second.
 #[test]
 fn who_has_promised_waits_for_the_candidate() {
     assert_eq!(candidates(Defects::NONE), 1);
     assert!(candidates(Defects::NONE.with(Defect::Dueling)) > 1);
 }
 
-/// The leader of a group of nine ends with three others, all of which are primaries, and for a moment no message arrives. Returns what the
-/// next leader proposes first.
+/// The leader of a group of nine ends with three other members, all of which are primaries, and for a moment no message arrives. Returns
+/// the first proposal of the next leader.
 fn first_proposal(defects: Defects) -> String {
     let (_, leader, all) = led(9, 0, defects);
     let mut world = World::new(Rules { defects, durable: false, ..Rules::of(9, 0) }, 5);
@@ -80,7 +80,7 @@ fn first_proposal(defects: Defects) -> String {
     world.notes.iter().find(|note| note.contains("proposes")).cloned().unwrap_or_default()
 }
 
-/// Where the members that live are just a majority, each entry takes as long as the slowest of them needs, and one more death ends the group.
+/// Where the living members are just a majority, each entry takes as long as the slowest of them needs, and one more death ends the group.
 #[test]
 fn dead_members_are_removed_before_anything_else() {
     let is_next = |proposal: &str| proposal.contains("these members from now on");
@@ -89,7 +89,7 @@ fn dead_members_are_removed_before_anything_else() {
     assert!(!is_next(&late), "{late}");
 }
 
-/// Delivers all but the votes for entries of this epoch.
+/// Delivers all messages but the votes for entries of this epoch.
 fn talk_without_votes(world: &mut World, epoch: Epoch) {
     let is_vote = |packet: &Packet| {
         packet.from.epoch >= epoch && matches!(&packet.message, Message::Log(LogMessage::Accepted { .. }))
@@ -100,8 +100,8 @@ fn talk_without_votes(world: &mut World, epoch: Epoch) {
     }
 }
 
-/// A member dies, and is silent for long enough, while the first entry of an epoch is under way: meanwhile all others have come to hold
-/// everything. The next epoch would go on asking the former members, of which some may be dead by then.
+/// A member dies, and is silent for long enough, while the first entry of an epoch is in flight. Meanwhile all other members have come to
+/// hold everything. The next epoch would continue to ask the former members, and some of those may be dead by then.
 #[test]
 fn what_is_there_is_established_before_the_dead_are_removed() {
     let (mut world, leader, mut all) = led(5, 1, Defects::NONE);

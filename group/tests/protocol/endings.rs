@@ -1,7 +1,8 @@
-//! A group ends with a transaction: all members come to one last state, and nothing is done after it, whoever dies when.
+//! A group ends with a transaction: all members come to one last state, and nothing happens after it, regardless of the members that die
+//! and of the moment.
 //!
-//! The ring is of one group here, which has nobody to ask: so each step is its own log's. What groups say to each other is
-//! in `transactions.rs`.
+//! The ring has one group here, which need not ask another group: so each step is its own log's. The messages between groups are tested in
+//! `transactions.rs`.
 
 use group::Group;
 use group::config::Defects;
@@ -19,7 +20,7 @@ use crate::world::{Rules, World};
 const MIDDLE: Point = Point(1 << 127);
 const KEYS: usize = 8;
 
-/// A world in which somebody leads, all is established, and who.
+/// Returns a world with a leader and an established epoch, and the leader.
 fn led(members: usize, seed: u64) -> (World, usize) {
     let all: Vec<usize> = (0..members).collect();
     let mut world = World::new(Rules::of(members, 0), seed);
@@ -52,7 +53,7 @@ fn begin(world: &mut World, leader: usize) {
     });
 }
 
-/// All living members that have ended have ended alike, and serve nothing.
+/// Checks that all living members that have ended have ended alike, and serve nothing.
 fn check_end(world: &World, among: &[usize]) -> Vec<GroupState> {
     assert_eq!(world.wrong, None);
     let groups = || among.iter().map(|index| world.group(*index));
@@ -79,7 +80,7 @@ fn all_members_come_to_one_last_state() {
     world.run(400, &all);
     let born = check_end(&world, &all);
     assert_eq!(born[0].range.end(), MIDDLE);
-    // Who asks now has nobody to ask: nothing is done.
+    // A member that asks now finds no member to ask: nothing happens.
     let applied = world.group(leader).state().applied;
     for place in 0..20 {
         world.ask(place % 5, place % KEYS, false, 2);
@@ -102,7 +103,7 @@ fn who_was_away_learns_that_it_is_over() {
     check_end(&world, &[0, 1, 2, 3, 4]);
 }
 
-/// One of the two that one half would have is dead, and nobody has missed it yet.
+/// One of the two members that one half would have is dead, and no member has missed it yet.
 #[test]
 fn who_died_just_now_goes_nowhere() {
     let (mut world, leader) = led(5, 7);
@@ -123,7 +124,7 @@ fn who_died_just_now_goes_nowhere() {
     check_end(&world, &others);
 }
 
-/// One that the half with most members gets, and does not lead.
+/// Returns a member that the half with most members gets, and that does not lead.
 fn last_but(world: &World, leader: usize) -> usize {
     (0..5).find(|index| *index != leader && !in_first_half(world, *index)).expect("three are")
 }
@@ -156,14 +157,14 @@ fn what_cannot_be_begun_changes_nothing() {
     assert_eq!((&state.dealings, state.ended, &world.wrong), (&Dealings::default(), None, &None));
 }
 
-/// Of five, three are to be one half, and two of them are gone: that half would have nobody to agree with.
+/// Of five members, three are to be one half, and two of them are gone: the third could agree with no member of that half.
 #[test]
 fn nothing_is_born_of_the_dead() {
     let (mut world, leader) = led(5, 6);
     let others: Vec<usize> = (0..5).filter(|index| *index != leader).collect();
     world.crash(others[0]);
     world.crash(others[1]);
-    // So long that they are missed, and not so long that they are put out.
+    // So long that they are missed, and not so long that they are removed.
     while world.group(leader).hears().len() > 2 {
         world.run(50, &[leader, others[2], others[3]]);
     }
@@ -185,7 +186,7 @@ fn nothing_is_born_of_the_dead() {
     assert!(too_few(mixed), "the other half would have one of two: {mixed:?}");
 }
 
-/// Nothing of a group that ended begins anew with its members' processes.
+/// No part of a group that ended begins anew with its members' processes.
 #[test]
 fn it_stays_over_when_all_start_again() {
     let (mut world, leader) = led(3, 5);
@@ -199,8 +200,8 @@ fn it_stays_over_when_all_start_again() {
     check_end(&world, &[0, 1, 2]);
 }
 
-/// Who accepts the end accepts nothing else of the epoch from then on, before it knows that the end is chosen; and what is
-/// proposed behind it is void.
+/// A member that accepts the end accepts no other entry of the epoch from then on, before it knows that the end is chosen. Later proposals
+/// are void.
 #[test]
 fn the_end_is_sealed_before_it_is_chosen() {
     let (mut world, leader) = led(3, 4);
@@ -229,8 +230,8 @@ fn the_end_is_sealed_before_it_is_chosen() {
     assert!(born.iter().all(|state| state.horizon < 1_000));
 }
 
-/// Leaders die, and members are cut off, at any moment from *begin* on. In the end either it is aborted and the group goes
-/// on, or all have the same last state.
+/// Leaders die, and members are cut off, at any moment from *begin* on. In the end either the transaction is aborted and the group
+/// continues, or all members have the same last state.
 #[test]
 fn whoever_dies_when_there_is_one_end() {
     let (mut ended, mut went_on) = (0, 0);
@@ -242,7 +243,7 @@ fn whoever_dies_when_there_is_one_end() {
             world.ask(place % 5, place % KEYS, false, seed);
         }
         begin(&mut world, leader);
-        // A part of what is said arrives.
+        // Some of the messages arrive.
         for _ in 0..rng.below(25) {
             if world.net.is_empty() {
                 break;

@@ -1,5 +1,5 @@
-//! Whoever is primary first in what is born asks nobody for promises where all of its sub-range is handed over to it, and asks
-//! as ever where anything is missing.
+//! The first primary of a sub-range in a new group asks no member for promises where all of its sub-range is handed over to it. It asks as
+//! usual where any part is missing.
 
 use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
@@ -17,7 +17,7 @@ const LEFT: KeyRange = KeyRange::new(Point(0), MIDDLE);
 const RIGHT: KeyRange = KeyRange::new(MIDDLE, Point(0));
 const OLDER: Term = Term(77);
 
-/// A group of three that has ended: node 1 was primary of the left half, node 2 of the right one.
+/// Returns a group of three that has ended: node 1 was primary of the left half, node 2 of the right one.
 fn last() -> GroupState {
     let slot = Slot(30);
     let part = |index: usize, start, peer| Assignment { start, node: node(peer), term: Term::new(slot, index) };
@@ -30,7 +30,7 @@ fn last() -> GroupState {
     }
 }
 
-/// What came of it: node 1 is primary of all.
+/// Returns the group that is born of it: node 1 is primary of all.
 fn born() -> GroupState {
     let slot = Slot(41);
     let all = Assignment { start: LEFT.start(), node: node(1), term: Term::new(slot, 0) };
@@ -44,14 +44,14 @@ fn ballots() -> [TermBallot; 2] {
     [ballots[0], ballots[1]]
 }
 
-/// What the primary of a half says: five are chosen, and a sixth, of a key there, may be.
+/// Returns the handover of the primary of a half: five writes are chosen, and a sixth, of a key there, may be.
 fn handover(half: KeyRange, ballot: TermBallot) -> Handover {
     let name = (0..).map(|n| format!("k{n}")).find(|name| half.contains(key(name).point())).expect("one of them is");
     let base = Base { range: half, pieces: vec![(half, vec![(OLDER, 9)])], reproposed: 0 };
     Handover { ballot, base: base.into(), chosen: 5, unsettled: vec![write(ballot, 6, &name, "late")] }
 }
 
-/// A member of both, which is handed this over, and what it says first; then what it says to something that comes later.
+/// Returns a member of both groups, which gets these handovers, and its first messages; or its messages after a late handover.
 fn inherits(state: GroupState, handed: &[Handover], late: Option<Handover>) -> (Vec<CommitteeMessage>, Group) {
     let Bench { config, now, .. } = Bench::new(node(1), 3);
     let config = group::config::GroupConfig { durable: false, ..config };
@@ -110,7 +110,7 @@ fn where_something_is_missing_all_are_asked() {
     // It comes late, but before all have promised.
     let (said, _) = inherits(born(), &[handover(RIGHT, right)], Some(handover(LEFT, left)));
     assert!(said.iter().any(is_base), "{said:?}");
-    // Another division was drawn since: somebody may have been primary of some of it.
+    // Another division was drawn since: another node may have been primary of some of it.
     let redrawn = Assignment { start: LEFT.start(), node: node(1), term: Term::new(Slot(42), 0) };
     let later = GroupState { applied: Slot(42), division: vec![redrawn], ..born() };
     let (said, _) = inherits(later, &[handover(LEFT, left), handover(RIGHT, right)], None);
@@ -134,7 +134,7 @@ fn only_who_was_primary_last_hands_over() {
     }
     assert!(inheritance.take(GroupId(1), &handover(LEFT, left)));
     assert!(!inheritance.take(GroupId(1), &handover(LEFT, left)), "once");
-    // A group that goes on has not come to its last division.
+    // A group that continues has not come to its last division.
     let mut goes_on = Inheritance::of(&[&GroupState { ended: None, ..last() }]);
     assert!(!goes_on.take(GroupId(1), &handover(LEFT, left)));
 }

@@ -9,12 +9,12 @@ use overlay::{Key, KeyRange, Point};
 
 use crate::bench::{Bench, ballot, node, nothing_newer, write};
 
-/// Pieces, and writes of the newest term.
+/// Number of pieces, and number of writes of the newest term.
 const PIECES: u128 = 8;
 const WRITES: usize = 20;
 
-/// A member that has a base of eight pieces, and lacks all of them. Of each piece its chain names the term that this member holds something of, or
-/// one that it knows nothing of. `bytes_per_s`: what it may copy.
+/// Returns a member that has a base of eight pieces, and lacks all of them. For each piece, its chain names the term of which this member
+/// holds a part, or a term that it knows nothing of. `bytes_per_s`: the rate at which it may copy.
 fn lacking(old: TermBallot, new: TermBallot, knows: impl Fn(u128) -> bool, bytes_per_s: u64) -> Bench {
     let mut bench = Bench::new(node(2), 5);
     bench.config.transfer_bytes_per_s = bytes_per_s;
@@ -83,7 +83,7 @@ fn compared(ask: &AskCompare, chosen: &[Write]) -> Compared {
     }
 }
 
-/// All that is held of the newest term, as the committee has it, is in the table: but for pieces that are missing.
+/// Checks that the table has all writes of the newest term that the committee claims to hold, except in missing pieces.
 fn check(bench: &mut Bench, new: TermBallot, chosen: &[Write]) {
     let committee = bench.acceptor.committee(new).unwrap();
     let (held, missing) = (committee.received().mark().min(committee.chosen().unwrap()), committee.missing().to_vec());
@@ -98,7 +98,7 @@ fn check(bench: &mut Bench, new: TermBallot, chosen: &[Write]) {
     }
 }
 
-/// Answers come in any order, old ones too, from members that know more or less, while the term goes on and some of its writes are lost.
+/// Answers come in any order, old ones too, from members that know more or less, while the term continues and some of its writes are lost.
 #[test]
 fn lanes_end_in_any_order() {
     let (old, new) = (ballot(5, 1), ballot(7, 3));

@@ -7,10 +7,11 @@ use group::config::{Defect, Defects};
 use crate::removals::led;
 use crate::world::{Rules, World};
 
-/// In milliseconds.
+/// A second, in milliseconds.
 const SECOND: u64 = 1_000;
 
-/// Five members, and two newcomers: the first hears and is heard by the leader and another member alone. So many seconds later.
+/// Returns five members and two newcomers after so many seconds. The first newcomer hears, and is heard by, the leader and one other member
+/// alone.
 fn two_newcomers(defects: Defects, seconds: u64) -> World {
     let (mut world, leader, mut all) = led(5, 2, defects);
     all.extend([5, 6]);
@@ -37,7 +38,7 @@ fn a_newcomer_that_hears_the_leader_alone_never_votes() {
     let latest = world.latest();
     assert!(!latest.is_learner(world.peers[5].node) && latest.learners.is_empty(), "{:#?}", world.notes);
     assert_eq!((turned_away(&world), latest.members.len(), world.wrong.as_ref()), (vec!["30"], 6, None));
-    // It was let in for 20 s after 30 s, and again after a minute.
+    // It was admitted for 20 s after 30 s, and again after a minute.
     let world = two_newcomers(Defects::NONE, 155);
     assert_eq!((turned_away(&world), world.latest().members.len()), (vec!["30", "60", "120"], 6), "{:#?}", world.notes);
 }
@@ -59,7 +60,7 @@ fn the_time_in_which_the_leader_was_away_does_not_count() {
     assert_eq!(turned_away(&world), Vec::<&str>::new(), "{:#?}", world.notes);
 }
 
-/// A newcomer whose connections come up votes as soon as it has them.
+/// A newcomer with connections that come up votes as soon as it has them.
 #[test]
 fn connections_that_come_up_are_told_at_once() {
     let mut world = two_newcomers(Defects::NONE, 5);
@@ -70,18 +71,19 @@ fn connections_that_come_up_are_told_at_once() {
     assert!(world.latest().is_member(world.peers[5].node), "{:#?}", world.notes);
 }
 
-/// How a newcomer is gone.
+/// Kind of absence of a newcomer.
 #[derive(Clone, Copy, PartialEq)]
 enum Gone {
-    /// Nothing comes, and its connections stay open.
+    /// No message comes, and the connections stay open.
     Silent,
-    /// Its connections are closed.
+    /// The connections are closed.
     Closed,
-    /// It says that it will be away for an hour.
+    /// The newcomer announces that it will be away for an hour.
     Away,
 }
 
-/// Does the group have its newcomer still, so many milliseconds after it has gone? Members keep everything in memory where not `durable`.
+/// Returns whether the group still has its newcomer, so many milliseconds after it has gone. Members keep all data in memory where not
+/// `durable`.
 fn is_learner_after(gone: Gone, durable: bool, millis: u64) -> bool {
     let all: Vec<usize> = (0..5).collect();
     let mut world = World::new(Rules { durable, ..Rules::of(5, 1) }, 5);
@@ -100,8 +102,8 @@ fn is_learner_after(gone: Gone, durable: bool, millis: u64) -> bool {
     world.latest().is_learner(world.peers[5].node)
 }
 
-/// No transaction begins while there are learners: one that has gone is let go of, after as long as an attempt to connect to it may take. Where it
-/// is known to have ended it is, after as long as a member would be removed after, which is 300 ms here.
+/// No transaction begins while there are learners. So a learner that has gone is released, after as long as an attempt to connect to it may
+/// take. Where it is known to have ended, it is released after as long as a member is removed after, which is 300 ms here.
 #[test]
 fn a_newcomer_that_died_is_let_go_of() {
     let (early, late) = (11 * SECOND, 13 * SECOND);
@@ -116,7 +118,7 @@ fn a_newcomer_that_died_is_let_go_of() {
     assert_eq!([early, late].map(|millis| is_learner_after(Gone::Away, true, millis)), [true, false]);
 }
 
-/// Five members, eight newcomers whose copies come to no end, and one more who comes later. So many seconds after that.
+/// Returns five members, eight newcomers that never finish copying, and one more that comes later, so many seconds after that one came.
 fn behind_slow_ones(defects: Defects, seconds: u64) -> World {
     let (mut world, _, mut all) = led(5, 9, defects);
     all.extend(5..13);

@@ -1,4 +1,4 @@
-//! What a peer may say, by mistake or on purpose, does not stop a member, and does not fill it. It is counted.
+//! Messages of a peer, wrong by mistake or on purpose, do not stop a member, and do not fill it. They are counted.
 
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::history::{FAILURES_MAX, History};
@@ -12,7 +12,7 @@ use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, nothing_newer, operate, operation, promise, write};
 
-/// Member 1 of three hears this from member 2, as it is and some time later: it is dropped, for this reason.
+/// Member 1 of three gets this from member 2, as it is and some time later: the message is dropped, for this reason.
 fn expect(why: Nonsense, message: impl Into<Message>) {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     let message = message.into();
@@ -65,7 +65,7 @@ fn numbers_that_nobody_comes_to_are_dropped() {
     expect(Nonsense::Malformed, operate(Operation { horizon: u64::MAX, ..asked }));
 }
 
-/// Only who owns a ballot proposes under it.
+/// Only the owner of a ballot proposes under it.
 #[test]
 fn nobody_proposes_under_the_ballot_of_another() {
     let theirs = ballot(5, 3);
@@ -130,7 +130,7 @@ fn a_base_fits_its_committee() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     whole.hear(2, committee(CommitteeMessage::Prepare { ballot: theirs, range: KeyRange::FULL }));
     assert_eq!(whole.group.dropped().total(), 0);
-    // Its range is not what was promised.
+    // Its range is not the promised one.
     let pieces = vec![(half, vec![])];
     whole.hear(2, message(Base { range: half, pieces, reproposed: 0 }.into()));
     assert_eq!(whole.group.dropped().of(Nonsense::Misplaced), 1);
@@ -161,7 +161,7 @@ fn what_catching_up_brings_lies_in_the_piece_that_was_asked_for() {
     expect(Nonsense::Misplaced, committee(CommitteeMessage::Compared(answer.into())));
 }
 
-/// Slots and terms far beyond what is chosen are not stored, and no slots are filled up to there.
+/// Slots and terms far beyond the chosen ones are not stored, and no slots are filled up to there.
 #[test]
 fn what_is_far_ahead_is_not_stored() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
@@ -181,13 +181,13 @@ fn what_is_far_ahead_is_not_stored() {
     assert_eq!(whole.group.acceptor().committees().count(), 1, "its own alone");
 }
 
-/// Durations that others name are at most as long as an honest one.
+/// Durations in messages count as at most the longest honest one.
 #[test]
 fn durations_of_others_are_capped() {
     let mut bench = Bench::new(node(1), 3);
     bench.state.settings.leases = true;
     let mut whole = Whole::new(&bench);
-    // After its start it promises nothing until what it may have granted is over.
+    // After its start it promises nothing until the grants that it may have given are over.
     whole.wait(1100);
     whole.wait(300);
     let own = whole.own();
@@ -210,7 +210,7 @@ fn nobody_waits_for_weeks() {
     assert_eq!(whole.group.primaries().next().unwrap().counts().waiting, 0);
 }
 
-/// A plan without parties has no coordinator: before, looking for it panicked.
+/// A plan without parties has no coordinator: before, the search for it panicked.
 #[test]
 fn a_plan_has_parties() {
     use group::transaction::TransactionId;
@@ -228,7 +228,7 @@ fn a_plan_has_parties() {
     expect(Nonsense::Malformed, Message::Letter(Box::new(letter)));
 }
 
-/// Each node speaks for itself only, and names a bounded number of addresses.
+/// Each node describes itself only, and names a bounded number of addresses.
 #[test]
 fn a_contact_is_its_senders_own() {
     use overlay::Contact;
@@ -241,7 +241,7 @@ fn a_contact_is_its_senders_own() {
     assert_eq!(whole.group.dropped().total(), 0);
 }
 
-/// What is written next counts on from there: before, that overflowed.
+/// The next write counts on from these numbers: before, that overflowed.
 #[test]
 fn versions_and_horizons_of_records_are_some_that_a_key_comes_to() {
     use std::sync::Arc;
@@ -262,7 +262,7 @@ fn versions_and_horizons_of_records_are_some_that_a_key_comes_to() {
     with(&|record| record.done.push(done.clone()));
 }
 
-/// States to which no group comes: before, they were adopted, and what was counted on from there overflowed.
+/// States that no group can reach: before, they were adopted, and counting on from them overflowed.
 #[test]
 fn a_state_leaves_room_for_what_follows() {
     use group::state::GroupState;

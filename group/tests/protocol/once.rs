@@ -9,8 +9,8 @@ use overlay::Epoch;
 
 use crate::bench::{Bench, Whole, ballot, node, operate, operation};
 
-/// A copy of an attempt arrives before its executor knows of its term, and is refused: the origin asks anew, is
-/// answered, and retires the id. The other copy arrives when the primary serves.
+/// A copy of an attempt arrives before its executor knows of its term, and is refused: the origin asks anew, is answered, and retires the
+/// id. The other copy arrives when the primary serves.
 #[test]
 fn a_copy_that_came_too_early_has_no_effect_later() {
     let mut bench = Bench::new(node(1), 3);
@@ -43,8 +43,8 @@ fn a_copy_that_came_too_early_has_no_effect_later() {
     assert_eq!(whole.told(4), [Outcome::Unchanged(Answer::Value(Some("11".into())))], "it took effect twice");
 }
 
-/// A client's id that came by way of a peer with an old word of the horizon is remembered as long as any other: not only until the horizon
-/// is raised for the next time, which may be at once.
+/// A client's id that came through a peer with an outdated horizon is remembered as long as any other id. It is not forgotten at the next
+/// raise of the horizon, which may be at once.
 #[test]
 fn an_id_under_an_old_horizon_is_remembered_as_long() {
     let bench = Bench::new(node(1), 3);
@@ -72,7 +72,7 @@ fn an_id_under_an_old_horizon_is_remembered_as_long() {
     assert_eq!(whole.told(2), [Outcome::Done(Answer::Integer(1))], "it was executed twice");
 }
 
-/// The same where the term began and nobody has vouched yet, or where there is no telling: such an attempt is dropped.
+/// The same where the term began and no member has vouched yet, or where neither is certain: such an attempt is dropped.
 #[test]
 fn what_cannot_be_remembered_is_as_good_as_lost() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
@@ -85,8 +85,8 @@ fn what_cannot_be_remembered_is_as_good_as_lost() {
     assert_eq!(whole.group.dropped().of(group::nonsense::Nonsense::NoRoom), 190 - 64);
 }
 
-/// Its primary is refused, for somebody else was promised more; then it learns of a decision that leaves its term as it
-/// is. Begun anew under the same ballot, its numbers would be used for something else (hazard 5).
+/// Its primary is refused, because a higher ballot was promised. Then it learns of a decision that leaves its term unchanged. If it began
+/// the term anew under the same ballot, it would use its numbers for other writes (hazard 5).
 #[test]
 fn a_term_that_is_over_is_not_begun_again() {
     let bench = Bench::new(node(1), 5);
@@ -105,7 +105,7 @@ fn a_term_that_is_over_is_not_begun_again() {
     assert_eq!(whole.group.state().applied, Slot(2));
     whole.wait(1000);
     assert_eq!(prepares(&whole), 1, "under a ballot that is over");
-    // A copy of what came to it before is not executed, and not said to have had no effect.
+    // A copy of an earlier attempt is not executed, and not said to have had no effect.
     whole.hear(2, operate(operation(ballot_of_mine, 1, "k", Op::Add(1))));
     assert_eq!(whole.told(1), [Outcome::NotPrimary]);
 }

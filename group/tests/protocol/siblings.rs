@@ -1,5 +1,5 @@
-//! Groups that came of one split number their terms alike. In a group that comes of two of them later, what a member holds
-//! of its own half's term says nothing of the other half's.
+//! Groups that came of one split number their terms alike. In a group that comes of two of them later, a member's data of its own half's
+//! term says nothing about the other half's.
 
 use group::ballot::{Number, Term, TermBallot};
 use group::message::{Base, CommitteeMessage};
@@ -18,13 +18,13 @@ fn begin(bench: &mut Bench, ballot: TermBallot, range: KeyRange, pieces: Vec<(Ke
     bench.hear(from, CommitteeMessage::Base { ballot, base, chosen: Some(0) });
 }
 
-/// Some names in a half.
+/// Returns some names in a half.
 fn names(half: KeyRange) -> Vec<String> {
     (0..100).map(|n| format!("k{n}")).filter(|name| half.contains(key(name).point())).take(5).collect()
 }
 
-/// Node 2 was in the left half, and holds five writes of its term 5; the right half's term 5 had three. They are one group
-/// now, and term 9 has the whole.
+/// Node 2 was in the left half, and holds five writes of its term 5; the right half's term 5 had three. They are one group now, and term 9
+/// has the whole.
 fn joined() -> (Bench, TermBallot) {
     let mut bench = Bench::new(node(2), 3);
     let left = ballot(5, 1);
@@ -72,7 +72,7 @@ fn recent_writes_of_one_half_are_no_answer_for_the_other() {
     assert_eq!(window(RIGHT, 2), (0, false), "its windows do not reach back there");
 }
 
-/// What a member takes along into a group that is born: all that was promised and accepted there, and nothing of the rest.
+/// State that a member brings into a group that is born: all promises and accepted writes there, and nothing of the rest.
 #[test]
 fn an_heir_has_what_lies_in_its_range_and_knows_that_it_lacks_the_rest() {
     let mut bench = Bench::new(node(2), 3);

@@ -1,4 +1,4 @@
-//! Reads that a switch spreads over the members, with real pipelines: whatever goes wrong, the answers go together.
+//! Reads that a switch spreads over the members, with real pipelines: the answers are consistent under all faults.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn answers_go_together_whatever_the_switches_do() {
 /// The checks see when a rule is left out.
 #[test]
 fn what_is_left_out_is_seen() {
-    // Where each was seen first: a change of the protocol has others, and they are found from there on.
+    // First seeds that show each: after a change of the protocol it is other seeds, and the search goes on from these.
     for (defect, from) in [
         (Defect::VoidNumberTaken, 797),
         (Defect::EarlyCompletion, 47),
@@ -47,7 +47,7 @@ fn what_is_left_out_is_seen() {
     }
 }
 
-/// For how long a member may answer whose grant of 100 ms came so long after it confirmed the ballot, in milliseconds.
+/// Returns for how long a member may answer with a grant of 100 ms that came so long after the confirmation of the ballot, in milliseconds.
 fn answers_for(came_after_ms: u64, defects: Defects) -> u64 {
     let mut bench = Bench::new(node(2), 3);
     bench.config.defects = defects;
@@ -74,7 +74,7 @@ fn answers_for(came_after_ms: u64, defects: Defects) -> u64 {
     answers
 }
 
-/// A grant counts from the confirmation, however late it comes, less what clocks may go wrong; then it is over.
+/// A grant counts from the confirmation, however late it comes, less the possible deviation of the clocks; then it is over.
 #[test]
 fn a_grant_counts_from_the_confirmation() {
     assert_eq!(answers_for(0, Defects::NONE), 99, "of 100 ms with 1 % of drift");

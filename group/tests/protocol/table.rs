@@ -5,7 +5,7 @@ use group::table::{Lookup, Table};
 
 use crate::bench::{ballot, key, node, write};
 
-/// What the store is asked for: keys, and whether an operation waits.
+/// Takes the loads that the store is asked for; each tells whether an operation waits.
 fn loads(out: &mut Outbox) -> Vec<bool> {
     std::iter::from_fn(|| out.poll_ready())
         .filter_map(|output| match output {
@@ -38,7 +38,7 @@ fn a_late_answer_of_the_store_brings_nothing_old_back() {
     table.evict();
     table.on_loaded(&key("k"), Some(old));
     assert_eq!(table.get(&key("k"), true, &mut out), Lookup::Known(Some(new)));
-    // Nothing is under way any more: it may go, and comes from the store again.
+    // No load is in progress any more: the record may go, and comes from the store again.
     table.evict();
     table.evict();
     assert_eq!(table.get(&key("k"), true, &mut out), Lookup::Loading);

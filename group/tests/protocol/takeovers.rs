@@ -8,8 +8,8 @@ use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, ballot, base, key, node, nothing_newer, write};
 
-/// A write is accepted here, voided by the base of a takeover that proposes it again and dies, and found to be chosen by
-/// the next takeover, whose quorum knew more (I5).
+/// A write is accepted here, voided by the base of a takeover that proposes it again and dies, and found to be chosen by the next takeover,
+/// which had a quorum that knew more (I5).
 #[test]
 fn what_a_failed_takeover_voided_is_missed_when_it_was_chosen_after_all() {
     let mut bench = Bench::new(node(2), 3);
@@ -20,14 +20,14 @@ fn what_a_failed_takeover_voided_is_missed_when_it_was_chosen_after_all() {
     bench.hear(2, CommitteeMessage::Prepare { ballot: failed, range: KeyRange::FULL });
     bench.accept(failed, None, vec![write(failed, 1, "k", "v")]);
     bench.hear(2, CommitteeMessage::Base { ballot: failed, base: base(&[(old.term, 0)], 1), chosen: None });
-    // Nobody else hears of it. The old primary gets its vote and knows the mark 1; the next quorum has that.
+    // No other member hears of it. The old primary gets its vote and knows the mark 1; the next quorum has that.
     bench.serve(new, &[(old.term, 1)]);
     let complete = bench.acceptor.committee(new).unwrap().is_complete();
     let held = bench.knows(&key("k")).is_some();
     assert!(held || !complete, "it takes itself for complete without the write");
 }
 
-/// A member whose recent writes have a hole does not pass them on as all there are (I5).
+/// A member with a hole in its recent writes does not pass them on as complete (I5).
 #[test]
 fn a_window_with_a_hole_is_no_window() {
     let mut bench = Bench::new(node(2), 5);
@@ -47,7 +47,7 @@ fn a_window_with_a_hole_is_no_window() {
     assert!(up_to.is_none() || writes.iter().any(|write| write.key == key("b")), "number 2 was left out");
 }
 
-/// The same for a term before the current one: what came by comparison is not in the window.
+/// The same for a term before the current one: writes that came by comparison are not in the window.
 #[test]
 fn a_window_that_ends_early_is_no_window() {
     let mut bench = Bench::new(node(2), 5);
@@ -57,7 +57,7 @@ fn a_window_that_ends_early_is_no_window() {
     bench.serve(new, &[(old.term, 2)]);
     bench.tick();
     bench.tick();
-    // Whomever it asks, it is told to compare, and gets the write that it lacks.
+    // Each source that it asks tells it to compare, and it gets the write that it lacks.
     let mut asked = 0;
     while let Some((from, piece, since)) = bench.asks_since() {
         asked += 1;
@@ -73,7 +73,7 @@ fn a_window_that_ends_early_is_no_window() {
     assert!(up_to.is_none() || writes.iter().any(|write| write.key == key("b")), "number 2 was left out");
 }
 
-/// A comparison that began with one source and ended with another is one with neither (I5).
+/// A comparison that began with one source and ended with another counts for neither (I5).
 #[test]
 fn half_a_comparison_with_an_incomplete_source_is_none() {
     let mut bench = Bench::new(node(2), 5);
@@ -82,7 +82,7 @@ fn half_a_comparison_with_an_incomplete_source_is_none() {
     bench.tick();
     let (first, AskCompare { piece, after, .. }) = bench.asked_compare();
     assert_eq!(after, None);
-    // The first half from who lacks things itself, then silence, then the other half from who does not.
+    // The first half from a source that lacks records itself, then silence, then the other half from a complete source.
     let half = Some(key("a"));
     bench.compared(first, Compared { up_to: half.clone(), complete: false, ..nothing_newer(new, piece) });
     for _ in 0..12 {
@@ -97,7 +97,7 @@ fn half_a_comparison_with_an_incomplete_source_is_none() {
     assert!(!complete, "the first half was compared with who lacks something alone");
 }
 
-/// Catching up is faster than the network: the older write that comes late does not replace the newer record (I12).
+/// Catch-up is faster than the network: the older write that comes late does not replace the newer record (I12).
 #[test]
 fn a_late_write_does_not_replace_what_catching_up_brought() {
     let mut bench = Bench::new(node(2), 3);
@@ -106,7 +106,7 @@ fn a_late_write_does_not_replace_what_catching_up_brought() {
     bench.tick();
     let (from, AskCompare { piece, .. }) = bench.asked_compare();
     let page = Compared { mark: 2, ..nothing_newer(new, piece) };
-    // Before the comparison is over a page more is awaited: nothing is made up for yet.
+    // Before the comparison is over, one more page is awaited: nothing is made up for yet.
     let writes = vec![write(new, 2, "k", "newer")];
     bench.compared(from, Compared { writes, up_to: Some(key("k")), ..page.clone() });
     bench.accept(new, Some(0), vec![write(new, 1, "k", "older")]);
@@ -117,8 +117,8 @@ fn a_late_write_does_not_replace_what_catching_up_brought() {
     assert_eq!(bench.on_disk(&key("k")), Some(Number { term: new.term, n: 2 }), "the store went back");
 }
 
-/// Of a base's pieces one is caught up with by comparison, at a higher mark than the other, which comes from the window. Both are asked for at
-/// the same time. Returns up to which number everything of the term is held.
+/// One of a base's pieces is caught up by comparison, at a higher mark than the other piece, which comes from the window. Both are asked
+/// for at the same time. Returns the number up to which everything of the term is held.
 fn made_up_for(is_window_first: bool) -> u64 {
     let mut bench = Bench::new(node(2), 3);
     let half = Point(1 << 127);
@@ -143,7 +143,7 @@ fn made_up_for(is_window_first: bool) -> u64 {
             let writes = vec![write(old, 1, "x", "1")];
             bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes, up_to, done: true });
         } else {
-            // Meanwhile the new term wrote something on the right, whose accept is lost.
+            // Meanwhile the new term wrote on the right, and the accept is lost.
             bench.back_to(left);
             let (from, AskCompare { piece, .. }) = bench.asked_compare();
             bench.compared(from, Compared { mark: 1, ..nothing_newer(new, piece) });
@@ -159,7 +159,7 @@ fn what_is_made_up_for_is_what_every_piece_reached() {
     assert_eq!([true, false].map(made_up_for), [0, 0], "number 1 never came");
 }
 
-/// Nobody leads under a ballot that a crash might make it forget (hazard 5): it would use it again for something else.
+/// No node leads under a ballot that a crash might make it forget (hazard 5): it would use the ballot again for another entry.
 #[test]
 fn nobody_leads_before_its_own_promise_is_durable() {
     let bench = Bench::new(node(1), 3);
@@ -210,7 +210,7 @@ fn nobody_leads_before_its_own_promise_is_durable() {
     assert!(led, "then it leads");
 }
 
-/// Pages of another attempt are not for this one (hazard 25), and what was copied is counted before it is believed.
+/// Pages of another attempt are not for this one (hazard 25), and copied records are counted before they are believed.
 #[test]
 fn what_was_copied_is_counted() {
     let mut bench = Bench::new(node(2), 3);
@@ -221,7 +221,7 @@ fn what_was_copied_is_counted() {
     let stale = Compared { attempt: attempt ^ 1, ..nothing_newer(new, piece) };
     bench.hear(from, CommitteeMessage::Compared(stale.into()));
     assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "a page of another attempt");
-    // Of three records that the source holds one does not come.
+    // Of three records that the source holds, one does not come.
     let writes = vec![write(old, 1, "a", "1"), write(old, 2, "b", "2")];
     bench.compared(from, Compared { writes, looked: 3, ..nothing_newer(new, piece) });
     bench.compared(from, Compared { looked: 3, ..nothing_newer(new, piece) });

@@ -1,4 +1,4 @@
-//! When a member wants to be woken: nobody should be busy with waiting.
+//! Wake-ups of a member: waiting must cost no work.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,8 @@ use group::time::Time;
 
 use crate::world::{Packet, Rules, World};
 
-/// A primary that waits for leases that it does not know does not ask for one of its own; that this would be due is no
-/// reason to be woken.
+/// A primary that waits for leases that it does not know does not ask for a lease of its own. That this question would be due is no reason
+/// to be woken.
 #[test]
 fn who_waits_for_older_leases_rests_meanwhile() {
     let mut world = World::new(Rules { leases: true, drift: 0, ..Rules::of(1, 0) }, 1);
@@ -24,8 +24,8 @@ fn who_waits_for_older_leases_rests_meanwhile() {
     assert!(waited > 40, "there is something to wait for, and it was no lease that is over after {waited} ms");
 }
 
-/// All members have sealed an epoch, one is gone, and every message takes longer than a member waits before it sees to the epoch's
-/// end itself. An attempt that is on its way is not begun anew meanwhile, so it comes to its end.
+/// All members have sealed an epoch, one is gone, and every message takes longer than the time after which a member ends the epoch itself.
+/// An attempt in progress is not begun anew meanwhile, so it comes to its end.
 #[test]
 fn an_attempt_to_end_an_epoch_is_given_time() {
     const WAY: u64 = 30_000;

@@ -1,5 +1,5 @@
-//! Rings of groups that decide at once, under everything that can happen to what they say: whatever the order, one outcome
-//! for each transaction, one owner for each point, and quiet at the end.
+//! Rings of groups that decide at once, under every possible disturbance of their messages. Whatever the order: one outcome for each
+//! transaction, one owner for each point, and quiet at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use group::transaction::dealer::{Dealer, Letter, Word};
 use group::transaction::dealings::{Deal, Dealings, Own};
 use group::transaction::plan::{Operation, Plan, Rank};
 
-/// A group of which every entry is chosen as soon as it is proposed.
+/// A group in which every entry is chosen as soon as it is proposed.
 #[derive(Clone, Debug)]
 struct Sim {
     own: Own,
@@ -50,7 +50,7 @@ struct World {
     outcomes: BTreeMap<TransactionId, bool>,
     agreed: BTreeSet<(TransactionId, GroupId)>,
     committed: BTreeMap<&'static str, u32>,
-    /// The highest epoch that was seen at the start of each group ever.
+    /// Entries and messages so far, for the report of a failure.
     trace: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ fn contact(n: u8) -> Contact {
 }
 
 impl World {
-    /// One group of so many members.
+    /// Returns a world with one group of so many members.
     fn new(seed: u64, members: u8, defects: Defects) -> World {
         let id = GroupId(1);
         let own = Own { id, epoch: Epoch(1), range: KeyRange::FULL, settled: true, applied: Slot(1), defects };
@@ -84,7 +84,7 @@ impl World {
         *self.groups.keys().nth(index).expect("there is a group")
     }
 
-    /// What somebody may want to be done, from what the group knows at this moment.
+    /// Makes a plan that a policy or a person might want, from the group's present knowledge.
     fn make_plan(&mut self) {
         let id = self.any_group();
         let sim = &self.groups[&id];
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// A group's members change: nobody else is asked.
+    /// Changes a group's members: no other group is asked.
     fn change_members(&mut self) {
         let id = self.any_group();
         let sim = self.groups.get_mut(&id).expect("just found");
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Everything that a group does at once.
+    /// Does everything that a group does at once.
     fn settle(&mut self, id: GroupId) {
         let now = self.now;
         let Some(sim) = self.groups.get_mut(&id) else { return };
@@ -183,7 +183,7 @@ impl World {
         self.check();
     }
 
-    /// What comes of groups that have ended, as soon as all of them have that one transaction touched.
+    /// Begins the groups that are born of groups that have ended, once all groups that the transaction touched have.
     fn bear(&mut self) {
         let ended: Vec<TransactionId> = self.groups.values().filter_map(|sim| sim.ended).collect();
         for id in ended {
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// Each point has one owner, and no boundary is locked by two.
+    /// Checks that each point has one owner, and no boundary is locked by two.
     fn check(&self) {
         let mut ranges: Vec<KeyRange> = self.groups.values().map(|sim| sim.own.range).collect();
         ranges.sort_by_key(|range| range.start());
@@ -270,7 +270,7 @@ impl World {
             0..3 => self.make_plan(),
             3..6 => self.propose_plan(),
             6 => self.change_members(),
-            // Another one leads.
+            // Another node leads.
             7 => {
                 let id = self.any_group();
                 self.groups.get_mut(&id).expect("just found").dealer = Dealer::default();
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more: all must come to rest.
+    /// Ends all disturbances: all must come to rest.
     fn calm_down(&mut self) {
         for round in 0.. {
             assert!(round < 200, "no rest: {}", self.tail());
@@ -335,7 +335,7 @@ fn name(word: &Word) -> &'static str {
     }
 }
 
-/// As one group, a dozen of them, and so on, for a while; what was committed.
+/// Plays a ring of one group, a dozen of them, and so on, for a while. Returns the number of commits of each kind.
 fn run(seed: u64, defects: Defects) -> BTreeMap<&'static str, u32> {
     let mut world = World::new(seed, 2 + (seed % 12) as u8, defects);
     for _ in 0..2_000 {
@@ -357,7 +357,7 @@ fn rings_stay_whole_whatever_is_said_in_which_order() {
     assert!(committed.len() == 4 && committed.values().all(|count| *count >= 100), "{committed:?}");
 }
 
-/// Each rule is needed: without it some ring goes wrong.
+/// Each rule is needed: without it some ring fails.
 #[test]
 fn what_is_left_out_is_found() {
     let all = [

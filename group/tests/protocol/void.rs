@@ -1,4 +1,4 @@
-//! What a base calls void may stand all the same, where that base comes to nothing.
+//! Writes that a base calls void may stand all the same, where that base is never chosen.
 
 use group::ballot::TermBallot;
 use group::message::{CommitteeMessage, Write};
@@ -6,7 +6,7 @@ use overlay::KeyRange;
 
 use crate::bench::{Bench, ballot, base, key, node, write};
 
-/// Prepares and lays a base that is not known to be chosen, after what it proposes again.
+/// Prepares and lays a base that is not known to be chosen, after its re-proposals.
 fn takes_over(bench: &mut Bench, ballot: TermBallot, chain: &[TermBallot], marks: &[u64], again: Vec<Write>) {
     let from = ballot.node.peer.0[0];
     let chain: Vec<_> = chain.iter().map(|ballot| ballot.term).zip(marks.iter().copied()).collect();
@@ -16,7 +16,7 @@ fn takes_over(bench: &mut Bench, ballot: TermBallot, chain: &[TermBallot], marks
     bench.hear(from, CommitteeMessage::Base { ballot, base, chosen: None });
 }
 
-/// What it tells whoever prepares.
+/// Returns the unsettled writes that the member reports to a primary that prepares.
 fn told(bench: &mut Bench, ballot: TermBallot) -> Vec<Write> {
     bench.said.clear();
     bench.hear(ballot.node.peer.0[0], CommitteeMessage::Prepare { ballot, range: KeyRange::FULL });
@@ -26,9 +26,9 @@ fn told(bench: &mut Bench, ballot: TermBallot) -> Vec<Write> {
     }
 }
 
-/// Member 2 accepts a write with member 1: it is chosen, and only 1 knows. Then 3 takes over with what 2 has; nobody else
-/// hears of that, and what 2 had already is void to it. Then 3 takes over again with what 1 has, and the write stands
-/// under its first number: of 1 and 2, which made it chosen, 2 must still have it, for 2 and 3 may be asked next.
+/// Member 2 accepts a write with member 1: the write is chosen, and only 1 knows. Then 3 takes over with the data of 2. No other member
+/// hears of that, and 2 regards the write as void. Then 3 takes over again with the data of 1, and the write stands under its first number.
+/// Of 1 and 2, which chose the write, 2 must still have it, because 2 and 3 may be asked next.
 #[test]
 fn a_base_that_comes_to_nothing_voids_nothing() {
     let mut bench = Bench::new(node(2), 3);
@@ -39,13 +39,13 @@ fn a_base_that_comes_to_nothing_voids_nothing() {
     let known = bench.knows(&key("k")).expect("a chosen write of which this node was a part is gone");
     assert_eq!((known.number.term, known.number.n), (first.term, 1));
     assert_eq!(bench.on_disk(&key("k")), Some(known.number));
-    // Once the base is chosen, what it does not mention is void.
+    // Once the base is chosen, the writes that it does not mention are void.
     bench.accept(third, Some(0), vec![]);
     assert!(bench.acceptor.committees().all(|committee| !committee.has_unsettled()));
     assert_eq!(bench.knows(&key("k")).unwrap().number, known.number);
 }
 
-/// What a newer base has again, or calls void, is nobody's business until that base comes to nothing.
+/// Writes that a newer base has again, or calls void, are not reported to any node, unless that base is never chosen.
 #[test]
 fn what_waits_to_be_void_is_not_told() {
     let mut bench = Bench::new(node(2), 3);
@@ -56,7 +56,7 @@ fn what_waits_to_be_void_is_not_told() {
     assert_eq!(told(&mut bench, ballot(7, 1)), [again]);
 }
 
-/// The base is chosen: what it voids goes, also from the store.
+/// The base is chosen: the writes that it voids go, also from the store.
 #[test]
 fn a_chosen_base_voids() {
     let mut bench = Bench::new(node(2), 3);
