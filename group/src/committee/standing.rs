@@ -81,7 +81,7 @@ impl Acceptor {
         promised && received
     }
 
-    /// Returns the state that this acceptor has accepted, for the primary of some of it.
+    /// Returns the committees in which this acceptor has accepted anything, each with the accepted numbers if `of` is its primary.
     pub fn held(&self, of: NodeId) -> Vec<VouchedCommittee> {
         let accepted = |it: &Committee| {
             let is_theirs = it.ballot().node == of;

@@ -155,7 +155,7 @@ fn first_states_are_sound_and_the_same_to_all() {
     let first = traded[0].reference();
     hear(&mut traded[1], first);
 
-    // Tombstones that some members of one group have dropped by then are dropped by all its members, whatever the other group dropped.
+    // Tombstones that some members of one group have dropped by then are dropped by all its members, independently of the other group.
     let purge = Entry::Purge { epoch: traded[1].epoch, bounds: Vec::new(), floor: 0 };
     for entry in [Entry::Horizon(5), purge] {
         let slot = traded[1].applied.next();

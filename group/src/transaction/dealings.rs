@@ -255,7 +255,7 @@ impl Dealings {
         }
     }
 
-    /// Aborts the transaction that this group coordinates, because the group's members or its epoch change: it was planned for others. Its
+    /// Aborts the transaction that this group coordinates, because the group's members or its epoch change: it was planned for other ones. Its
     /// yes votes stand: the group gave its word, and its part in the outcome is determined at the end.
     pub fn on_epoch(&mut self) {
         self.coordinates = None;
@@ -431,8 +431,8 @@ impl Dealings {
         plan.and_then(|plan| plan.party(own.id)).is_some_and(|party| party.touched)
     }
 
-    /// Returns whether this group, which has taken over a lost range, lies where the log names another group. That group is an earlier one:
-    /// a lost member told of it, and no other node learned that it was to be.
+    /// Returns whether `group`, which has taken over a lost range, lies where the log names another group. That one is an earlier group: a
+    /// lost member told of it, and no other node learned that it was to be.
     pub fn is_mended_by(&self, own: &Own, group: &GroupRef) -> bool {
         let is_old =
             |link: &GroupRef| link.id != group.id && link.epoch.0.saturating_add(LOSS_EPOCHS / 2) < group.epoch.0;

@@ -1,7 +1,7 @@
 //! Plans: the effect of an operation, and the groups that take part in it (the table in `docs/design/transactions.md`).
 //!
 //! A plan is made from its maker's knowledge of the ring, which may be old. It is carried whole in *begin* and in each question, and every
-//! party checks the plan's statements about itself. So what is committed was true.
+//! party checks the plan's statements about itself. So every committed plan was true.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -107,7 +107,7 @@ struct Schedule {
     behind: bool,
     /// Member that does not come back at first.
     gone: Option<usize>,
-    /// Member that begins anew once more while others are asked, and whether that was a clean stop.
+    /// Member that begins anew once more while the rest is asked, and whether that was a clean stop.
     again: Option<(usize, bool)>,
 }
 

@@ -468,7 +468,7 @@ fn grants_elsewhere_delay_nobody() {
     assert_eq!(delegated, Some(vec![]), "of the other half");
 }
 
-/// Two lives of one id: two writes get the same number, and the first of them makes the primary forget what is open.
+/// Two lives of one id: two writes get the same number, and the first of them makes the primary forget its open numbers.
 #[test]
 fn a_number_that_is_open_already_is_not_taken() {
     let mut primary = Primary::new();

@@ -276,7 +276,7 @@ fn whoever_was_put_out_begins_anew() {
     world.run(40, &all);
     let node = world.peers[out].node;
     world.cut.extend(all.iter().flat_map(|other| [(out, *other), (*other, out)]));
-    world.run(120, &among); // The others take over its sub-ranges.
+    world.run(120, &among); // The rest takes over its sub-ranges.
     change(&mut world, &among, place, 1);
     for _ in 0..200 {
         let state = world.latest();

@@ -1,4 +1,4 @@
-//! An operation takes effect at most once, and a term is begun once, whatever is repeated (`docs/design/write.md`; I6).
+//! An operation takes effect at most once, and a term is begun once, however often messages are repeated (`docs/design/write.md`; I6).
 
 use group::ballot::{Slot, Term, TermBallot};
 use group::message::{CommitteeMessage, Message, Outcome};

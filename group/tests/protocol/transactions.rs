@@ -1,4 +1,4 @@
-//! Rings of groups that decide at once, under every possible disturbance of their messages. Whatever the order: one outcome for each
+//! Rings of groups that decide at once, under every possible disturbance of their messages. In any order there is one outcome for each
 //! transaction, one owner for each point, and quiet at the end.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -416,7 +416,7 @@ fn calm(world: &mut World, rng: &mut Rng) {
     for round in 0..1_000 {
         quiet(world, &all, 5);
         if world.rules.torn && round == 500 {
-            // A member that others wait for may have ended its incarnation.
+            // A member that the rest waits for may have ended its incarnation.
             all.iter().for_each(|index| world.act(*index, |group| _ = group.accept_loss()));
         }
         unrest = world.unrest();

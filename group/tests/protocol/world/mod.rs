@@ -624,7 +624,7 @@ impl World {
         })
     }
 
-    /// Returns what the group lacks for rest: a leader, and all members in one complete state; `None` at rest.
+    /// Returns the reason for which the group is not at rest: all members must be in one complete state, and all primaries must serve.
     pub fn unrest(&self) -> Option<String> {
         let latest = self.latest();
         for member in &latest.members {
