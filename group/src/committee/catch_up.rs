@@ -295,8 +295,8 @@ impl Acceptor {
     }
 
     /// Handles a source with recent writes that do not reach back far enough. Another source may have kept more: a source that was away
-    /// itself has kept none. Clocks are compared where several sources say so, or where one says it `again` while the rest is silent. For a gap of
-    /// numbers all sources must say so: then everything is compared.
+    /// itself has kept none. Clocks are compared where several sources say so, or where one says it `again` while the rest is silent. For a
+    /// gap of numbers all sources must say so: then everything is compared.
     fn window_too_short(&mut self, ctx: &mut Context<'_>, table: &mut Table, lane: Lane, again: bool) {
         let job = self.catch_up.jobs.get_mut(&lane).expect("only of a job");
         let others = job.sources(ctx, |node| !job.too_short.contains(&node));

@@ -255,8 +255,8 @@ impl Dealings {
         }
     }
 
-    /// Aborts the transaction that this group coordinates, because the group's members or its epoch change: it was planned for other ones. Its
-    /// yes votes stand: the group gave its word, and its part in the outcome is determined at the end.
+    /// Aborts the transaction that this group coordinates, because the group's members or its epoch change: it was planned for other ones.
+    /// Its yes votes stand: the group gave its word, and its part in the outcome is determined at the end.
     pub fn on_epoch(&mut self) {
         self.coordinates = None;
     }
