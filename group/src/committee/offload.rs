@@ -17,8 +17,8 @@
 //! that has settled everything up to that mark has executed up to the point. It may answer a read that the switch stamped with this point
 //! or a lower one. Both only rise.
 //!
-//! A number that comes back when the point has reached it already is void: the switch does not hold its object as dirty any more (hazard
-//! 57). The primary passes the write again. A number that never comes back leaves an object dirty until the point is beyond that number. So
+//! A number that comes back when the point has reached it already is void: the switch does not hold its object as dirty any more
+//! (hazard 57). The primary passes the write again. A number that never comes back leaves an object dirty until the point is beyond it. So
 //! the primary passes a probe without an object now and then. Where the probe's number shows that other writes were numbered before, the
 //! point moves to it, so that the dirty set drains.
 //!
