@@ -1,4 +1,4 @@
-//! What one member may choose for itself.
+//! Settings that one member may choose for itself.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,30 +8,30 @@ use overlay::{KeyRange, NodeId, PeerName, Point};
 use crate::agreed::AgreedPolicies;
 use crate::capacity::Believed;
 
-/// How long things take. Only liveness rests on these; leases' lengths are the group's ([`crate::state::Settings`]).
+/// Durations of a member. Only liveness depends on them; lengths of leases are the group's ([`crate::state::Settings`]).
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// Between two heartbeats. Default 500 ms (Scatter §7).
+    /// Interval between two heartbeats. Default 500 ms (Scatter §7).
     pub heartbeat: Duration,
-    /// So many missed heartbeats make a suspect. Default 4.
+    /// Number of missed heartbeats that make a member suspected. Default 4.
     pub missed_max: u32,
-    /// How long a peer whose connections all broke may take to come back before it is suspected. Default 250 ms: a
-    /// process that died is known at once on most transports, a network that hiccups is not punished.
+    /// Time in which a peer with only broken connections may come back before it is suspected. Default 250 ms: on most transports a dead
+    /// process is known at once, and a short network failure is not punished.
     pub broken_grace: Duration,
-    /// Before something unanswered is said again. Default 300 ms.
+    /// Time before an unanswered message is sent again. Default 300 ms.
     pub resend: Duration,
-    /// How long the membership must have been calm before the range is divided evenly anew. Default 2 s.
+    /// Time without a change of members or division before the range is divided evenly anew. Default 2 s.
     pub calm: Duration,
-    /// How long a division stands before it is drawn anew only since another would be better. Default 30 s.
+    /// Time that a division stands before it is redrawn only because another one would be better. Default 30 s.
     pub rested: Duration,
-    /// A member that is silent for so long, and did not announce an absence, is removed. Default 3 s: half as long again as a suspicion
-    /// takes, so that a member that stalls for a moment loses its sub-ranges and keeps its membership.
+    /// Silence after which a member without an announced absence is removed. Default 3 s, which is 1.5 times the time of a suspicion: a
+    /// member that stalls for a moment loses its sub-ranges and keeps its membership.
     pub exclude_after: Duration,
-    /// A removal is confirmed when no later incarnation of the peer is heard of for so long. Default 30 s.
+    /// Time without a later incarnation of the peer that confirms a removal. Default 30 s.
     pub confirm_after: Duration,
-    /// How often tombstones are let go of, if there are any. Default 5 minutes.
+    /// Interval between two purges of tombstones, if there are any. Default 5 minutes.
     pub purge_every: Duration,
-    /// How long a member that has sealed its epoch waits for the next one before it sees to it itself. Default 600 ms.
+    /// Time that a member which has sealed its epoch waits for the next one before it ends the epoch itself. Default 600 ms.
     pub seal_patience: Duration,
 }
 
@@ -53,230 +53,231 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Silence for so long makes a suspect.
+    /// Returns the silence that makes a member suspected.
     pub fn suspicion(&self) -> Duration {
         self.heartbeat * self.missed_max
     }
 
-    /// A member whose process ended is removed after so long, where it cannot return: two heartbeats, in which it would connect again if its
-    /// connections had only broken.
+    /// Returns the silence after which a member whose process ended is removed, where the process cannot return: two heartbeats. Within
+    /// that time it would connect again if its connections had only broken.
     pub fn ended_after(&self) -> Duration {
         self.exclude_after.min(self.heartbeat * 2)
     }
 }
 
-/// A member that can be primary, as the division policy sees it.
+/// Member that can be primary, as the division policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbleMember {
-    /// The member's name.
+    /// Node of the member.
     pub node: NodeId,
-    /// For how long it has lived as a member: [`crate::Group::age_of`].
+    /// Time that it has lived as a member: [`crate::Group::age_of`].
     pub age: Duration,
-    /// For how long it has voted, as far as this node saw it begin: at most its age. A member votes once it has a copy of all records.
+    /// Time since it began to vote, as far as this node saw that: at most its age. A member votes once it has a copy of all records.
     pub settled: Duration,
-    /// How long it is expected to live on: [`crate::Group::expect_lives`].
+    /// Time that it is expected to live on: [`crate::Group::expect_lives`].
     pub residual: Option<Duration>,
-    /// How much it can execute; `None` where too little is known.
+    /// Capacity to execute operations; `None` where too little is known.
     pub capacity: Option<Believed>,
-    /// How long it waits for the answers of a majority of members, while this node leads; `None` where that is not known.
+    /// Time that it waits for the answers of a majority of members, while this node leads; `None` where unknown.
     pub agreement: Option<Duration>,
 }
 
-/// What the division policy sees.
+/// Input of the division policy.
 #[derive(Clone, Copy, Debug)]
 pub struct DivisionView<'a> {
     /// The group's range.
     pub range: KeyRange,
-    /// The current division: starts and primaries.
+    /// Current division: starts and primaries.
     pub current: &'a [(Point, NodeId)],
     /// Members that can be primary now, ordered by name.
     pub able: &'a [AbleMember],
-    /// The policies that the network agrees on.
+    /// Policies of the network.
     pub policies: &'a AgreedPolicies,
-    /// What is asked of the range, as in [`crate::Group::load`].
+    /// Load of the range, as in [`crate::Group::load`].
     pub load: Option<&'a [u32]>,
-    /// Nothing has changed for a while: time to even things out.
+    /// Whether members and division have been unchanged for [`Timing::calm`]: time to even the shares out.
     pub calm: bool,
-    /// Nor has it for much longer: what only would be better may be done.
+    /// Whether they have been unchanged for [`Timing::rested`]: a change that is only better may be made.
     pub rested: bool,
 }
 
-/// Proposes a new division, or `None` where the current one is good enough. Pure.
+/// Proposes a new division, or `None` where the current one is good enough. A pure function.
 pub type DividePolicy = fn(&DivisionView<'_>) -> Option<Vec<(Point, NodeId)>>;
 
-/// What one member may choose for itself.
+/// Configuration that one member may choose for itself.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
-    /// What this node's operator calls its peer. Default: no name.
+    /// Name that this node's operator gave its peer. Default: no name.
     pub name: Option<PeerName>,
-    /// How long things take.
+    /// Durations.
     pub timing: Timing,
-    /// Acknowledgements wait for the store. Without, the store is not used, and every start is a new incarnation.
+    /// Whether acknowledgements wait for the store. Without, the store is not used, and every start is a new incarnation.
     pub durable: bool,
-    /// Records kept in memory, in bytes; what is stored at all, where nothing is durable.
+    /// Upper limit of records in memory, in bytes; where nothing is durable, of all records.
     pub memory_bytes_max: usize,
-    /// Recent writes kept for members that lag, in bytes. Default 32 MiB.
+    /// Upper limit of recent writes kept for members that lag, in bytes. Default 32 MiB.
     pub window_bytes_max: usize,
-    /// Writes in flight per primary. Default 4096.
+    /// Upper limit of writes in flight per primary. Default 4096.
     pub in_flight_max: usize,
-    /// Operations waiting per primary. Default 65,536.
+    /// Upper limit of waiting operations per primary. Default 65,536.
     pub waiting_max: usize,
-    /// How much this node copies from others at most, in bytes a second. Default 8 MiB/s.
+    /// Upper limit of the rate at which this node copies from other members, in bytes a second. Default 8 MiB/s.
     pub transfer_bytes_per_s: u64,
-    /// The largest message, in bytes, before framing. Default 256 KiB: bulk is cut to it.
+    /// Upper limit of a message, in bytes, before framing. Default 256 KiB: bulk data is split to fit.
     pub message_bytes_max: usize,
-    /// Decides who is primary of what.
+    /// Policy that assigns sub-ranges to primaries.
     pub divide: DividePolicy,
-    /// A peer that contradicts what this member accepted stops the program. For simulation and tests, whose peers are
-    /// honest; a daemon ignores that peer's ballot, or stops serving the group.
+    /// Whether a peer that contradicts an accepted value stops the program. For simulation and tests, which have honest peers; a daemon
+    /// ignores that peer's ballot, or stops serving the group.
     pub fatal_contradictions: bool,
-    /// Rules left out on purpose, to see that the checkers notice. Empty in earnest.
+    /// Rules left out on purpose, to test the checkers. Empty in production.
     pub defects: Defects,
 }
 
-/// The longest value that a network may allow, in bytes. A record holds a value and answers that hold another, and goes
-/// into one message with other writes: a frame of the network (1 MiB) must take them all.
+/// Upper limit of a value that a network may allow, in bytes. A record holds a value and answers with another one, and shares a message
+/// with other writes: a frame of the network (1 MiB) must fit them all.
 pub const VALUE_BYTES_MAX: usize = 128 << 10;
 
-/// Rules that can be left out, each named after the hazard that it invites.
+/// Rule of the protocol that can be left out (a mutant), named after the hazard that this causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Defect {
     /// A restart without its promises keeps its incarnation.
     Amnesia,
-    /// A redrawn sub-range keeps its owner's term; a restarted primary serves under its old one.
+    /// A redrawn sub-range keeps its owner's term; a restarted primary serves under its old term.
     BallotReuse,
-    /// Accepts are compared with what was accepted, not with what was promised.
+    /// Acceptors compare accepts with the accepted ballot, not with the promised one.
     PromiseIgnored,
-    /// Of two records with the same timestamp the ballot is not looked at.
+    /// Of two records with the same timestamp the ballot is ignored.
     SameTimestampSameValue,
     /// A key's next write does not wait for the one in flight.
     TwoInFlight,
-    /// Answers rest on accepted, not on chosen records.
+    /// Answers rest on accepted instead of chosen records.
     DirtyRead,
-    /// What a base voided is reported all the same.
+    /// Acceptors report writes that a base voided.
     VoidComesBack,
-    /// Operation ids are not looked at.
+    /// Operation ids are ignored.
     NoIds,
-    /// A new primary takes its own copy for complete.
+    /// A new primary takes its own copy as complete.
     TrustOwnCopy,
-    /// Reads are answered without asking a quorum.
+    /// Reads are answered without a question to a quorum.
     StaleRead,
-    /// A lease counts from when the answers came, and a successor does not wait for it.
+    /// A lease counts from the arrival of the answers, and a successor does not wait for its end.
     LeaseFromReply,
-    /// A lease goes by a clock that stops while the machine sleeps.
+    /// Leases use a clock that stops while the machine sleeps.
     LeaseSleeps,
     /// Any confirmation confirms any read.
     RecycledConfirmation,
-    /// Ids are forgotten as soon as the next operation comes.
+    /// Ids are forgotten as soon as the next operation arrives.
     ForgetIds,
-    /// A leader takes the next configuration for chosen when it proposes it.
+    /// A leader takes the next configuration as chosen when it proposes it.
     NextUnchosen,
-    /// Whoever stops an epoch does not look at what was accepted in it.
+    /// The member that stops an epoch ignores entries that were accepted in it.
     StopTooLow,
-    /// The end of an epoch is promised and accepted without sealing it, and what an epoch lacks nobody asks the last one.
+    /// Members promise and accept the end of an epoch without sealing it, and ask no former configuration for data that the new epoch
+    /// lacks.
     OneReplicaState,
-    /// Of a configuration with an odd number of members less than half are asked.
+    /// Less than half of a former configuration with an odd number of members is asked.
     LessThanHalf,
-    /// Dead members are removed once nothing else is to do.
+    /// The leader removes dead members only when it has nothing else to do.
     DealsFirst,
-    /// Who has promised to follow a candidate stands for election all the same.
+    /// A member that has promised to follow a candidate stands for election all the same.
     Dueling,
-    /// An epoch is taken for established although its members have not caught up.
+    /// An epoch is taken as established although its members have not caught up.
     EmptyMembers,
     /// The next change of members does not wait until the last one is established.
     BackToBack,
-    /// What comes by catching up replaces what is there, whichever is newer.
+    /// Records from catching up replace the present ones, even newer ones.
     LateChunk,
-    /// Catching up leaves out what operations a record remembers.
+    /// Catching up leaves out the operations that a record remembers.
     WithoutTail,
-    /// Tombstones are let go of when their own primary knows them to be chosen.
+    /// Tombstones are purged as soon as their own primary knows them to be chosen.
     PurgeEarly,
-    /// Nobody looks at the epoch of a message, or at whether its sender is a member.
+    /// The epoch of a message and the membership of its sender are ignored.
     NoFence,
     /// Writes of a coarse group are answered as each is chosen.
     Overtaking,
-    /// A group votes for what was planned for something that it was in another epoch.
+    /// A group votes for a transaction that was planned for its state in another epoch.
     AnyGeneration,
     /// Boundaries are not locked.
     NoLocks,
     /// A transaction is committed once one participant has agreed.
     OneVote,
-    /// What comes of a group does not tell on what that had committed.
+    /// A group does not pass on the outcomes that its predecessor had committed.
     NotInherited,
-    /// Those who would be in what is born need not have said anything since it was planned.
+    /// A transaction may begin although the members of the groups to be born have sent nothing since it was planned.
     Unheard,
-    /// Whoever was away while tombstones were let go of takes along what it held before.
+    /// A node that was away while tombstones were purged brings the records that it held before.
     Undying,
-    /// A leader says what its group votes before the group has chosen that.
+    /// A leader sends its group's vote before the group has chosen it.
     VoteBeforeChosen,
-    /// And that its transaction is committed.
+    /// A leader sends its transaction's outcome before the group has chosen it.
     OutcomeBeforeChosen,
     /// Votes for one attempt count for the next.
     AnyAttempt,
-    /// Of a neighbour that is known which was heard of last.
+    /// Of two reports about a neighbour the one that arrived last counts.
     ByArrival,
-    /// How a group ended is said once, and nobody asks.
+    /// The end of a group is told once, and no group asks for it.
     ToldOnce,
-    /// What operations did is not told to what is born.
+    /// The records of a new group lack the operations of its predecessor's records.
     IdsStayBehind,
-    /// What was copied before a transaction is taken along although tombstones were let go of since.
+    /// Records that were copied before a transaction are used although tombstones were purged since.
     StaleCopies,
-    /// The first primary of what is born asks nobody what may have been chosen, whoever had its sub-range before.
+    /// The first primary of a new group asks for no promises, even where it was not the sub-range's last primary.
     NobodyAsked,
-    /// A number that a switch gave to a write is taken although the point is beyond it.
+    /// A number that a switch gave to a write is used although the switch's point is beyond it.
     VoidNumberTaken,
-    /// A switch is told that writes are complete when it has numbered them.
+    /// A switch is told that writes are complete as soon as it has numbered them.
     EarlyCompletion,
-    /// Whoever goes on without a switch, or promises somebody else, does not wait for the grants it gave.
+    /// A primary that continues without a switch, and a member that promises a higher ballot, do not wait for the grants that they gave.
     GrantsForgotten,
-    /// A grant counts from when it arrives.
+    /// A grant counts from its arrival.
     GrantFromArrival,
     /// A member answers reads alone without a grant.
     GrantUnchecked,
-    /// A member answers reads alone that are ahead of what it has executed.
+    /// A member answers reads alone that are ahead of the writes that it has executed.
     PointUnchecked,
-    /// Nobody looks at which start of a process a frame comes from.
+    /// The start of a process that a frame comes from is ignored.
     StartsIgnored,
-    /// A start counts by its counter, whatever it descends from.
+    /// A start counts by its counter, without regard to its descent.
     LineageIgnored,
-    /// What waited for a switch is proposed also after who asked for it has been told that nobody knows.
+    /// A write that waited for a switch is proposed after its client was told that the outcome is unknown.
     LateWrites,
-    /// An id leaves its key's record when its completion record is due, before that is chosen.
+    /// An id leaves its key's record when its completion record is due, before that record is chosen.
     MovedTooEarly,
-    /// Operations whose ids may have moved to completion records are evaluated without a look at those.
+    /// Operations with ids that may have moved to completion records are evaluated without a look at these records.
     CompletionsUnread,
-    /// A member that may have forgotten what it acknowledged counts like any.
+    /// The vote of a member that may have forgotten acknowledgements counts like any other.
     DoubtCounts,
-    /// Nobody remembers that the end of a store is bad.
+    /// The torn end of a store is not remembered.
     DoubtForgotten,
-    /// A member accepts from primaries of an epoch of which it may have forgotten what it promised.
+    /// A member accepts from primaries of an epoch in which it may have forgotten promises.
     DoubtSpeaks,
-    /// A leader removes members while it has no majority of members that it hears and that hear it.
+    /// A leader removes members while it lacks a majority of members that it hears and that hear it.
     OneWayRemoval,
-    /// A leader removes members while most pairs of the members that are heard do not hear each other.
+    /// A leader removes members while most pairs of the heard members do not hear each other.
     LoadRemoves,
-    /// Policies count members that are dead.
+    /// Policies count dead members.
     DeadCounted,
-    /// A leader removes any number of members at once, whether or not earlier removals were refuted.
+    /// A leader removes any number of members at once, even after removals that were refuted.
     RemovalsUncapped,
-    /// A node is told that its group has let go of it before a majority of the members hold that durably.
+    /// A node is told that its group released it before a majority of the members hold that durably.
     LetGoEarly,
     /// A learner votes, and keeps its place, without direct connections to a majority of the members.
     Unconnected,
     /// Learners that copy slowly hold up other newcomers.
     SlowHoldUp,
-    /// A member without heartbeats of a majority of its group asks no other group for the owner of its range.
+    /// A member without heartbeats of a majority of its group does not ask other groups for the owner of its range.
     SuccessorsUnsought,
-    /// A leader does not take over the policies of a neighbour, though these are greater.
+    /// A leader does not adopt the greater policies of a neighbour.
     PoliciesNotTold,
-    /// All members count alike, whatever they can execute.
+    /// All members count alike, at any capacity.
     CapacityIgnored,
-    /// A told capacity is believed, whatever the member was seen to execute.
+    /// A reported capacity is believed without a comparison with the operations that the member was seen to execute.
     CapacityUnchecked,
-    /// A told session history replaces the lifetimes that members saw, instead of lowering them only.
+    /// A reported session history replaces the lifetimes that members saw, instead of only lowering them.
     HistoryBelieved,
-    /// A peer that members have hardly seen is expected to live as long as others.
+    /// A peer that members have hardly seen is expected to live as long as any other.
     UnknownTrusted,
 }
 
@@ -285,15 +286,15 @@ pub enum Defect {
 pub struct Defects(u128);
 
 impl Defects {
-    /// All rules hold.
+    /// Empty set: all rules hold.
     pub const NONE: Defects = Defects(0);
 
-    /// This rule is left out as well.
+    /// Returns the set with this defect added.
     pub const fn with(self, defect: Defect) -> Defects {
         Defects(self.0 | 1 << defect as u128)
     }
 
-    /// Is this rule left out?
+    /// Returns whether the set has this defect.
     pub const fn has(self, defect: Defect) -> bool {
         self.0 & 1 << defect as u128 != 0
     }

@@ -1,7 +1,7 @@
-//! What members of a group say to each other.
+//! Messages between the members of a group.
 //!
-//! Every message travels with its group, the sender's node (peer and incarnation) and the sender's epoch. Any may be
-//! lost, repeated or reordered.
+//! Every message travels with its group, the sender's node (peer and incarnation) and the sender's epoch. Any message may be lost, repeated
+//! or reordered.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -24,264 +24,263 @@ use crate::transaction::dealer::Letter;
 /// One message within a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// Failure detection, the leader's authority, clocks (`docs/design/primaries.md`).
+    /// Serves failure detection, the leader's authority and the clocks (`docs/design/primaries.md`).
     Heartbeat(Box<Heartbeat>),
-    /// What this node has durably; after its store said so.
+    /// Reports which data the sender holds durably, once its store has confirmed that.
     Progress(Progress),
-    /// The group's log.
+    /// Concerns the group's log.
     Log(LogMessage),
-    /// Replication of keys.
+    /// Concerns the replication of keys.
     Committee(CommitteeMessage),
-    /// Client operations and their outcomes.
+    /// Carries client operations and their outcomes.
     Client(ClientMessage),
-    /// Somebody asks to become a member.
+    /// Asks to join the group as this member.
     Join(Member),
-    /// To who asked to become a member: it is noted, or there is no room to note it; ask again after so many
-    /// milliseconds.
+    /// Answers [`Message::Join`]: the request is noted, or there is no room to note it. Ask again after this many milliseconds.
     Wait(u64),
-    /// What have I acknowledged? Asked after a stop that did not seal the store.
+    /// Asks what the sender has acknowledged. Sent after a stop that did not seal the store.
     AskVouch,
-    /// What the sender knows that the receiver has acknowledged.
+    /// Reports what the sender knows that the receiver has acknowledged.
     Vouch(Vouch),
-    /// You are behind, or asked: the sender's whole state.
+    /// Carries the sender's whole state to a receiver that is behind or asked for it.
     State(Box<GroupState>),
-    /// Send me your state: mine is older than your message.
+    /// Asks for the receiver's state, which is newer than the sender's.
     AskState,
-    /// The sender's addresses and name, as it wants them known.
+    /// Carries the addresses and the name that the sender wants to be known by.
     Contact(Contact),
-    /// What another group says to this one, for whoever leads it.
+    /// Carries a message from another group for the leader of this one.
     Letter(Box<Letter>),
-    /// From a learner: it is in another group by now.
+    /// Tells, from a learner, that it is in another group by now.
     Declined,
-    /// A neighbour's member, which may come to own some of this group's range, asks for what is there.
+    /// Asks for records, from a member of a neighbour that may come to own a part of this group's range.
     AskCopy(AskCopy),
     /// Answers [`Message::AskCopy`].
     Copied(Box<Copied>),
-    /// From a primary of a group that ends, to whoever may follow it.
+    /// Carries the handover of a primary whose group ends to all nodes that may succeed it.
     Handover(Box<Handover>),
-    /// Who is waited for because members are in doubt will not come back, somebody says: go on with what is there.
+    /// States, for an administrator, that the members waited for because of a doubt will not return. Members in doubt continue with the
+    /// contents of their stores.
     AcceptLoss,
 }
 
-/// A question for a page of chosen records, before whoever asks has anything to do with them (`docs/design/data.md`).
+/// Request for a page of chosen records, from a node that has no part in their range yet (`docs/design/data.md`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskCopy {
-    /// Where they lie: not across point zero.
+    /// Piece of the ring with the records; it does not cross point zero.
     pub piece: KeyRange,
-    /// Keys behind this one, in ring order.
+    /// The page begins behind this key, in ring order.
     pub after: Option<Key>,
-    /// To be given back: a page belongs to one question.
+    /// Number of the request, echoed: a page belongs to one request.
     pub number: u64,
 }
 
-/// A page of chosen records. Nothing is promised of them but that each was chosen: newer ones may have been, and records that
-/// are not here may have been and be gone.
+/// Page of chosen records. Each record was chosen, and nothing else is promised: newer ones may have been chosen, and keys that are absent
+/// here may have had records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copied {
-    /// As asked.
+    /// Echo of the request's piece.
     pub piece: KeyRange,
-    /// As asked.
+    /// Echo of the request's key.
     pub after: Option<Key>,
-    /// As asked.
+    /// Echo of the request's number.
     pub number: u64,
-    /// The records, tombstones too, in ring order.
+    /// Records in ring order, tombstones included.
     pub writes: Vec<Write>,
-    /// All that the sender holds up to and with this key; `None`: to the end of the piece.
+    /// The page has all that the sender holds up to and with this key; `None`: to the end of the piece.
     pub up_to: Option<Key>,
-    /// What the sender had applied when it looked: purges up to there are heeded in what is here.
+    /// Last slot that the sender had applied when it read the page. The page respects purges up to this slot.
     pub applied: Slot,
-    /// The last slot up to there that let go of tombstones in the piece: what was copied as of an earlier one is of no use.
+    /// Last slot up to `applied` that purged tombstones in the piece. A copy as of an earlier slot is of no use.
     pub purged: Slot,
 }
 
-/// A sign of life.
+/// Sign of life of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// The sender's last applied slot.
+    /// Last slot that the sender has applied.
     pub applied: Slot,
-    /// The ballot the sender leads under, if it leads.
+    /// Ballot under which the sender leads, if it leads.
     pub leads: Option<Ballot>,
-    /// All slots up to this one are chosen, as the sender knows.
+    /// All slots up to this one are chosen, as far as the sender knows.
     pub chosen: Slot,
-    /// The members whose heartbeats the sender has heard of late.
+    /// Members with heartbeats that reached the sender lately.
     pub hears: Vec<NodeId>,
-    /// Terms under which the sender serves or is taking over.
+    /// Terms under which the sender serves or takes over.
     pub terms: Vec<crate::ballot::Term>,
-    /// What the sender is about to do.
+    /// Departure that the sender announces.
     pub parting: Parting,
-    /// The sender has sealed its epoch: it accepts no more writes in it.
+    /// Whether the sender has sealed its epoch: it accepts no more writes in it.
     pub sealed: bool,
-    /// The sender's wall clock.
+    /// Wall clock of the sender.
     pub wall: WallMillis,
-    /// The sender's steady clock, in microseconds: to be given back.
+    /// Steady clock of the sender, in microseconds, to be echoed.
     pub sent_us: u64,
-    /// For those in `hears`, in that order, what their last heartbeats showed.
+    /// Echoes of the last heartbeats of the members in `hears`, in that order.
     pub echoes: Vec<Option<Echo>>,
-    /// How long the sender waits for a majority of the members, itself counted, in microseconds; `None` where it does not
-    /// know.
+    /// How long the sender waits for a majority of the members, itself counted, in microseconds; `None` where it does not know.
     pub agreement_us: Option<u32>,
-    /// What the sender may have forgotten.
+    /// Doubt of the sender about its acknowledgements, if any.
     pub doubt: Option<Doubt>,
-    /// Operations a minute that came to the sender as a primary, in each of [`crate::load::CELLS`] equal pieces of the range;
-    /// empty where there were none, `None` where it does not know yet.
+    /// Operations a minute that came to the sender as a primary, in each of [`crate::load::CELLS`] equal pieces of the range. Empty where
+    /// there were none, `None` where the sender does not know yet.
     pub load: Option<Vec<u32>>,
-    /// The sender has no room for more records: as a primary it refuses writes that need some.
+    /// Whether the sender has no room for more records: as a primary it refuses writes that need some.
     pub full: bool,
-    /// The members that announced an absence which is not over, as the sender knows, and when it is over, in group time.
+    /// Members with announced absences that are not over, as far as the sender knows, and the ends of these absences in group time.
     pub absences: Vec<(NodeId, WallMillis)>,
-    /// Operations a second that the sender can execute as a primary, as it has measured: from 1 to [`crate::capacity::CAPACITY_MAX`]. `None`
-    /// before it has measured that.
+    /// Operations a second that the sender can execute as a primary, as it has measured: from 1 to [`crate::capacity::CAPACITY_MAX`].
+    /// `None` before the first measurement.
     pub capacity: Option<u32>,
-    /// The sender's earlier sessions; `None` where it has none.
+    /// Earlier sessions of the sender; `None` where it has none.
     pub history: Option<History>,
-    /// How far the sender has come, where that is durable by now; else a [`Message::Progress`] follows once it is.
+    /// Progress of the sender, where it is durable by now; otherwise a [`Message::Progress`] follows once it is.
     pub progress: Option<Progress>,
-    /// The terms under which the sender serves and has told nothing else for half a heartbeat, each with the number up to which all its writes
-    /// are chosen: for members that missed the last [`CommitteeMessage::Accept`], or have come since.
+    /// Terms under which the sender serves and has sent nothing else for half a heartbeat. With each term goes the number up to which all
+    /// its writes are chosen, for members that missed the last [`CommitteeMessage::Accept`] or have joined since.
     pub marks: Vec<(crate::ballot::Term, u64)>,
 }
 
-/// A heartbeat that is given back.
+/// Echo of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Echo {
-    /// Its [`Heartbeat::sent_us`].
+    /// [`Heartbeat::sent_us`] of that heartbeat.
     pub sent_us: u64,
-    /// How long ago it came, in microseconds.
+    /// Time since its arrival, in microseconds.
     pub held_us: u32,
 }
 
-/// What a member is about to do. Others take over what it is primary of, unless it stays.
+/// Departure that a member announces. Other members take over its sub-ranges, unless it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Parting {
-    /// Nothing.
+    /// Announces no departure.
     Stays,
-    /// Stop, and come back: it is missed for at least so many milliseconds before it is excluded.
+    /// Stops and comes back: it is not removed before it has been silent for at least this time.
     Stops {
-        /// Milliseconds from its last word.
+        /// Time from its last message, in milliseconds.
         away_ms: u64,
     },
-    /// Leave for good.
+    /// Leaves for good.
     Leaves {
-        /// Also where fewer than three members remain.
+        /// Leaves even where fewer than three members remain.
         force: bool,
     },
 }
 
-/// How far a node has come with the current division.
+/// Progress of a node with the current division.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The state that this speaks of.
+    /// Slot of the state that the progress refers to.
     pub applied: Slot,
     /// Terms of that division for which the node holds, durably, all that was chosen before them.
     pub complete: Vec<crate::ballot::Term>,
-    /// Per term, the chosen mark up to which the node has everything.
+    /// Each term with the chosen mark up to which the node has everything.
     pub marks: Vec<(crate::ballot::Term, u64)>,
 }
 
 /// Multi-Paxos over the group's log (Harmony §3.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogMessage {
-    /// Would you promise? Changes nothing (pre-vote).
+    /// Asks whether the receiver would promise; changes nothing (pre-vote).
     AskPromise {
-        /// The candidate's attempt, echoed.
+        /// Candidate's attempt, echoed.
         round: u64,
     },
-    /// Whoever is told leads better than the sender, which leads: it should stand at once.
+    /// Asks the receiver to stand for election at once: it would lead better than the sender, which leads.
     Lead,
-    /// Yes: no leader is alive here either.
+    /// Answers that the sender would promise: no leader is alive here either.
     WouldPromise {
-        /// As asked.
+        /// Echo of the attempt.
         round: u64,
     },
-    /// Phase 1a, for all slots behind the candidate's applied one.
+    /// Phase 1a, for all slots behind the last one that the candidate has applied.
     Prepare {
-        /// The candidate's ballot.
+        /// Ballot of the candidate.
         ballot: Ballot,
-        /// What it has applied.
+        /// Last slot that the candidate has applied.
         applied: Slot,
-        /// The epoch is to end: who promises seals it.
+        /// Whether the epoch is to end: a member that promises seals it.
         stop: bool,
     },
     /// Phase 1b.
     Promise {
-        /// The ballot promised.
+        /// Ballot that is promised.
         ballot: Ballot,
-        /// The sender's state, where it has applied more than the candidate.
+        /// State of the sender, where it has applied more than the candidate.
         state: Option<Box<GroupState>>,
-        /// Everything accepted behind that.
+        /// All entries accepted behind that state.
         accepted: Vec<(Slot, Ballot, Entry)>,
-        /// The last epoch about which the sender's word is in doubt; 0: none.
+        /// Last epoch in which the sender may have forgotten acknowledgements; 0: none.
         doubt: Epoch,
     },
     /// Phase 2a.
     Accept {
-        /// The leader's ballot.
+        /// Ballot of the leader.
         ballot: Ballot,
-        /// Slots and what is proposed for them.
+        /// Slots and the entries proposed for them.
         entries: Vec<(Slot, Entry)>,
         /// All slots up to this one are chosen.
         chosen: Slot,
     },
     /// Phase 2b.
     Accepted {
-        /// The ballot accepted.
+        /// Ballot under which the slots are accepted.
         ballot: Ballot,
-        /// The slots.
+        /// Slots that are accepted.
         slots: Vec<Slot>,
         /// As in [`LogMessage::Promise`].
         doubt: Epoch,
     },
-    /// The sender has promised more.
+    /// Refuses a ballot: the sender has promised a higher one.
     Refused {
-        /// The ballot refused.
+        /// Ballot that is refused.
         ballot: Ballot,
-        /// What it has promised.
+        /// Ballot that the sender has promised.
         promised: Ballot,
     },
 }
 
-/// Where a piece of the ring stands in the history of terms: the term before, and those before that.
+/// History of terms of a piece of the ring: the previous term and the ones before it, newest first.
 ///
-/// `(term, mark)`: of that term's writes exactly those up to the mark were chosen under it; newest first.
+/// `(term, mark)`: exactly the writes of that term up to the mark were chosen under it.
 pub type Chain = Vec<(crate::ballot::Term, u64)>;
 
-/// A new primary's ground: which writes of older terms stand, for each piece of its sub-range.
+/// Statement of a new primary that says which writes of older terms stand, for each piece of its sub-range.
 ///
-/// A write of an older term above its mark that was not re-proposed is void. Accepted only by who has all re-proposals,
-/// and by a quorum before anything else is proposed.
+/// A write of an older term above its mark is void if it was not re-proposed. An acceptor accepts a base only if it has all re-proposals. A
+/// quorum accepts it before anything else is proposed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
-    /// The sub-range.
+    /// Sub-range of the base.
     pub range: KeyRange,
-    /// Each piece of it with its history.
+    /// Pieces of the sub-range with their histories.
     pub pieces: Vec<(KeyRange, Chain)>,
     /// Numbers 1 to this one are re-proposals.
     pub reproposed: u64,
 }
 
-/// What an acceptor knows of one committee.
+/// Knowledge of an acceptor about one committee.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitteeReport {
-    /// Which.
+    /// Ballot of the committee.
     pub ballot: TermBallot,
-    /// The base it accepted.
+    /// Base that the acceptor accepted.
     pub base: Option<Arc<Base>>,
-    /// All writes up to this one are chosen; `None` where it is not known whether the base is.
+    /// All writes up to this number are chosen; `None` where the acceptor does not know whether the base is.
     pub chosen: Option<u64>,
 }
 
-/// One write on its way.
+/// Write that is proposed or chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
-    /// The key.
+    /// Key of the write.
     pub key: Key,
-    /// Its state from then on, with the write's number.
+    /// State of the key after the write, with the write's number.
     pub record: Arc<Record>,
 }
 
 impl Write {
-    /// A number that differs where keys, numbers or values do: for comparing what was sent with what is held, not against
-    /// anybody who wants it to be the same.
+    /// Returns a hash of key, number and value, to compare sent with held data. It gives no protection against a node that forges equal
+    /// hashes.
     pub fn digest(&self) -> u64 {
         const PRIME: u64 = 0x100_0000_01b3;
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -299,287 +298,287 @@ impl Write {
 pub enum CommitteeMessage {
     /// Phase 1a for a whole sub-range.
     Prepare {
-        /// The new primary's ballot.
+        /// Ballot of the new primary.
         ballot: TermBallot,
-        /// Its sub-range.
+        /// Sub-range of the new primary.
         range: KeyRange,
     },
-    /// Phase 1b; in parts, since it grows with what is in flight.
+    /// Phase 1b, in parts, since it grows with the writes in flight.
     Promise {
-        /// The ballot promised.
+        /// Ballot that is promised.
         ballot: TermBallot,
-        /// Which part, from 0.
+        /// Index of this part, from 0.
         part: u32,
-        /// How many parts there are.
+        /// Number of parts.
         parts: u32,
-        /// How many writes all parts together hold: parts of different answers do not go together.
+        /// Number of writes in all parts together: parts of different answers do not go together.
         total: u64,
-        /// The committees that matter in the sub-range (first part only).
+        /// Committees that matter in the sub-range (first part only).
         committees: Vec<CommitteeReport>,
         /// Writes that the sender accepted and does not know to be chosen.
         unsettled: Vec<Write>,
-        /// For how many more milliseconds the sender's grants to older primaries may be relied on, by them.
+        /// Remaining time, in milliseconds, for which older primaries may rely on the sender's lease grants.
         leases: Vec<(TermBallot, u64)>,
-        /// For how many more milliseconds those whom the sender, as a primary, has granted to answer reads may do so
-        /// (first part only).
+        /// Remaining time, in milliseconds, for which members may answer reads by the sender's own grants as a primary (first part only).
         delegated: Vec<(TermBallot, u64)>,
         /// As in [`LogMessage::Promise`].
         doubt: Epoch,
     },
-    /// The sender has promised more, or its epoch is over.
+    /// Refuses a ballot: the sender has promised a higher one, or its epoch is over.
     Refused {
-        /// The ballot refused.
+        /// Ballot that is refused.
         ballot: TermBallot,
-        /// What it has promised somewhere in that sub-range.
+        /// Ballot that the sender has promised somewhere in that sub-range.
         promised: TermBallot,
     },
     /// Phase 2a for any number of keys.
     Accept {
-        /// The primary's ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// All its writes up to this one are chosen; `None` until its base is.
+        /// All its writes up to this number are chosen; `None` until its base is.
         chosen: Option<u64>,
-        /// The writes.
+        /// Writes to accept.
         writes: Vec<Write>,
     },
-    /// Phase 2b: these numbers are durable here, first to last of each range.
+    /// Phase 2b: the writes with these numbers are durable at the sender.
     Accepted {
-        /// The ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// Ranges of numbers.
+        /// Ranges of numbers, each with its first and last number.
         numbers: Vec<(u64, u64)>,
     },
-    /// The ground of a new term.
+    /// Proposes the base of a new term.
     Base {
-        /// The primary's ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// What it stands on.
+        /// Base of the term.
         base: Arc<Base>,
-        /// All its writes up to this one are chosen; `None` until the base is.
+        /// All its writes up to this number are chosen; `None` until the base is.
         chosen: Option<u64>,
     },
-    /// The base is durable here, and all that it re-proposes.
+    /// Accepts a base: it is durable at the sender, with all its re-proposals.
     BaseAccepted {
-        /// The ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
     },
-    /// The sender lacks the base of this ballot.
+    /// Asks for the base of this ballot, which the sender lacks.
     AskBase {
-        /// The ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
     },
-    /// Is this still the highest ballot you have promised in my sub-range? One id an attempt, never used again.
+    /// Asks whether this is still the highest ballot that the receiver has promised in the primary's sub-range. Each attempt has an id of
+    /// its own, never used again.
     Confirm {
-        /// The primary's ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// The attempt.
+        /// Id of the attempt.
         attempt: u64,
-        /// Grant a lease as well.
+        /// Whether a lease is asked for too.
         lease: bool,
-        /// All its writes up to this one are chosen.
+        /// All its writes up to this number are chosen.
         chosen: Option<u64>,
     },
-    /// Yes.
+    /// Answers [`CommitteeMessage::Confirm`] with yes.
     Confirmed {
-        /// The ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// The attempt.
+        /// Id of the attempt.
         attempt: u64,
     },
-    /// Whatever the switch numbered up to this point is chosen, and among the writes up to this mark.
+    /// States that all writes that the switch numbered up to this point are chosen, and among the writes up to this mark.
     Point {
-        /// The primary's ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// The switch's id.
+        /// Id of the switch.
         switch: u32,
-        /// All its writes up to this one are chosen.
+        /// All its writes up to this number are chosen.
         chosen: u64,
-        /// The switch's number.
+        /// Number of the switch.
         point: u64,
     },
-    /// The receiver may answer reads alone that this switch has stamped, for a while.
+    /// Lets the receiver answer reads alone that this switch has stamped, for a limited time.
     Grant {
-        /// The primary's ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// The switch's id.
+        /// Id of the switch.
         switch: u32,
-        /// Counted from when the receiver confirmed the ballot in this attempt.
+        /// Attempt in which the receiver confirmed the ballot; the time counts from then.
         attempt: u64,
-        /// For so many microseconds.
+        /// Length of the grant, in microseconds.
         left_us: u64,
-        /// As in [`CommitteeMessage::Point`]; and what did not pass the switch is among the writes up to here.
+        /// As in [`CommitteeMessage::Point`]. Writes that did not pass the switch are among the writes up to this mark, too.
         chosen: u64,
-        /// As there.
+        /// As in [`CommitteeMessage::Point`].
         point: u64,
     },
-    /// What do you hold of this key? (Quorum read.)
+    /// Asks for the record of a key (quorum read).
     AskRecord {
-        /// The primary's ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// The key.
+        /// Key to read.
         key: Key,
-        /// Which attempt to read it; echoed.
+        /// Attempt to read it, echoed.
         attempt: u64,
     },
-    /// The chosen record, as the sender has it.
+    /// Answers with the chosen record, as the sender has it.
     RecordIs {
-        /// The ballot.
+        /// Ballot of the primary.
         ballot: TermBallot,
-        /// The key.
+        /// Key of the record.
         key: Key,
-        /// As asked.
+        /// Echo of the attempt.
         attempt: u64,
-        /// `None`: none.
+        /// The record; `None`: the sender has none.
         record: Option<Arc<Record>>,
         /// As in [`LogMessage::Promise`].
         doubt: Epoch,
     },
-    /// Give me your writes behind this one (the window of recent writes).
+    /// Asks for writes behind this one (the window of recent writes).
     AskSince {
-        /// The current term's ballot.
+        /// Ballot of the current term.
         ballot: TermBallot,
-        /// The piece of interest.
+        /// Piece of interest.
         piece: KeyRange,
-        /// The last write that the asker has, with all before it.
+        /// Last write that the asker has, with all before it.
         since: Number,
-        /// The asker's attempt; its name is used for no other.
+        /// Attempt of the asker; its id is used for no other attempt.
         attempt: u64,
     },
     /// Answers [`CommitteeMessage::AskSince`].
     Since(Since),
-    /// Compare these clocks with yours and give me what I lack (scan of clocks).
+    /// Asks for records that are newer than the asker's, by a comparison of clocks (scan of clocks).
     AskCompare(Box<AskCompare>),
     /// Answers [`CommitteeMessage::AskCompare`].
     Compared(Box<Compared>),
 }
 
-/// Recent writes, for who asked for those behind one.
+/// Page of recent writes behind one write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Since {
-    /// The ballot.
+    /// Ballot of the current term.
     pub ballot: TermBallot,
-    /// The piece.
+    /// Piece of the page.
     pub piece: KeyRange,
-    /// As asked.
+    /// Echo of the request's write.
     pub since: Number,
-    /// As asked: pages of different attempts do not go together.
+    /// Echo of the attempt: pages of different attempts do not go together.
     pub attempt: u64,
-    /// Chosen writes in order; not all of them (later ones of the same key stand for earlier ones).
+    /// Chosen writes in order. Not all of them: a later write of a key stands for the earlier ones.
     pub writes: Vec<Write>,
-    /// The asker has everything up to here now; `None` where the window does not reach back so far.
+    /// With this page the asker has everything up to this number; `None` where the window does not reach back far enough.
     pub up_to: Option<Number>,
-    /// That is all there is.
+    /// Whether this is the last page.
     pub done: bool,
 }
 
-/// A question for what is newer than what the asker holds.
+/// Request for records that are newer than the asker's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskCompare {
-    /// The current term's ballot.
+    /// Ballot of the current term.
     pub ballot: TermBallot,
-    /// The piece of interest.
+    /// Piece of interest.
     pub piece: KeyRange,
-    /// Keys behind this one, in ring order.
+    /// The comparison begins behind this key, in ring order.
     pub after: Option<Key>,
-    /// What the asker holds there, in order, without gaps up to `until`.
+    /// Keys and numbers that the asker holds there, in order, without gaps up to `until`.
     pub held: Vec<(Key, Number)>,
     /// The asker holds nothing else up to and with this key; `None`: up to the end of the piece.
     pub until: Option<Key>,
-    /// The asker's attempt; its name is used for no other.
+    /// Attempt of the asker; its id is used for no other attempt.
     pub attempt: u64,
 }
 
-/// What was newer.
+/// Page of newer records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compared {
-    /// The ballot.
+    /// Ballot of the current term.
     pub ballot: TermBallot,
-    /// The piece.
+    /// Piece of the page.
     pub piece: KeyRange,
-    /// As asked.
+    /// Echo of the request's key.
     pub after: Option<Key>,
-    /// As asked: pages of different attempts do not go together.
+    /// Echo of the attempt: pages of different attempts do not go together.
     pub attempt: u64,
-    /// Records that are newer here.
+    /// Records that are newer at the sender.
     pub writes: Vec<Write>,
-    /// How many records the sender holds where it compared.
+    /// Number of records that the sender holds in the compared part.
     pub looked: u64,
     /// The sum of [`Write::digest`] over `writes`.
     pub digest: u64,
     /// The comparison is done up to and with this key; `None`: to the end of the piece.
     pub up_to: Option<Key>,
-    /// The sender's chosen mark when it compared.
+    /// Chosen mark of the sender at the time of the comparison.
     pub mark: u64,
-    /// The sender holds everything chosen before this term in the piece.
+    /// Whether the sender holds everything chosen in the piece before this term.
     pub complete: bool,
     /// As in [`LogMessage::Promise`].
     pub doubt: Epoch,
 }
 
-/// Client operations between the peer that was asked and the primary (`docs/design/write.md`): all that one node has to say
-/// to another of them after a drained batch.
+/// Client operations and outcomes between the asked peer and the primary (`docs/design/write.md`): all that a node has for another one
+/// after a drained batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientMessage {
-    /// Do these, in this order. Each is executed only under its very ballot.
+    /// Operations to execute, in this order. Each is executed only under exactly its ballot.
     pub operations: Vec<Operation>,
-    /// What came of attempts of the receiver's, by their names.
+    /// Outcomes of the receiver's attempts, with the attempts' ids.
     pub outcomes: Vec<(u64, Outcome)>,
 }
 
 /// One attempt to have an operation executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// The attempt's name, unique to its origin; echoed.
+    /// Id of the attempt, unique at its origin; echoed.
     pub attempt: u64,
-    /// The ballot it is meant for; `None` for relaxed reads, which any member serves.
+    /// Ballot of the primary that it is meant for; `None` for relaxed reads, which any member serves.
     pub ballot: Option<TermBallot>,
-    /// Which run of the origin's process this is; drawn by chance at its start.
+    /// Run of the origin's process, drawn at random at its start.
     pub run: u64,
-    /// That run's count of attempts under that ballot, from 1: a copy on the way is told from a new attempt.
+    /// Count of that run's attempts under that ballot, from 1. It tells a late copy from a new attempt.
     pub serial: u64,
     /// The origin will never again send an operation on this key with a sequence number below this …
     pub retired_below: u64,
     /// … except these.
     pub retired_except: Vec<u64>,
-    /// The same in all attempts.
+    /// Id of the operation, the same in all attempts.
     pub id: OpId,
-    /// The horizon that the origin knew when it first sent it.
+    /// Horizon that the origin knew when it first sent the operation.
     pub horizon: u64,
-    /// How long the client still waits, in milliseconds.
+    /// Time that the client still waits, in milliseconds.
     pub patience_ms: u32,
-    /// The key.
+    /// Key of the operation.
     pub key: Key,
-    /// What to do.
+    /// The operation itself.
     pub op: Op,
-    /// How reads are served.
+    /// Service level of reads.
     pub mode: ReadMode,
 }
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Done, or found to be done already; the key's record remembers it.
+    /// Executed by this attempt or an earlier one; the key's record remembers it.
     Done(Answer),
-    /// This attempt found that there is nothing to change, and changed nothing. Another attempt of the same operation
-    /// may find otherwise: not an answer while one may be under way.
+    /// This attempt found nothing to change, and changed nothing. Another attempt of the same operation may find otherwise: this is no
+    /// answer while one may be under way.
     Unchanged(Answer),
-    /// This attempt had no effect and never will have. Another may.
+    /// This attempt had no effect and never will have. Another attempt may.
     Refused(OpError),
-    /// This attempt had no effect: another primary has the key, or will have it.
+    /// This attempt had no effect: another member is primary of the key, or will be.
     NotPrimary,
     /// This attempt may have had an effect.
     Unknown,
 }
 
 impl Operation {
-    /// What it takes in a message, roughly, in bytes.
+    /// Returns its approximate size in a message, in bytes.
     pub fn bytes(&self) -> usize {
         160 + self.key.encoded().len() + self.op.bytes() + 8 * self.retired_except.len()
     }
 }
 
 impl Outcome {
-    /// What it takes in a message, roughly, in bytes.
+    /// Returns its approximate size in a message, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Outcome::Done(answer) | Outcome::Unchanged(answer) => 16 + answer.bytes(),
@@ -588,51 +587,52 @@ impl Outcome {
     }
 }
 
-/// What a node knows of another's acknowledgements.
+/// Knowledge of the sender about the receiver's acknowledgements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vouch {
-    /// The sender's last applied slot.
+    /// Last slot that the sender has applied.
     pub applied: Slot,
-    /// The epoch that the log's part speaks of.
+    /// Epoch of the log that `promised` and `accepted` refer to.
     pub epoch: Epoch,
-    /// The highest ballot of the log it promised.
+    /// Highest ballot of the log that the receiver promised.
     pub promised: Option<Ballot>,
-    /// The slots of the log it accepted, each under the highest ballot, as far as it is not known to have applied them.
+    /// Slots of the log that the receiver accepted, each under the highest ballot, unless it is known to have applied them.
     pub accepted: Vec<(Slot, Ballot)>,
-    /// Committees in which it promised.
+    /// Committees in which the receiver promised.
     pub committees: Vec<VouchedCommittee>,
-    /// How far it said that it has come.
+    /// Last progress that the receiver reported.
     pub progress: Option<Progress>,
-    /// So many of its runs, the present one last, the sender has followed from their first message on, in one run of its own.
+    /// Number of the receiver's latest runs, the present one included, that the sender has followed from their first message, in one run of
+    /// its own.
     pub followed: u32,
-    /// The last epoch that may have begun, as far as the sender knows.
+    /// Last epoch that may have begun, as far as the sender knows.
     pub last: Epoch,
-    /// The highest round of the log's ballots that the sender has seen.
+    /// Highest round of the log's ballots that the sender has seen.
     pub round: u64,
-    /// The last slot of the log in which the sender has accepted something, or that it has applied.
+    /// Last slot of the log that the sender has accepted something in, or has applied.
     pub slot: Slot,
-    /// Committees in which the sender itself has accepted something: of those whose primary it speaks to with the numbers, of
-    /// others only where it has the base.
+    /// Committees in which the sender itself has accepted something: with numbers where the receiver is the primary, and elsewhere only
+    /// where the sender has the base.
     pub held: Vec<VouchedCommittee>,
-    /// The sender's store is older than what other members know ([`crate::doubt::Doubt::older`]).
+    /// Whether the sender's store is older than what other members know ([`crate::doubt::Doubt::older`]).
     pub older: bool,
 }
 
-/// What a node knows of another's acknowledgements to one of its primaries: that it promised, and more.
+/// Acknowledgements that a node knows of another one to a primary: the promise, and those listed here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VouchedCommittee {
-    /// The primary's ballot.
+    /// Ballot of the primary.
     pub ballot: TermBallot,
-    /// Its sub-range.
+    /// Sub-range of the primary.
     pub range: KeyRange,
-    /// It accepted the base.
+    /// Whether the base was accepted.
     pub based: bool,
-    /// The numbers it accepted.
+    /// Numbers of the accepted writes.
     pub accepted: NumberSet,
 }
 
 impl Vouch {
-    /// Nothing to tell.
+    /// Returns an answer without any acknowledgements.
     pub fn silent(applied: Slot, epoch: Epoch) -> Vouch {
         Vouch {
             applied,
@@ -651,17 +651,17 @@ impl Vouch {
     }
 }
 
-/// The sender of a message and where it stands.
+/// Sender of a message, with its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender {
-    /// Who, in which life.
+    /// Node of the sender: its peer and incarnation.
     pub node: NodeId,
-    /// Its group's epoch as it knows it.
+    /// Epoch of its group, as far as it knows.
     pub epoch: Epoch,
 }
 
 impl Message {
-    /// Is it one of the first words of an epoch? They come together with its state, or before.
+    /// Returns whether this is one of the first messages of an epoch, which come together with its state or before it.
     pub fn begins_epoch(&self) -> bool {
         matches!(
             self,
@@ -676,7 +676,7 @@ impl Message {
 }
 
 impl LogMessage {
-    /// Does it ask to promise, or to accept, the end of the epoch?
+    /// Returns whether it asks to promise, or to accept, the end of the epoch.
     pub fn ends_epoch(&self) -> bool {
         match self {
             LogMessage::Prepare { stop, .. } => *stop,
@@ -687,7 +687,7 @@ impl LogMessage {
 }
 
 impl CommitteeMessage {
-    /// The ballot it speaks of.
+    /// Returns the ballot that the message refers to.
     pub fn ballot(&self) -> TermBallot {
         match self {
             CommitteeMessage::Prepare { ballot, .. }
@@ -711,7 +711,7 @@ impl CommitteeMessage {
         }
     }
 
-    /// Is it meant for the primary of that ballot, not for an acceptor?
+    /// Returns whether it is meant for the primary of that ballot, not for an acceptor.
     pub fn is_for_primary(&self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
-//! What a client may ask of one key, and what it is answered.
+//! Operations that a client may ask of one key, and their answers.
 //!
-//! An operation is evaluated once, at the primary of its key; its *result* is replicated (fRSM §3.2). So any
-//! deterministic function of one key's value costs one round.
+//! The primary of a key evaluates an operation once; its *result* is replicated (fRSM §3.2). So any deterministic function of one key's
+//! value costs one round.
 
 use core::time::Duration;
 
@@ -10,187 +10,187 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::WallMillis;
 
-/// What distinguishes the states of one key: goes up with every change, also over deletion (fRSM §3.3.1).
+/// Version of a key's state: rises with every change, also over deletion (fRSM §3.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {
-    /// Goes up each time the key is created again.
+    /// Rises each time the key is created again.
     pub generation: u32,
-    /// Goes up with each change within a generation.
+    /// Rises with each change within a generation.
     pub timestamp: u64,
 }
 
 /// One operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
-    /// Answers about the current state, changes nothing.
+    /// Answers about the current state and changes nothing.
     Read(Read),
     /// Sets the value if the condition holds.
     Set {
         /// The new value.
         value: Bytes,
-        /// What must hold of the state before.
+        /// Condition on the state before.
         condition: Condition,
-        /// What becomes of the key's deadline.
+        /// Change of the key's deadline.
         expiry: Expiry,
-        /// Answer with the value before ([`Answer::Value`]) instead of [`Answer::Done`] or [`Answer::NotMet`].
+        /// Whether to answer with the value before ([`Answer::Value`]) instead of [`Answer::Done`] or [`Answer::NotMet`].
         get: bool,
     },
-    /// Deletes the key if it is there and the condition holds: [`Answer::Done`], else [`Answer::NotMet`].
+    /// Deletes the key if it exists and the condition holds: [`Answer::Done`], else [`Answer::NotMet`].
     Delete {
-        /// What must hold of the state before.
+        /// Condition on the state before.
         condition: Condition,
-        /// Answer with the value before ([`Answer::Value`]).
+        /// Whether to answer with the value before ([`Answer::Value`]).
         get: bool,
     },
-    /// Adds bytes at the end; an absent key counts as empty. Answers with the new length, or [`Answer::NotMet`] and no
-    /// change where it would exceed `max`.
+    /// Appends bytes; an absent key counts as empty. Answers with the new length, or with [`Answer::NotMet`] and no change where the length
+    /// would exceed `max`.
     Append {
-        /// What to add.
+        /// Bytes to append.
         value: Bytes,
-        /// The longest value that may result, in bytes, where the caller has a limit of its own.
+        /// Upper limit of the resulting value, in bytes, where the caller has a limit of its own.
         max: Option<u32>,
     },
     /// Adds to a decimal integer; an absent key counts as 0. Answers with the new number.
     Add(i64),
-    /// Changes the deadline alone: [`Answer::Done`], or [`Answer::NotMet`] where the key is absent or `only` forbids.
+    /// Changes only the deadline: [`Answer::Done`], or [`Answer::NotMet`] where the key is absent or `only` forbids the change.
     Expire {
-        /// The new deadline. [`Expiry::Clear`] takes it away, and is not met by a key that has none.
+        /// The new deadline. [`Expiry::Clear`] removes it, and is not met by a key without one.
         expiry: Expiry,
-        /// Only where this holds of the old deadline.
+        /// Condition on the old deadline.
         only: ExpireOnly,
     },
     /// Answers with the value and changes its deadline (`GETEX`).
     ReadExpire(Expiry),
-    /// About a lease.
+    /// Acquires or releases a lease.
     Lease(LeaseOp),
 }
 
-/// What may be asked of a lease.
+/// Operation on a client's lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseOp {
-    /// Takes it if nobody has it, and renews it if its holder asks. Answers with whoever has it then ([`Answer::Held`]).
+    /// Takes the lease if it is free, and renews it if its holder asks. Answers with the holder afterwards ([`Answer::Held`]).
     Acquire {
-        /// Who wants it.
+        /// Client that asks for the lease.
         holder: Bytes,
-        /// For how long, from when the primary evaluates this; a renewal does not
-        /// shorten what was left: one that was late must not take from its holder what a younger one gave.
+        /// Length of the lease, from the time when the primary evaluates the operation. A renewal does not shorten the rest of the lease: a
+        /// late renewal must not take back the time that a later one gave.
         term: Duration,
     },
-    /// Gives it back: [`Answer::Done`], or [`Answer::NotMet`] where it is not this one who has it.
+    /// Gives the lease back: [`Answer::Done`], or [`Answer::NotMet`] where the client is not its holder.
     Release {
-        /// Who has it.
+        /// Client that gives the lease back.
         holder: Bytes,
     },
 }
 
-/// Whose a key's value is: what kind of service made it. Others do not touch it.
+/// Kind of service that made a key's value. Services of other kinds do not change it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Bytes of the store, counters among them.
     #[default]
     Value,
-    /// A lease: its holder.
+    /// A lease, with its holder.
     Lease,
 }
 
-/// What a read wants to know.
+/// Kind of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Read {
     /// [`Answer::Value`].
     Value,
     /// [`Answer::Versioned`].
     Versioned,
-    /// [`Answer::Integer`]: 1 if it is there, else 0.
+    /// [`Answer::Integer`]: 1 if the key exists, else 0.
     Exists,
-    /// [`Answer::Integer`]: bytes, 0 if it is absent.
+    /// [`Answer::Integer`]: bytes of the value, 0 if the key is absent.
     Length,
-    /// [`Answer::Integer`]: milliseconds until its deadline; -1 if it has none, -2 if it is absent (as Redis has it).
+    /// [`Answer::Integer`]: milliseconds until the deadline; -1 without a deadline, -2 if the key is absent (as in Redis).
     TimeToLive,
     /// [`Answer::Kind`].
     Kind,
 }
 
-/// What must hold of a key's state for a change to be made.
+/// Condition on a key's state for a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
-    /// Nothing.
+    /// Always holds.
     #[default]
     Always,
     /// The key is absent (`NX`).
     Absent,
-    /// The key is there (`XX`).
+    /// The key exists (`XX`).
     Present,
-    /// The key is there with exactly this value (`IFEQ`).
+    /// The key exists with exactly this value (`IFEQ`).
     Equals(Bytes),
     /// The key is absent or has another value (`IFNE`).
     Differs(Bytes),
-    /// The key is there with exactly this version.
+    /// The key exists with exactly this version.
     Version(Version),
 }
 
-/// What becomes of a key's deadline. Deadlines are group time (`docs/design/primaries.md`), whatever their origin.
+/// Change of a key's deadline. Deadlines are in group time (`docs/design/primaries.md`), whichever way they were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expiry {
-    /// It has none from now on.
+    /// Removes the deadline.
     #[default]
     Clear,
-    /// It keeps what it has.
+    /// Keeps the deadline.
     Keep,
-    /// So long from when the primary evaluates the operation.
+    /// Sets the deadline this long after the primary evaluates the operation.
     In(Duration),
-    /// At that time.
+    /// Sets the deadline to this time.
     At(WallMillis),
 }
 
-/// Which deadlines `EXPIRE` may replace, as Redis has it; no deadline counts as an infinite one.
+/// Deadlines that `EXPIRE` may replace, as in Redis; no deadline counts as an infinite one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExpireOnly {
     /// Any.
     #[default]
     Always,
-    /// Only where there is none (`NX`).
+    /// Only a missing one (`NX`).
     Without,
-    /// Only where there is one (`XX`).
+    /// Only an existing one (`XX`).
     With,
-    /// Only if the new one is later; none is later than all (`GT`).
+    /// Only an earlier one than the new one; a missing one is later than all (`GT`).
     Later,
-    /// Only if the new one is earlier; none is later than all (`LT`).
+    /// Only a later one than the new one; a missing one is later than all (`LT`).
     Earlier,
-    /// Only where there is one, and the new one is earlier (`XX LT`).
+    /// Only an existing one that is later than the new one (`XX LT`).
     WithEarlier,
 }
 
-/// What an operation answers.
+/// Answer to an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The change was made.
     Done,
     /// The condition did not hold; nothing was changed.
     NotMet,
-    /// The value, or that of before the change.
+    /// The value, or the value before the change.
     Value(Option<Bytes>),
     /// The value and its version.
     Versioned(Option<(Bytes, Version)>),
     /// A number.
     Integer(i64),
-    /// What the key is, if it is there.
+    /// The kind of the key's value, if the key exists.
     Kind(Option<Kind>),
-    /// Who has a lease. The holder counts from when it asked: then it never believes in it for too long.
+    /// The holder of a lease. The holder counts the rest from when it asked, so it never believes in the lease for too long.
     Held {
-        /// Whoever asked, or somebody else.
+        /// Client that holds the lease: the one that asked, or another one.
         holder: Bytes,
-        /// So long from when the question was evaluated, in milliseconds.
+        /// Rest of the lease from the evaluation of the operation, in milliseconds.
         left_ms: u64,
     },
     /// The operation does not fit the value; nothing was changed.
     Unfit(Unfit),
-    /// The operation was executed before, and its answer was too large to be kept: told to a peer that repeats it, and never to a
-    /// client.
+    /// The operation was executed before, and its answer was too large to be kept. Only a peer that repeats the operation gets this answer,
+    /// never a client.
     NotKept,
 }
 
 impl Op {
-    /// The bytes that a client gave with it.
+    /// Returns the number of bytes that the client gave with it.
     pub fn bytes(&self) -> usize {
         let condition = |condition: &Condition| match condition {
             Condition::Equals(value) | Condition::Differs(value) => value.len(),
@@ -207,7 +207,7 @@ impl Op {
 }
 
 impl Answer {
-    /// The bytes of the value in it.
+    /// Returns the number of bytes of the value in it.
     pub fn bytes(&self) -> usize {
         match self {
             Answer::Value(Some(value)) | Answer::Versioned(Some((value, _))) => value.len(),
@@ -217,10 +217,10 @@ impl Answer {
     }
 }
 
-/// Why an operation does not fit the value it met.
+/// Reason why an operation does not fit the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unfit {
-    /// Not a decimal integer of 64 bits.
+    /// The value is not a decimal integer of 64 bits.
     NotAnInteger,
     /// The sum would overflow.
     Overflow,
@@ -230,32 +230,32 @@ pub enum Unfit {
     OtherKind,
 }
 
-/// How a read is served.
+/// Service level of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadMode {
-    /// Linearizable: confirmed by a quorum, or under a lease where the network has them.
+    /// Linearizable: a quorum confirms the read, or a lease covers it where the network has leases.
     #[default]
     Linearizable,
-    /// By any member from its own chosen state, which may be old.
+    /// Relaxed: any member answers from its own chosen state, which may be old.
     Relaxed,
 }
 
-/// Why an operation was not answered.
+/// Reason why an operation was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpError {
     /// Had no effect and never will have: safe to repeat.
     #[error("nothing was done: {0}")]
     TryAgain(Refusal),
-    /// May have taken effect, or may do so yet. Never shown to a person as a failure.
+    /// May have taken effect, or may do so later. Never shown to a person as a failure.
     #[error("the outcome is not known")]
     Uncertain,
-    /// Had no effect: a limit stands in the way.
+    /// Had no effect: a limit was reached.
     #[error("nothing was done: out of {0}")]
     Limit(Limit),
 }
 
-/// Why nothing was done.
+/// Reason why an operation was not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -265,7 +265,7 @@ pub enum Refusal {
     /// No primary of the key could be reached in time.
     #[error("no primary of the key answered in time")]
     NoPrimary,
-    /// Too much is waiting already.
+    /// Too many operations are waiting already.
     #[error("too many operations are waiting")]
     Busy,
     /// The operation's horizon has passed.
@@ -276,17 +276,17 @@ pub enum Refusal {
     Stopping,
 }
 
-/// What ran out.
+/// Resource that ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {
-    /// The disk. Said only where no other member has room.
+    /// The disk. Reported only where no other member has room.
     #[error("disk space (the disks of the key's group are nearly full)")]
     Disk,
-    /// Memory, or what the volunteer gives of it.
+    /// Memory, or the part of it that the volunteer gives.
     #[error("memory")]
     Memory,
-    /// What the volunteer gives of the disk (`--max-disk`). Said only where no other member has room.
+    /// The part of the disk that the volunteer gives (`--max-disk`). Reported only where no other member has room.
     #[error("disk space (the store has reached --max-disk)")]
     MaxDisk,
     /// The part of memory that ids of `SCATTER.ONCE` and their answers may take.

@@ -1,7 +1,7 @@
-//! What a group wants done, collected while it handles its inputs.
+//! Outputs of a group, collected while it handles its inputs.
 //!
-//! What must not be said before it is durable is said by [`Outbox::send_after`]: it leaves when the store has
-//! everything that was changed before.
+//! A message that rests on data which must be durable first goes through [`Outbox::send_after`]: it leaves when the store has everything
+//! that was changed before.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -21,121 +21,121 @@ use crate::op::{Answer, OpError};
 use crate::state::{Entry, GroupState};
 use crate::transaction::dealer::Letter;
 
-/// One thing to be remembered.
+/// Change that the store must make durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Durable {
     /// The group's state; replaces the last one.
     State(Box<GroupState>),
-    /// The ballot promised in the log of an epoch; replaces the last one.
+    /// Ballot promised in the log of an epoch; replaces the last one.
     LogPromised(Epoch, Option<Ballot>),
-    /// An entry accepted; replaces what was accepted in that slot.
+    /// Accepted entry; replaces the one accepted before in that slot.
     LogAccepted(Slot, Ballot, Entry),
-    /// Forget accepted entries up to this slot, or all.
+    /// Forgets accepted entries up to this slot, or all.
     LogForget(Option<Slot>),
-    /// What was promised to primaries; replaces the last map. About 75 bytes for each primary, once for each takeover.
+    /// Promises to primaries; replaces the last map. About 75 bytes for each primary, once for each takeover.
     Promises(IntervalMap<Option<TermBallot>>),
-    /// What stays as it is of a committee; replaces the last one of this ballot.
+    /// Fixed part of a committee; replaces the last one of this ballot.
     Committee(CommitteeHead),
-    /// What moves of a committee; replaces the last one of this ballot. With each batch, 18 bytes at a million writes
-    /// (however many are in flight: they come in order), and 6 more for each gap that a lost message left.
+    /// Progress of a committee; replaces the last one of this ballot. With each batch, 18 bytes at a million writes (however many are in
+    /// flight: they come in order), and 6 more for each gap that a lost message left.
     CommitteeProgress(TermBallot, NumberSet, Option<u64>),
-    /// Forget a committee.
+    /// Forgets a committee.
     CommitteeForget(TermBallot),
-    /// A write accepted, not known to be chosen.
+    /// Accepted write that is not known to be chosen.
     Accepted(Write),
-    /// The accepted writes of this term with these numbers (first to last) are chosen: they are their keys' records.
+    /// The accepted writes of this term with these numbers (first to last) are chosen: they are now their keys' records.
     Settle(Term, u64, u64),
-    /// This accepted write is void, or overtaken.
+    /// Accepted write that is void or overtaken.
     Void(Write),
-    /// A tombstone that nobody needs any more.
+    /// Removes a tombstone that no member needs any more.
     Purge(Key),
-    /// A chosen record that came another way.
+    /// Chosen record that came another way.
     Record(Write),
-    /// What this member may have forgotten, or that it is sure to have all; replaces the last word on that.
+    /// Acknowledgements that this member may have forgotten, or `None` if none; replaces the last one.
     Doubt(Option<Doubt>),
 }
 
-/// What stays as it is of a committee at one member.
+/// Fixed part of a committee at one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitteeHead {
-    /// Which.
+    /// Ballot of the committee.
     pub ballot: TermBallot,
-    /// Its sub-range.
+    /// Sub-range of the committee.
     pub range: KeyRange,
-    /// The base accepted.
+    /// Base that the member accepted.
     pub base: Option<Arc<Base>>,
-    /// Pieces of the sub-range in which something chosen before the base is not held here.
+    /// Pieces of the sub-range in which the member lacks something that was chosen before the base.
     pub missing: Vec<KeyRange>,
 }
 
-/// Who waits for an operation's outcome.
+/// Attempt that waits for an operation's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt {
-    /// The peer that was asked by the client.
+    /// Peer that the client asked.
     pub origin: NodeId,
-    /// Its count of attempts.
+    /// Count of that peer's attempts.
     pub attempt: u64,
 }
 
-/// What a group wants done, in this order.
+/// Output of a group; the driver executes them in this order.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum GroupOutput {
-    /// Say this to each of these nodes, never to oneself, as of this epoch.
+    /// Send this message, as of this epoch, to each of these nodes; this node is never among them.
     Send(Vec<NodeId>, Message, Epoch),
     /// Make these changes durable, together; answered by a call of `persisted` with the token.
     Persist(u64, Vec<Durable>),
-    /// Look up a key's record; answered by `loaded`, also where it was asked for twice.
+    /// Look up a key's record; answered by `loaded`, once for each request.
     Load {
-        /// Whose.
+        /// Key of the record.
         key: Key,
-        /// An operation waits for it: before those that only catching up waits for.
+        /// Whether an operation waits for it: such lookups come before those for catching up.
         urgent: bool,
     },
-    /// List records from there on, about so many bytes, and one at least; answered by `scanned`.
+    /// List records from this key on, about this many bytes, and at least one; answered by `scanned`.
     Scan(u64, Bound<Key>, usize),
-    /// An operation of this node's own came to this.
+    /// Outcome of an operation of this node's own, for its attempt.
     Outcome(u64, crate::message::Outcome),
-    /// Have this pass the switch, and come back by `passed`. It may be lost.
+    /// Send this pass through the switch, from where it comes back by `passed`. It may be lost.
     Pass(Pass),
-    /// Tell the switch that all it numbered for this ballot up to here is complete. It may be lost.
+    /// Tell the switch that all writes which it numbered for this ballot up to this number are complete. It may be lost.
     Complete {
-        /// Whose partition.
+        /// Ballot of the partition's primary.
         ballot: TermBallot,
-        /// The switch's id.
+        /// Id of the switch.
         switch: u32,
-        /// Its number.
+        /// Number of the switch.
         number: u64,
     },
-    /// A read that a switch sent here: the answer, or nothing where it is for the primary to answer.
+    /// Result of a read that a switch sent here: the answer, or `None` where the primary must answer.
     Read(u64, Option<Answer>),
     /// The group's state changed.
     Changed,
-    /// Say this to the group that it names.
+    /// Send this letter to the group that it names.
     Letter(Box<Letter>),
-    /// The group has ended with a transaction: what comes of it is to begin as soon as all that the transaction touched are
-    /// known to have ended.
+    /// The group has ended with a transaction: start its successors as soon as all groups that the transaction touched are known to have
+    /// ended.
     Ended,
-    /// It has left for good, as it wanted: nobody needs it any more.
+    /// This node has left for good, as requested: the group does not need it any more.
     Left,
-    /// This incarnation is over: the group goes on without it; says why.
+    /// This incarnation is over, for this reason: the group continues without it.
     Over(&'static str),
-    /// This incarnation is over: its store lost something; says what.
+    /// This incarnation is over: its store lost data, as the text says.
     Lost(&'static str),
-    /// This member serves its group no more, and takes no part in it, until its process starts again: a peer
-    /// contradicted what is chosen. The text says which peer, and how.
+    /// This member serves its group no more, and takes no part in it, until its process starts again: a peer contradicted a chosen value.
+    /// The text names the peer and the contradiction.
     Halted(Box<str>),
-    /// A line for the log.
+    /// Line for the log.
     Note(Box<str>),
 }
 
-/// So many bytes about clients' operations fill a message: what follows goes into the next one.
+/// Upper limit of client operations and outcomes in one message, in bytes, at which the message is sent.
 const TALK_BYTES_MAX: usize = 64 << 10;
 
-/// A message, its receivers, and the epoch in which it was meant.
+/// Message with its receivers and the epoch in which it was made.
 type Addressed = (Vec<NodeId>, Message, Epoch);
 
-/// What is said to one node about clients' operations, in one message for a drained batch.
+/// Client operations and outcomes for one node, in one message for a drained batch.
 #[derive(Clone, Debug)]
 struct Talk {
     to: NodeId,
@@ -143,36 +143,36 @@ struct Talk {
     message: ClientMessage,
 }
 
-/// Collects outputs; see the module's text.
+/// Collects outputs; see the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     me: NodeId,
     durable: bool,
     ready: VecDeque<GroupOutput>,
     loopback: VecDeque<(Message, Epoch)>,
-    /// What is said belongs to this epoch, also if it leaves in a later one: votes count where they were cast.
+    /// Epoch of the messages, also of those that leave in a later one: votes count where they were cast.
     epoch: Epoch,
     changes: Vec<Durable>,
     talks: Vec<Talk>,
-    /// Follows the changes collected now.
+    /// Outputs that follow the changes collected now.
     behind: Vec<GroupOutput>,
-    /// Waits for the changes collected now.
+    /// Messages that wait for the changes collected now.
     after: Vec<Addressed>,
-    /// Waits for batches handed out; tokens ascend.
+    /// Messages that wait for batches handed out; tokens ascend.
     waiting: VecDeque<(u64, Vec<Addressed>)>,
     next_token: u64,
-    /// The highest token that is durable.
+    /// Highest token that is durable.
     persisted: u64,
-    /// What was accepted since somebody last looked, if anybody looks.
+    /// Writes accepted since the last call of [`Outbox::watch`]; `None` before the first.
     watched: Option<Vec<Write>>,
-    /// Nothing is remembered any more.
+    /// Whether changes are ignored from now on.
     closed: bool,
-    /// A peer contradicted what is chosen.
+    /// Reason of a halt: a peer contradicted a chosen value.
     halted: Option<Box<str>>,
 }
 
 impl Outbox {
-    /// An empty one.
+    /// Creates an empty outbox.
     pub fn new(me: NodeId, durable: bool) -> Outbox {
         Outbox {
             me,
@@ -193,12 +193,12 @@ impl Outbox {
         }
     }
 
-    /// Says it at once. What goes to oneself is handled after everything that came before.
+    /// Sends a message at once. A message to this node itself is handled after everything that came before.
     pub fn send(&mut self, to: &[NodeId], message: Message) {
         self.send_as_of(to, message, self.epoch);
     }
 
-    /// From now on this node is in this epoch.
+    /// Sets the epoch of later messages.
     pub fn set_epoch(&mut self, epoch: Epoch) {
         self.epoch = epoch;
     }
@@ -213,7 +213,7 @@ impl Outbox {
         }
     }
 
-    /// Says it once everything that was changed so far is durable.
+    /// Sends a message once everything that was changed so far is durable.
     pub fn send_after(&mut self, to: &[NodeId], message: Message) {
         if self.closed {
             return;
@@ -221,15 +221,14 @@ impl Outbox {
         self.after.push((to.to_vec(), message, self.epoch));
     }
 
-    /// Remembers this.
+    /// Adds a change for the store.
     pub fn persist(&mut self, change: Durable) {
         if self.durable && !self.closed {
             self.changes.push(change);
         }
     }
 
-    /// Remembers nothing of what was changed and not handed out yet, nor anything from now on: on disk this life stands
-    /// where it stood.
+    /// Drops all changes that were not handed out yet, and ignores later ones: on disk this incarnation stays as it is.
     pub fn close(&mut self) {
         self.closed = true;
         self.changes.clear();
@@ -237,13 +236,13 @@ impl Outbox {
         self.behind.clear();
     }
 
-    /// Whether nothing is remembered any more.
+    /// Returns whether changes are ignored.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// A peer contradicted what is chosen: nothing more is remembered, or said that rests on what is. The first reason
-    /// stays.
+    /// Halts: a peer contradicted a chosen value. No change is stored any more, and no message that rests on one is sent. The first reason
+    /// is kept.
     pub(crate) fn halt(&mut self, why: Box<str>) {
         if self.halted.is_none() {
             self.halted = Some(why.clone());
@@ -252,12 +251,12 @@ impl Outbox {
         }
     }
 
-    /// Why this member serves its group no more, if it does not.
+    /// Returns the reason why this member serves its group no more; `None` if it does.
     pub(crate) fn halted(&self) -> Option<&str> {
         self.halted.as_deref()
     }
 
-    /// A write is accepted: remembered.
+    /// Stores an accepted write.
     pub fn accept(&mut self, write: &Write) {
         if let Some(watched) = &mut self.watched {
             watched.push(write.clone());
@@ -265,22 +264,22 @@ impl Outbox {
         self.persist(Durable::Accepted(write.clone()));
     }
 
-    /// Notes what is accepted from now on, for checks; returns what was noted so far.
+    /// Notes writes accepted from now on, for checks; returns those noted so far.
     pub fn watch(&mut self) -> Vec<Write> {
         self.watched.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// Wants something done that needs no waiting.
+    /// Adds an output that need not wait.
     pub fn push(&mut self, output: GroupOutput) {
         self.ready.push_back(output);
     }
 
-    /// Wants something done of the store that must see everything that was changed so far.
+    /// Adds an output for the store that must come after everything changed so far.
     pub fn push_behind(&mut self, output: GroupOutput) {
         self.behind.push(output);
     }
 
-    /// Says to a client of this node's, or to another node's, what came of an attempt.
+    /// Sends the outcome of an attempt to a client of this node, or to another node.
     pub fn outcome(&mut self, attempt: Attempt, outcome: Outcome) {
         if attempt.origin == self.me {
             return self.push(GroupOutput::Outcome(attempt.attempt, outcome));
@@ -289,18 +288,18 @@ impl Outbox {
         self.talk(attempt.origin, bytes, |message| message.outcomes.push((attempt.attempt, outcome)));
     }
 
-    /// As [`Outbox::outcome`], for an attempt that had no effect.
+    /// Sends the outcome of an attempt that had no effect.
     pub fn refuse(&mut self, attempt: Attempt, error: OpError) {
         self.outcome(attempt, Outcome::Refused(error));
     }
 
-    /// Asks another node to do this.
+    /// Asks another node to execute this operation.
     pub fn ask(&mut self, primary: NodeId, operation: Operation) {
         let bytes = operation.bytes();
         self.talk(primary, bytes, |message| message.operations.push(operation));
     }
 
-    /// Adds to what is said to a node about clients' operations with the next flush, or at once where that is much.
+    /// Adds to the next message to a node about client operations. It leaves with the next flush, or at once above a limit of bytes.
     fn talk(&mut self, to: NodeId, bytes: usize, add: impl FnOnce(&mut ClientMessage)) {
         let index = self.talks.iter().position(|talk| talk.to == to).unwrap_or_else(|| {
             self.talks.push(Talk { to, bytes: 0, message: ClientMessage::default() });
@@ -315,7 +314,7 @@ impl Outbox {
         }
     }
 
-    /// The store has everything up to this token.
+    /// Releases messages that waited for this token: the store has everything up to it.
     pub fn persisted(&mut self, token: u64) {
         self.persisted = self.persisted.max(token);
         while self.waiting.front().is_some_and(|(token, _)| *token <= self.persisted) {
@@ -326,22 +325,22 @@ impl Outbox {
         }
     }
 
-    /// How many batches are not durable yet.
+    /// Returns the number of batches that are not durable yet.
     pub fn batches_waiting(&self) -> u64 {
         self.next_token - 1 - self.persisted
     }
 
-    /// Whether everything that was changed so far is durable, and no message waits for that.
+    /// Returns whether everything changed so far is durable, and no message waits for that.
     pub fn is_durable(&self) -> bool {
         !self.closed && self.changes.is_empty() && self.after.is_empty() && self.batches_waiting() == 0
     }
 
-    /// Are there changes that the store has not been given yet?
+    /// Returns whether there are changes that the store has not been given yet.
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// Hands the changes collected so far to the store; was there anything to do?
+    /// Hands the collected changes to the store. Returns whether there was anything to do.
     pub fn flush(&mut self) -> bool {
         for talk in core::mem::take(&mut self.talks) {
             self.send(&[talk.to], Message::Client(talk.message));
@@ -366,17 +365,17 @@ impl Outbox {
         true
     }
 
-    /// Is there anything to poll?
+    /// Returns whether there is an output to poll.
     pub fn has_more(&self) -> bool {
         !self.ready.is_empty() || !self.loopback.is_empty()
     }
 
-    /// The next message to oneself.
+    /// Returns the next message to this node itself.
     pub fn poll_loopback(&mut self) -> Option<(Message, Epoch)> {
         self.loopback.pop_front()
     }
 
-    /// The next thing to do.
+    /// Returns the next output.
     pub fn poll_ready(&mut self) -> Option<GroupOutput> {
         self.ready.pop_front()
     }

@@ -1,4 +1,4 @@
-//! What a group agrees on about itself: the result of its log.
+//! State of a group that its log determines: members, division, recovery, purges, losses and transactions.
 //!
 //! # Invariants
 //! - A pure function of the log: equal slots, equal states.
@@ -24,119 +24,118 @@ use crate::transaction::TransactionId;
 use crate::transaction::dealings::{Deal, Dealings};
 use crate::transaction::plan::LOST_MAX;
 
-/// The most configurations that recovery may have to ask beside the current one.
+/// Upper limit of the configurations that recovery asks beside the current one.
 pub const RECOVERY_MAX: usize = 8;
-/// The same where a group has just come of two others, and inherits what each of them had to ask, and each of them.
+/// The same limit for a group just born of two others: it inherits the recovery lists of both, and both configurations.
 const RECOVERY_INHERITED_MAX: usize = 2 * (RECOVERY_MAX + 1);
 
 /// One member, or learner, of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
-    /// Who.
+    /// Node that votes, or copies the data.
     pub node: NodeId,
-    /// Where it can be reached: multiaddresses as text, best first.
+    /// Addresses of the node: multiaddresses as text, best first.
     pub addresses: Vec<String>,
-    /// What its operator calls it.
+    /// Name that its operator gave it.
     pub name: Option<PeerName>,
-    /// Where it stands, for diversity.
+    /// Label of the peers that may fail together with it, for diversity.
     pub cluster: String,
-    /// When it came, in group time.
+    /// Time when it joined, in group time.
     pub joined: WallMillis,
-    /// The slot of the entry that made it a member, or a learner; what a proposal says here is not looked at.
+    /// Slot of the entry that made it a member or a learner. The value in a proposal is ignored.
     pub since: Slot,
 }
 
 impl Member {
-    /// Its node, addresses and name, as other members and groups should know them.
+    /// Returns its node, addresses and name, as other members and groups should know them.
     pub fn contact(&self) -> Contact {
         Contact { node: self.node, addresses: self.addresses.clone(), name: self.name.clone() }
     }
 
-    /// The peer as people are shown it.
+    /// Returns its node with its name, for output to people.
     pub fn called(&self) -> Called<'_, NodeId> {
         Called { name: self.name.as_ref(), id: self.node }
     }
 }
 
-/// One sub-range's primary.
+/// Primary of one sub-range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Assignment {
-    /// Where the sub-range starts; it ends where the next one starts.
+    /// Start of the sub-range, which ends at the start of the next one.
     pub start: Point,
-    /// Its primary.
+    /// Primary of the sub-range.
     pub node: NodeId,
-    /// The primary's right to it.
+    /// Term under which the primary serves the sub-range.
     pub term: Term,
 }
 
-/// What every member of a network shares: fixed when it is founded, but for the policies.
+/// Settings that all members of a network share, fixed when the network is founded, except for the policies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settings {
-    /// Writes of a sub-range are acknowledged, chosen and answered in the order of their numbers, as in one log, instead of
-    /// each by itself.
+    /// Whether writes of a sub-range are acknowledged, chosen and answered in the order of their numbers, as in one log, instead of each by
+    /// itself.
     pub coarse: bool,
-    /// Primaries answer reads alone while they hold a lease.
+    /// Whether primaries answer reads alone while they hold a lease.
     pub leases: bool,
-    /// A lease's length in milliseconds.
+    /// Length of a lease, in milliseconds: at most 86,400,000.
     pub lease_ms: u64,
-    /// How far clocks may drift apart, in 1/1000.
+    /// Upper limit of the drift between clocks, in 1/1000: at most 900.
     pub drift_per_mille: u32,
-    /// The longest value, in bytes.
+    /// Upper limit of a value, in bytes: at most [`VALUE_BYTES_MAX`].
     pub value_bytes_max: u32,
-    /// The policies, and the sizes of groups.
+    /// Policies, and the sizes of groups.
     pub policies: AgreedPolicies,
-    /// How often operations' horizon is raised, in milliseconds. Ids live at least so long.
+    /// Interval at which the horizon of operations is raised, in milliseconds, above 0. Operation ids live at least this long.
     pub horizon_ms: u64,
 }
 
 /// A former configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Config {
-    /// Its epoch.
+    /// Epoch of the configuration.
     pub epoch: Epoch,
-    /// Who voted in it.
+    /// Members that voted in it.
     pub members: Vec<NodeId>,
-    /// The ranges in which it may be the only holder of something chosen.
+    /// Ranges in which it may be the only holder of something chosen.
     pub open: Vec<KeyRange>,
 }
 
 impl Config {
-    /// May it be the only holder of something chosen in this range?
+    /// Returns whether it may be the only holder of something chosen in this range.
     pub(crate) fn matters_in(&self, range: KeyRange) -> bool {
         self.open.iter().any(|open| open.overlaps(range))
     }
 }
 
-/// When tombstones were let go of.
+/// Last purge of tombstones in a piece of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Purge {
-    /// The slot that said so.
+    /// Slot of the [`Entry::Purge`].
     pub slot: Slot,
     /// The epoch of that slot.
     pub epoch: Epoch,
-    /// Every member of that epoch held all that was chosen up to here.
+    /// Every member of that epoch held all that was chosen up to this number.
     pub up_to: Number,
 }
 
-/// Tombstones that are let go of: everybody has them, so nobody needs them any more (hazard 14).
+/// Tombstones that are dropped: all members have them, so none is needed any more (hazard 14).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Purged {
-    /// Per piece of the range, the last purge.
+    /// Last purge of each piece of the range.
     pub bounds: IntervalMap<Option<Purge>>,
-    /// The horizon at the last purge. Operations of horizons two below it are refused, so that nobody needs to remember
-    /// them for a key that is gone.
+    /// Horizon at the last purge. Operations of horizons two below it are refused, so no record must remember them for a deleted key.
     pub horizon: u64,
-    /// A key that is not there is created with a generation above this: above that of every tombstone purged.
+    /// A key without a record is created with a generation above this one, and so above that of every purged tombstone.
     pub floor: u32,
 }
 
 impl Purged {
-    /// Nothing yet.
+    /// Returns the state before any purge.
     pub fn nothing() -> Purged {
         Purged { bounds: IntervalMap::new(None), horizon: 0, floor: 0 }
     }
 
-    /// May this record be let go of?
+    /// Returns whether this record may be dropped.
     pub fn covers(&self, key: &Key, record: &Record) -> bool {
         record.value.is_none()
             && self.bounds.get(key.point()).is_some_and(|purge| record.number <= purge.up_to)
@@ -146,127 +145,127 @@ impl Purged {
     }
 }
 
-/// Losses that are remembered; of more the oldest are forgotten.
+/// Upper limit of remembered losses; beyond it the oldest are forgotten.
 pub const LOSSES_MAX: usize = 64;
 
-/// A range that was declared lost: what was chosen there before is void, whoever still has it (hazard 40).
+/// Range that was declared lost: all that was chosen there before is void, even where a node still holds it (hazard 40).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Loss {
-    /// Who owned it.
+    /// Groups that owned the range.
     pub groups: Vec<GroupId>,
-    /// What they owned.
+    /// The range.
     pub range: KeyRange,
-    /// The first epoch in which it was owned by others.
+    /// First epoch in which other groups owned the range.
     pub epoch: Epoch,
-    /// When that was, in group time.
+    /// Time of the declaration, in group time.
     pub declared: WallMillis,
 }
 
 impl Loss {
-    /// Did this group own something of it, and did it know of nothing later?
+    /// Returns whether the group owned a part of the lost range in this state, which is of an epoch before the loss.
     pub fn concerns(&self, group: &GroupState) -> bool {
         group.epoch < self.epoch && group.range.overlaps(self.range)
     }
 
-    /// The same of a group as it says it is.
+    /// Returns the same for a group's reference, as the group states it.
     pub fn is_of(&self, group: &GroupRef) -> bool {
         group.epoch < self.epoch && group.range.overlaps(self.range)
     }
 }
 
-/// The state of a group after some slot of its log.
+/// State of a group after a slot of its log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupState {
-    /// The network it is part of.
+    /// Network of the group.
     pub ring: RingId,
-    /// Which group.
+    /// Id of the group.
     pub id: GroupId,
-    /// The last slot whose entry is in this state.
+    /// Last slot with its entry in this state.
     pub applied: Slot,
     /// The current epoch.
     pub epoch: Epoch,
-    /// The epoch in which it began as what it is: it has had its name and range since. Under the same name and another
-    /// range it is another group.
+    /// Epoch in which the group began with its present id and range. The same id with another range is another group.
     pub born: Epoch,
-    /// The slot of its first state as what it is. Whoever came with that has this slot as [`Member::since`].
+    /// Slot of the group's first state with its present id and range. Its first members have this slot as [`Member::since`].
     pub born_at: Slot,
-    /// The arc it owns.
+    /// Arc of the ring that the group owns.
     pub range: KeyRange,
-    /// Who votes, ordered by node.
+    /// Members, which vote, ordered by node.
     pub members: Vec<Member>,
-    /// Who is told everything and will vote once it has caught up.
+    /// Learners, which get all messages and will vote once they have caught up.
     pub learners: Vec<Member>,
-    /// Primaries, in ring order from the range's start.
+    /// Primaries of all sub-ranges, in ring order from the range's start.
     pub division: Vec<Assignment>,
-    /// Former configurations that recovery must still ask, in some ranges; empty once the epoch is established.
+    /// Former configurations that recovery must still ask in some ranges; empty once the epoch is established.
     pub recovery: Vec<Config>,
     /// Operations of horizons two below this one are refused.
     pub horizon: u64,
-    /// Tombstones that are let go of.
+    /// Tombstones that are dropped.
     pub purged: Purged,
-    /// What was declared lost, here or in what it came of.
+    /// Losses that were declared in this group or in its ancestors.
     pub losses: Vec<Loss>,
-    /// The network's settings.
+    /// Settings of the network.
     pub settings: Settings,
-    /// The switch that spreads reads over the members.
+    /// Switch that spreads reads over the members.
     pub switch: Switch,
-    /// Its neighbours, and its transactions with other groups.
+    /// Neighbours of the group, and its transactions with other groups.
     pub dealings: Dealings,
-    /// The transaction with which it ended: nothing follows this state. Other groups own its range now, or will when they
-    /// know of that.
+    /// Transaction with which the group ended: no entry follows this state. Other groups own its range now, or will as soon as they learn
+    /// of the end.
     pub ended: Option<TransactionId>,
 }
 
-/// One decision about the group.
+/// Log entry: one decision about the group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// Nothing: fills a slot.
+    /// Fills a slot and changes nothing.
     Noop,
-    /// Who is primary of what from now on: starts, in ring order from the range's start, with their primaries. A
-    /// sub-range that keeps both bounds, its primary and is listed in `kept` keeps its term.
+    /// Divides the range anew: starts, in ring order from the range's start, with their primaries. A sub-range keeps its term if it keeps
+    /// both bounds and its primary, and `kept` lists the term.
     Division {
         /// Start and primary of each sub-range.
         parts: Vec<(Point, NodeId)>,
-        /// Terms that go on where their sub-range is unchanged.
+        /// Terms that stay valid where their sub-range is unchanged.
         kept: Vec<Term>,
     },
-    /// Tells newcomers everything from now on.
+    /// Admits newcomers as learners.
     Learners(Vec<Member>),
-    /// Forgets a learner.
+    /// Releases a learner.
     DropLearner(NodeId),
-    /// Ends the epoch: the configuration of the next one. What is chosen behind it is void.
+    /// Ends the epoch and names the members of the next one. Entries that are chosen in later slots of the ended epoch are void.
     Next(Vec<Member>),
-    /// In each of these ranges a quorum of this epoch's members holds all that was chosen before it.
+    /// States that in each of these ranges a quorum of this epoch's members holds all that was chosen before the epoch.
     Established(Epoch, Vec<KeyRange>),
-    /// Raises the horizon to this.
+    /// Raises the horizon to this one.
     Horizon(u64),
-    /// Lets go of tombstones; void in another epoch, and while somebody copies or the epoch is not established.
+    /// Drops tombstones. Void in another epoch, while the group has learners, and while the epoch is not established.
     Purge {
-        /// The epoch whose members are meant.
+        /// Epoch of the members that hold the tombstones.
         epoch: Epoch,
-        /// Per piece, the number up to which all of them hold everything that was chosen, durably.
+        /// Each piece with the number up to which all these members hold everything that was chosen, durably.
         bounds: Vec<(KeyRange, Number)>,
-        /// The highest generation of what goes.
+        /// Highest generation among the dropped tombstones.
         floor: u32,
     },
-    /// From now on this switch is to be used, or none. Void where its id is lower than one before, or the same one anew.
+    /// Sets the group's switch, or none. Void if its id is lower than an earlier one, or if an id is used again.
     Switch(Switch),
-    /// From now on these policies hold. Void where the group has greater ones.
+    /// Sets the policies. Void where the group has greater ones.
     Policies(AgreedPolicies),
-    /// The addresses or the name of a member or learner changed.
+    /// Changes the addresses or the name of a member or learner.
     Contact(Contact),
-    /// About a transaction with other groups, or a neighbour.
+    /// Concerns a transaction with other groups, or a neighbour.
     Deal(Deal),
 }
 
 impl Entry {
-    /// Is it the last of its epoch? A commit may be: the coordinator ends with it, if it is touched.
+    /// Returns whether the entry may be the last of its epoch. A commit may be: the coordinator ends with it if the transaction touches the
+    /// coordinator.
     pub fn ends_epoch(&self) -> bool {
         matches!(self, Entry::Next(_) | Entry::Deal(Deal::Outcome(_, true) | Deal::Ending(_)))
     }
 }
 
-/// For a person who reads the log of a leader.
+/// Describes the entry for a person who reads the log of a leader.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -301,7 +300,7 @@ impl fmt::Display for Entry {
 }
 
 impl GroupState {
-    /// The first state of a network's first group: one member, the whole ring.
+    /// Returns the first state of a network's first group: one member that owns the whole ring.
     pub fn founded(ring: RingId, id: GroupId, founder: Member, settings: Settings) -> GroupState {
         let applied = Slot(1);
         let division =
@@ -328,7 +327,7 @@ impl GroupState {
         }
     }
 
-    /// Could a group have come to this? What others send is asked before it is believed.
+    /// Returns whether a group could have reached this state. States from other nodes are checked with it before use.
     pub fn is_sound(&self) -> bool {
         let start = self.range.start();
         let members = self.members.windows(2).all(|pair| pair[0].node.peer < pair[1].node.peer);
@@ -355,7 +354,7 @@ impl GroupState {
             && self.losses.iter().all(|loss| loss.epoch <= self.epoch && loss.groups.len() <= LOST_MAX)
             && settings.drift_per_mille <= 900
             && settings.lease_ms <= 86_400_000
-            // Else the leader would raise the horizon without end.
+            // With 0 the leader would raise the horizon without end.
             && settings.horizon_ms > 0
             && settings.value_bytes_max as usize <= VALUE_BYTES_MAX
             && settings.policies.is_sound()
@@ -363,23 +362,23 @@ impl GroupState {
             && self.dealings.is_sound()
     }
 
-    /// How many members make a quorum.
+    /// Returns the number of members in a quorum: a majority.
     pub fn quorum(&self) -> usize {
         self.members.len() / 2 + 1
     }
 
-    /// Does this node vote?
+    /// Returns whether this node votes.
     pub fn is_member(&self, node: NodeId) -> bool {
         self.members.iter().any(|member| member.node == node)
     }
 
-    /// Is this node told everything without voting?
+    /// Returns whether this node is a learner: it gets all messages and does not vote.
     pub fn is_learner(&self, node: NodeId) -> bool {
         self.learners.iter().any(|member| member.node == node)
     }
 
-    /// Did the group do without this node for a while, between an earlier state and this one, which has it again? It did
-    /// not where recovery still asks it. A learner that is a member now has told, before that, that it knew itself to be one.
+    /// Returns whether the group released this node and admitted it again between an earlier state and this one. It did not where recovery
+    /// still asks the node. A learner that is a member now has reported, before that, that it knew itself to be a learner.
     pub fn let_go_since(&self, before: &GroupState, node: NodeId) -> bool {
         if self.recovery.iter().any(|config| config.members.contains(&node)) {
             return false;
@@ -393,31 +392,31 @@ impl GroupState {
         }
     }
 
-    /// The last life of a peer that the group knows, as member or learner.
+    /// Returns the latest incarnation of a peer among the members and learners.
     pub fn last_life(&self, peer: PeerKey) -> Option<NodeId> {
         let all = self.members.iter().chain(&self.learners).map(|member| member.node);
         all.filter(|node| node.peer == peer).max()
     }
 
-    /// A node as people are shown it: with its name, where it is a member or a learner that has one.
+    /// Returns a node for output to people, with the name of the member or learner, if it has one.
     pub fn called(&self, node: NodeId) -> Called<'_, NodeId> {
         let known = self.members.iter().chain(&self.learners).find(|member| member.node == node);
         Called { name: known.and_then(|member| member.name.as_ref()), id: node }
     }
 
-    /// The members' nodes, in order.
+    /// Returns the members' nodes, in order.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.members.iter().map(|member| member.node).collect()
     }
 
-    /// The sub-range of the `index`th assignment.
+    /// Returns the sub-range of the `index`th assignment.
     pub fn part(&self, index: usize) -> KeyRange {
         let start = self.division[index].start;
         let end = self.division.get(index + 1).map_or(self.range.end(), |next| next.start);
         KeyRange::new(start, end)
     }
 
-    /// All sub-ranges with their primaries' ballots.
+    /// Returns all sub-ranges with their primaries' ballots.
     pub fn parts(&self) -> impl Iterator<Item = (KeyRange, TermBallot)> + '_ {
         self.division
             .iter()
@@ -425,7 +424,7 @@ impl GroupState {
             .map(|(index, part)| (self.part(index), TermBallot { epoch: self.epoch, term: part.term, node: part.node }))
     }
 
-    /// The assignment of a point of the range.
+    /// Returns the assignment of a point; `None` outside of the range.
     pub fn assignment(&self, point: Point) -> Option<&Assignment> {
         if !self.range.contains(point) {
             return None;
@@ -434,8 +433,8 @@ impl GroupState {
         self.division.iter().rev().find(|part| self.range.start().distance_to(part.start) <= offset)
     }
 
-    /// The configurations whose quorums recovery asks in a range: this epoch's and those before it that may hold something
-    /// alone.
+    /// Returns the configurations whose quorums recovery asks in a range: the current one, and former ones that may be the only holders of
+    /// something chosen.
     pub fn configs(&self, range: KeyRange) -> Vec<Config> {
         let mut configs: Vec<Config> =
             self.recovery.iter().filter(|config| config.matters_in(range)).cloned().collect();
@@ -443,18 +442,18 @@ impl GroupState {
         configs
     }
 
-    /// Returns how many members of a configuration the group needs: of its own a majority, and of a former one half, for everything was
-    /// accepted by more than half of that.
+    /// Returns how many members of a configuration the group needs: a majority of the current one, and half of a former one, for more than
+    /// half of that accepted everything chosen.
     pub fn needed_of(&self, config: &Config) -> usize {
         if config.epoch == self.epoch { self.quorum() } else { config.members.len().div_ceil(2) }
     }
 
-    /// Is there a range in this one that is not established?
+    /// Returns whether a part of this range is not established.
     pub fn is_open(&self, range: KeyRange) -> bool {
         self.recovery.iter().any(|config| config.matters_in(range))
     }
 
-    /// Everyone who is told of writes: members, learners, and members of configurations that recovery asks.
+    /// Returns all nodes that get writes: members, learners, and members of configurations that recovery asks.
     pub fn audience(&self) -> Vec<NodeId> {
         let mut nodes = self.nodes();
         nodes.extend(self.learners.iter().map(|learner| learner.node));
@@ -464,17 +463,17 @@ impl GroupState {
         nodes
     }
 
-    /// Is this node one of those? It is asked for each message.
+    /// Returns whether [`GroupState::audience`] holds this node. Called for each message.
     pub fn is_in_audience(&self, node: NodeId) -> bool {
         let asked = || self.recovery.iter().any(|config| config.members.contains(&node));
         self.is_member(node) || self.is_learner(node) || asked()
     }
 
-    /// May this membership follow the current one? Says why not.
+    /// Returns the reason why this membership may not follow the current one; `None` if it may.
     ///
-    /// An epoch that is not established may only be followed by one of no more members, of which most stay: a group can
-    /// always heal and put out its dead, but never runs away from its data (`docs/design/epochs.md`). Recovery asks all configurations
-    /// in between, so that fewer members lose nothing. One of the very same members always may.
+    /// An epoch that is not established may only be followed by one with at most as many members, and most members must stay. So a group
+    /// can always heal and remove its dead, but never leaves its data behind (`docs/design/epochs.md`). Recovery asks all configurations in
+    /// between, so fewer members lose nothing. The same members may always follow.
     pub fn refuses_next(&self, members: &[Member]) -> Option<&'static str> {
         if members.is_empty() {
             return Some("a group needs a member");
@@ -493,7 +492,7 @@ impl GroupState {
         None
     }
 
-    /// Does recovery ask these very members already, on behalf of an earlier epoch?
+    /// Returns whether recovery already asks exactly these members on behalf of an earlier epoch.
     fn is_asked_already(&self) -> bool {
         self.recovery.iter().any(|config| config.members == self.nodes())
     }
@@ -502,15 +501,15 @@ impl GroupState {
         self.members.iter().map(|member| member.node).eq(members.iter().map(|member| member.node))
     }
 
-    /// The state after the entry of the next slot.
+    /// Applies the entry of the next slot.
     ///
     /// # Panics
-    /// If it is another slot's, or the group has ended.
+    /// If the slot is not the next one, or the group has ended.
     pub fn apply(&mut self, slot: Slot, entry: &Entry) {
         self.apply_without(slot, entry, Defects::NONE);
     }
 
-    /// The same where these rules are left out, for tests of the checks.
+    /// Applies an entry without these rules, for tests of the checks.
     pub(crate) fn apply_without(&mut self, slot: Slot, entry: &Entry, defects: Defects) {
         assert_eq!(slot, self.applied.next(), "entries apply in order of their slots");
         assert!(self.ended.is_none(), "slot {slot:?} lies behind the end of {:?}", self.id);
@@ -546,7 +545,7 @@ impl GroupState {
             && parts.iter().all(|(point, _)| self.range.contains(*point))
             && parts.len() <= Term::PARTS_MAX;
         if !ordered || !fits {
-            return; // Nonsense from a leader of another opinion: the same nothing at every member.
+            return; // A malformed division from a leader in error: every member ignores it alike.
         }
         let old: Vec<_> = self.parts().collect();
         let redrawn = parts.iter().enumerate().map(|(index, (start, node))| {
@@ -585,28 +584,29 @@ impl GroupState {
         self.purged.floor = self.purged.floor.max(floor);
     }
 
-    /// Does nobody copy from anybody, but members from members what they missed?
+    /// Returns whether no node copies the data: there are no learners, and the epoch is established. Members may still fetch writes that
+    /// they missed.
     pub fn is_settled(&self) -> bool {
         self.learners.is_empty() && self.recovery.is_empty()
     }
 
-    /// This member holds all that was chosen up to this number, since a purge said so: older records of keys that it does
-    /// not hold are of keys that are gone.
+    /// Returns the number up to which this member holds all that was chosen at a point, by a purge since it joined. Older records of keys
+    /// that it does not hold are of deleted keys.
     pub fn held_since_purge(&self, node: NodeId, point: Point) -> Option<Number> {
         let since = self.members.iter().find(|member| member.node == node)?.since;
         self.purged.bounds.get(point).filter(|purge| purge.slot > since).map(|purge| purge.up_to)
     }
 
-    /// Where tombstones were let go of in epochs after this one. A node that knows of no later epoch was not asked for it, so
-    /// everybody else held everything: nobody needs what it holds there, and that may have been deleted since.
+    /// Returns the pieces in which a purge dropped tombstones in an epoch after this one. A node that knows of no later epoch was not asked
+    /// for that purge, so all other members held everything. The node's records there are not needed, and may have been deleted since.
     pub fn purged_after(&self, epoch: Epoch) -> Vec<KeyRange> {
         let pieces = self.purged.bounds.pieces(self.range).into_iter();
         let later = pieces.filter(|(_, purge)| purge.is_some_and(|purge| purge.epoch > epoch));
         later.map(|(piece, _)| piece).collect()
     }
 
-    /// Where in this range tombstones were let go of by slots behind this one: what was copied as of it, before this node had
-    /// anything to do with the range, may be of keys that are gone.
+    /// Returns the pieces of this range in which a purge in a slot after this one dropped tombstones. Records there may be of deleted keys
+    /// if this node copied them as of the slot, before it had a part in the range.
     pub fn purged_behind(&self, range: KeyRange, slot: Slot) -> Vec<KeyRange> {
         let pieces = self.purged.bounds.pieces(range).into_iter();
         let later = pieces.filter(|(_, purge)| purge.is_some_and(|purge| purge.slot > slot));
@@ -630,7 +630,7 @@ impl GroupState {
         let open = alloc::vec![self.range];
         match self.recovery.iter().position(|config| config.members == nodes) {
             Some(known) => self.recovery[known].open = open,
-            // The same members go on: whoever asks them in the next epoch asks them for this one.
+            // The same members continue: a question to them in the next epoch covers this one too.
             None if self.recovery.len() >= RECOVERY_MAX => debug_assert!(self.are_same(members)),
             None => self.recovery.push(Config { epoch: self.epoch, members: nodes, open }),
         }
@@ -719,7 +719,7 @@ mod tests {
         assert_eq!(asked, [2, 5, 3], "recovery asks all in between");
     }
 
-    /// Where nothing more may be asked by recovery, an epoch that some have sealed must end all the same.
+    /// An epoch that some members have sealed must end even where recovery may ask no further configuration.
     #[test]
     fn the_same_members_always_may_go_on() {
         let mut state = founded();
@@ -738,7 +738,7 @@ mod tests {
         assert!(state.is_sound());
     }
 
-    /// Hazard 5: a term is never carried over to a redrawn sub-range or to another primary.
+    /// Hazard 5: a redrawn sub-range or another primary never gets the old term.
     #[test]
     fn only_an_unchanged_part_keeps_its_term() {
         let mut state = founded();

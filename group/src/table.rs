@@ -1,9 +1,9 @@
-//! Chosen records in memory: all of them where they fit, the recently used ones where the store holds the rest.
+//! Chosen records in memory: all of them where they fit, and the recently used ones where the store holds the rest.
 //!
 //! # Invariants
-//! - Holds chosen records only. What is accepted and not yet known to be chosen waits in its committee.
+//! - Holds chosen records only. An accepted write that is not yet known to be chosen waits in its committee.
 //! - A key that is not here is absent if the table is *whole*, and else unknown until it is loaded.
-//! - What the store does not have yet, and what is being loaded, is never evicted.
+//! - Records that the store does not have yet, and keys that are being loaded, are never evicted.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -15,24 +15,24 @@ use overlay::{Key, KeyRange, Point, PointMap};
 use crate::outbox::{GroupOutput, Outbox};
 use crate::record::Record;
 
-/// What the table says of a key.
+/// Result of a lookup of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The chosen record, or certainly none.
+    /// The chosen record, or `None` if there certainly is none.
     Known(Option<Arc<Record>>),
-    /// It has to be loaded: ask again after [`Table::on_loaded`].
+    /// The record has to be loaded: ask again after [`Table::on_loaded`].
     Loading,
 }
 
 #[derive(Clone, Debug)]
 struct Held {
-    /// What it takes, in bytes, as it is counted here.
+    /// Size of the entry, in bytes, as the table counts it.
     bytes: u32,
-    /// `None`: the store was asked and has none.
+    /// The record; `None`: the store was asked and has none.
     record: Option<Arc<Record>>,
-    /// Used since the last look for victims.
+    /// Whether it was used since the last look for victims.
     used: bool,
-    /// The store does not have it yet.
+    /// Whether the store does not have it yet.
     pinned: bool,
 }
 
@@ -49,26 +49,26 @@ pub struct Table {
     held: PointMap<Key, Held>,
     loading: BTreeMap<Key, Loads>,
     bytes: usize,
-    /// Those of them that completion records take.
+    /// The part of `bytes` that completion records take.
     completion_bytes: usize,
     bytes_max: usize,
     whole: bool,
-    /// Nothing may be evicted: there is no store.
+    /// Whether there is no store, so nothing may be evicted.
     alone: bool,
-    /// Where the next look for victims begins.
+    /// Key behind which the next look for victims begins.
     hand: Option<Key>,
-    /// Keys with new records since somebody began to read a page of the store, if anybody does.
+    /// Keys with new records since a read of a page of the store began; `None` if no page is read.
     touched: Option<BTreeSet<Key>>,
-    /// Tombstones may be here, or in the store.
+    /// Whether tombstones may be here, or in the store.
     deleted: bool,
-    /// Records with a deadline that have come into memory so far.
+    /// Number of records with a deadline that have come into memory so far.
     expiring: u64,
-    /// What was chosen since somebody last looked, if anybody looks.
+    /// Records chosen since the last call of [`Table::watch`]; `None` before the first.
     watched: Option<Vec<(Key, Arc<Record>)>>,
 }
 
 impl Table {
-    /// An empty table. `whole`: the store behind it is empty too, or there is none (`alone`).
+    /// Creates an empty table. `whole`: the store behind it is empty too, or there is none (`alone`).
     pub fn new(bytes_max: usize, whole: bool, alone: bool) -> Table {
         Table {
             held: PointMap::new(),
@@ -86,49 +86,49 @@ impl Table {
         }
     }
 
-    /// Is every record in memory?
+    /// Returns whether every record is in memory.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Does what is stored exceed what may be? Only where nothing can be evicted.
+    /// Returns whether the records exceed the limit of bytes. Only where nothing can be evicted.
     pub fn is_full(&self) -> bool {
         self.alone && self.bytes > self.bytes_max
     }
 
-    /// Does what is stored exceed seven eighths of what may be? Only where nothing can be evicted. A member that was full
-    /// counts as full until then, so that its sub-ranges do not move back and forth.
+    /// Returns whether the records exceed seven eighths of the limit. Only where nothing can be evicted. A full member counts as full down
+    /// to that mark, so its sub-ranges do not move back and forth.
     pub fn is_nearly_full(&self) -> bool {
         self.alone && self.bytes > self.bytes_max / 8 * 7
     }
 
-    /// Do ids of operations take more than the quarter of memory that they may? Only where nothing can be evicted.
+    /// Returns whether ids of operations take more than the quarter of memory that they may. Only where nothing can be evicted.
     pub fn is_full_of_completions(&self) -> bool {
         self.alone && self.completion_bytes > self.bytes_max / 4
     }
 
-    /// How many records are in memory, tombstones included.
+    /// Returns the number of records in memory, tombstones included.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Is there nothing in memory?
+    /// Returns whether no record is in memory.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// What they take, roughly, in bytes.
+    /// Returns the approximate size of the records in memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A key's chosen record; asks the store where it has to, `urgent` if an operation waits for it.
+    /// Returns a key's chosen record. Asks the store where it has to, `urgent` if an operation waits for the record.
     pub fn get(&mut self, key: &Key, urgent: bool, out: &mut Outbox) -> Lookup {
         match self.peek(key) {
             Some(known) => Lookup::Known(known),
             None => {
                 let loads = self.loading.entry(key.clone()).or_insert(Loads { count: 0, urgent: false });
-                // What nobody was in a hurry for stands behind much else, perhaps: it is asked for once more.
+                // A request that was not urgent may wait behind many others: the store is asked once more.
                 if loads.count == 0 || (urgent && !loads.urgent) {
                     *loads = Loads { count: loads.count + 1, urgent };
                     out.push(GroupOutput::Load { key: key.clone(), urgent });
@@ -138,7 +138,7 @@ impl Table {
         }
     }
 
-    /// A key's chosen record if it is known without the store.
+    /// Returns a key's chosen record if it is known without the store.
     pub fn peek(&mut self, key: &Key) -> Option<Option<Arc<Record>>> {
         match self.held.get_mut(key) {
             Some(held) => {
@@ -150,13 +150,13 @@ impl Table {
         }
     }
 
-    /// A newly chosen record, which the store does not know to be chosen: kept in memory until it does, which
-    /// [`Table::put_stored`] says. Older ones are ignored.
+    /// Puts a newly chosen record that the store does not know to be chosen: it stays in memory until [`Table::put_stored`] reports that
+    /// the store knows. Older records are ignored.
     pub fn put(&mut self, key: &Key, record: Arc<Record>) {
         self.put_chosen(key, record, true);
     }
 
-    /// A chosen record that the store has, or was told to take. Older ones are ignored.
+    /// Puts a chosen record that the store has, or was told to take. Older records are ignored.
     pub fn put_stored(&mut self, key: &Key, record: Arc<Record>) {
         self.put_chosen(key, record, false);
     }
@@ -171,17 +171,18 @@ impl Table {
         self.insert(key, Some(record), pinned);
     }
 
-    /// Notes what is chosen from now on, for checks; returns what was noted so far.
+    /// Notes records chosen from now on, for checks; returns those noted so far.
     pub fn watch(&mut self) -> Vec<(Key, Arc<Record>)> {
         self.watched.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// Everything in memory, for checks.
+    /// Returns all records in memory, for checks.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<Record>)> {
         self.held.iter().filter_map(|(key, held)| held.record.as_ref().map(|record| (key, record)))
     }
 
-    /// Answers a load. What was chosen meanwhile wins, and stays here until the last answer came: that may be older.
+    /// Takes the store's answer to a load. A record that was chosen meanwhile wins, and stays here until the last answer came, which may be
+    /// older.
     pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
         if let Some(loads) = self.loading.get_mut(key) {
             loads.count -= 1;
@@ -194,7 +195,7 @@ impl Table {
         }
     }
 
-    /// One page of the store's records, read since no record was evicted: fills what is free. True while there is room.
+    /// Fills free memory with a page of the store's records that was read since no record was evicted. Returns whether there is still room.
     pub fn preload(&mut self, records: Vec<(Key, Arc<Record>)>) -> bool {
         for (key, record) in records {
             if self.bytes + record.bytes() > self.bytes_max {
@@ -207,32 +208,33 @@ impl Table {
         true
     }
 
-    /// Notes from now on which keys get new records: a page of the store that is being read says nothing of them.
+    /// Begins to note the keys that get new records: a page of the store that is being read lacks these.
     pub fn watch_page(&mut self) {
         self.touched = Some(BTreeSet::new());
     }
 
-    /// The keys that got new records meanwhile.
+    /// Returns the keys that got new records since [`Table::watch_page`].
     pub fn take_touched(&mut self) -> BTreeSet<Key> {
         self.touched.take().unwrap_or_default()
     }
 
-    /// May there be tombstones?
+    /// Returns whether there may be tombstones.
     pub fn has_deleted(&self) -> bool {
         self.deleted
     }
 
-    /// Returns how many records with a deadline have come into memory so far: a value has come that may expire where this differs from before.
+    /// Returns how many records with a deadline have come into memory so far: where this number rises, a value has come that may expire.
     pub fn expiring(&self) -> u64 {
         self.expiring
     }
 
-    /// Somebody begins to look at all records (false), or found tombstones that stay (true). One that is put says so, too.
+    /// Notes that a search through all records begins (`false`), or that it found tombstones that stay (`true`). A tombstone that is put
+    /// sets this, too.
     pub fn set_deleted(&mut self, deleted: bool) {
         self.deleted = deleted;
     }
 
-    /// Lets go of a record if it is this very one, or not in memory. False: a newer one is there.
+    /// Drops exactly this record; nothing where the key is not in memory. Returns `false` where a newer record is there.
     pub fn purge(&mut self, key: &Key, record: &Record) -> bool {
         match self.held.get(key) {
             Some(held) if held.record.as_ref().is_some_and(|known| known.number != record.number) => return false,
@@ -243,14 +245,13 @@ impl Table {
             None => {}
         }
         if !self.whole {
-            // The store may still be asked, and has it until this is written.
+            // The store may still be asked, and has the record until this change is written.
             self.insert(key, None, false);
         }
         true
     }
 
-    /// Takes out what lies in this range, with the questions that are still to be answered there: the table of a group that
-    /// is born of this one.
+    /// Takes out the records of a range, with the loads that are still to be answered there: the table of a group that is born of this one.
     pub fn take(&mut self, range: KeyRange) -> Table {
         let [start, end] = [range.start(), range.end()].map(Key::first_at);
         let mut held = self.held.split_off(&start);
@@ -276,7 +277,7 @@ impl Table {
         Table { held, loading, bytes, completion_bytes, hand: None, touched: None, watched: None, ..*self }
     }
 
-    /// Puts in what was copied for a part of the range in which nothing is here: the opposite of [`Table::take`]. Its keys lie on
+    /// Adds records that were copied for a part of the range in which this table has none: the opposite of [`Table::take`]. Its keys lie on
     /// one side of point zero.
     pub fn add(&mut self, copied: Table) {
         self.bytes += copied.bytes;
@@ -292,7 +293,7 @@ impl Table {
         }
     }
 
-    /// Makes all records forget what operations did: for checks that this is noticed.
+    /// Removes the remembered operations from all records, to test the checks.
     pub(crate) fn forget_operations(&mut self) {
         let keys: Vec<Key> = self.held.iter().map(|(key, _)| key.clone()).collect();
         for key in keys {
@@ -302,28 +303,28 @@ impl Table {
         }
     }
 
-    /// Drops at least so many records, where there are so many: of a table that is of no more use, a part at a time.
+    /// Drops at least this many records, if there are as many: part by part, of a table that is not needed any more.
     pub fn shed(&mut self, count: usize) {
         self.held.shed(count);
     }
 
-    /// How many bytes of records may be in memory from now on; more are let go of with the next [`Table::evict`].
+    /// Sets the limit of records in memory, in bytes; the next [`Table::evict`] drops the excess.
     pub fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
 
-    /// Every record of the store is in memory now.
+    /// Notes that every record of the store is in memory now.
     pub fn set_whole(&mut self) {
         self.whole = true;
     }
 
-    /// Drops used-up records until the rest fits. True if something was dropped.
+    /// Drops records that were not used lately until the rest fits. Returns whether a record was dropped.
     pub fn evict(&mut self) -> bool {
         if self.alone || self.bytes <= self.bytes_max {
             return false;
         }
         let mut evicted = false;
-        // Twice round: the first look only takes the marks away.
+        // Twice round: the first look only clears the marks of use.
         let mut looks = self.held.len() * 2;
         while self.bytes > self.bytes_max && looks > 0 {
             looks -= 1;
@@ -348,7 +349,7 @@ impl Table {
         evicted
     }
 
-    /// The records in memory within an arc that does not run across point zero, in ring order: where each lies, and what it takes, in bytes.
+    /// Returns point and size, in bytes, of the records in memory within an arc that does not cross point zero, in ring order.
     pub fn sizes(&self, arc: KeyRange) -> impl Iterator<Item = (Point, u32)> {
         let held = self.held.range_from(Bound::Included(&Key::first_at(arc.start())));
         held.take_while(move |(key, _)| arc.contains(key.point()))
@@ -356,17 +357,17 @@ impl Table {
             .map(|(key, held)| (key.point(), held.bytes))
     }
 
-    /// Records in memory within a range, in ring order, behind `after`; only complete where the table is whole.
+    /// Returns records in memory within a range, in ring order, behind `after`; only complete where the table is whole.
     pub fn scan(&self, range: KeyRange, after: Option<&Key>) -> impl Iterator<Item = (&Key, &Arc<Record>)> {
         let first = Key::first_at(range.start());
-        // A piece of an interval map never runs across point zero, so ring order is key order.
+        // A piece of an interval map never crosses point zero, so ring order is key order.
         self.held
             .range_from(after.map_or(Bound::Included(&first), Bound::Excluded))
             .take_while(move |(key, _)| range.contains(key.point()))
             .filter_map(|(key, held)| held.record.as_ref().map(|record| (key, record)))
     }
 
-    /// A record leaves memory.
+    /// Counts a record that leaves memory.
     fn count_out(&mut self, key: &Key, bytes: u32) {
         self.bytes -= bytes as usize;
         self.completion_bytes -= if key.is_companion() { bytes as usize } else { 0 };
