@@ -1,5 +1,5 @@
-//! How many operations a second members can execute: what they tell of it, what this member saw each of them execute, and what its node
-//! believes of both (Scatter §6.3: load is balanced by what nodes can carry).
+//! Capacity of members in operations a second: their own reports, the operations that this member saw each of them execute, and the
+//! capacity that its node believes from both (Scatter §6.3: load is balanced by nodes' capacities).
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -13,32 +13,32 @@ use crate::message::CommitteeMessage;
 use crate::state::Assignment;
 use crate::time::Time;
 
-/// The greatest capacity that a heartbeat may tell, in operations a second.
+/// Upper limit of a capacity in a heartbeat, in operations a second.
 pub const CAPACITY_MAX: u32 = 1 << 24;
-/// Rates are counted over windows of at least this length: a short burst shows little of what a machine can do.
+/// Minimum window for counting rates: a short burst shows little of a machine's capacity.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Returns whether an honest member can have told this capacity.
+/// Returns whether an honest member can have reported this capacity.
 pub(crate) fn is_sound(capacity: u32) -> bool {
     (1..=CAPACITY_MAX).contains(&capacity)
 }
 
-/// The capacity of a member, as the node decides by it.
+/// Capacity of a member that the node uses for decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Believed {
     /// Operations a second.
     pub ops_per_s: u32,
-    /// The same beside the median member, in quarters: 4 for a typical member.
+    /// Ratio to the median member, in quarters: 4 for a typical member.
     pub quarters: u16,
 }
 
-/// What one primary was seen to execute.
+/// Operations that one primary was seen to execute.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     /// Operations since the window began.
     count: u64,
     since: Time,
-    /// The most operations a second in any window.
+    /// Highest rate of any window, in operations a second.
     most: u32,
 }
 
@@ -58,19 +58,19 @@ impl Seen {
     }
 }
 
-/// What this member knows of capacities. Each member keeps these notes, since any may come to lead.
+/// Knowledge of this member about capacities. Each member keeps these notes, since any may come to lead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacities {
-    /// This node's own, as it tells it.
+    /// Capacity of this node, as it reports it.
     pub(crate) own: Option<u32>,
     seen: BTreeMap<NodeId, Seen>,
-    /// The highest write number and the last confirmation of each ballot: repeated messages do not count.
+    /// Highest write number and last confirmation of each ballot: repeated messages do not count.
     marks: BTreeMap<TermBallot, (u64, u64)>,
-    /// What the node decides by; empty where too little is known.
+    /// Capacities that the node uses for decisions; empty where too little is known.
     believed: BTreeMap<NodeId, Believed>,
-    /// Operations of other primaries that this member has taken part in since the start.
+    /// Operations of other primaries in which this member has taken part since the start.
     assisted: u64,
-    /// Operations that this node had executed as a primary when they were counted last.
+    /// Operations that this node had executed as a primary at the last count.
     executed: u64,
 }
 
@@ -96,7 +96,7 @@ impl Capacities {
         self.assisted += new;
     }
 
-    /// Counts what this node has executed as a primary since the start, and ends windows that are long enough.
+    /// Counts the operations that this node has executed as a primary since the start, and ends windows that are long enough.
     pub(crate) fn fold(&mut self, me: NodeId, executed: u64, now: Time) {
         let new = executed.saturating_sub(core::mem::replace(&mut self.executed, executed));
         self.seen.entry(me).or_insert(Seen::new(now)).count += new;
@@ -116,13 +116,13 @@ impl Capacities {
 }
 
 impl Group {
-    /// Takes how many operations a second this node can execute, to be told with heartbeats; `None` where that is not known. More than
-    /// [`CAPACITY_MAX`] counts as that, and 0 as 1.
+    /// Sets how many operations a second this node can execute, for its heartbeats; `None` where unknown. More than [`CAPACITY_MAX`] counts
+    /// as that, and 0 as 1.
     pub fn set_capacity(&mut self, ops_per_s: Option<u32>) {
         self.capacities.own = ops_per_s.map(|capacity| capacity.clamp(1, CAPACITY_MAX));
     }
 
-    /// Returns the operations a second that a member told it can execute; `None` where it has not told that in its last heartbeat.
+    /// Returns the operations a second that a member reported it can execute; `None` where its last heartbeat has no such report.
     pub fn told_capacity(&self, node: NodeId) -> Option<u32> {
         match node == self.me {
             true => self.capacities.own,
@@ -130,18 +130,18 @@ impl Group {
         }
     }
 
-    /// Returns the most operations a second that this member saw a member execute as a primary, on the average of ten seconds: writes that it
-    /// was sent, and confirmations of reads, each of which may stand for several.
+    /// Returns the highest rate, in operations a second on the average of ten seconds, at which this member saw a member execute as a
+    /// primary: writes that it was sent, and confirmations of reads, each of which may stand for several.
     pub fn seen_capacity(&self, node: NodeId) -> u32 {
         self.capacities.seen.get(&node).map_or(0, |seen| seen.most)
     }
 
-    /// Takes the members' capacities to decide by. Replaces those taken before; empty where too little is known.
+    /// Sets the members' capacities for decisions. Replaces earlier ones; empty where too little is known.
     pub fn expect_capacities(&mut self, believed: BTreeMap<NodeId, Believed>) {
         self.capacities.believed = believed;
     }
 
-    /// Returns a member's capacity as this node decides by it; `None` where too little is known.
+    /// Returns a member's capacity for this node's decisions; `None` where too little is known.
     pub fn believed_capacity(&self, node: NodeId) -> Option<Believed> {
         self.capacities.believed.get(&node).copied()
     }
@@ -151,20 +151,20 @@ impl Group {
         self.capacity_of(&self.living())
     }
 
-    /// The same of these members.
+    /// Returns the same for these members.
     pub(crate) fn capacity_of(&self, living: &[LivingMember]) -> Option<u32> {
         let of = |node| self.believed_capacity(node).map(|believed| u64::from(believed.ops_per_s));
         let all = living.iter().map(|member| of(member.node));
         all.sum::<Option<u64>>().map(|sum| u32::try_from(sum).unwrap_or(u32::MAX))
     }
 
-    /// Returns the operations of other primaries that this member has taken part in since its start: writes that it was sent, and reads that
-    /// it confirmed.
+    /// Returns the operations of other primaries in which this member has taken part since its start: writes that it was sent, and reads
+    /// that it confirmed.
     pub fn operations_assisted(&self) -> u64 {
         self.capacities.assisted
     }
 
-    /// Notes what a primary executes, if the agreed division has that primary.
+    /// Counts operations of a primary, if the agreed division has that primary.
     pub(crate) fn see_primary(&mut self, message: &CommitteeMessage) {
         let (ballot, now) = (message.ballot(), self.now.time);
         if ballot.node == self.me || !self.is_granted(ballot) {
@@ -185,7 +185,7 @@ impl Group {
         ballot.epoch == self.state.epoch && self.state.division.iter().any(is_of)
     }
 
-    /// Brings what members were seen to execute up to date, once a heartbeat.
+    /// Updates the counts of operations, once a heartbeat.
     pub(crate) fn fold_capacities(&mut self) {
         let mut capacities = core::mem::take(&mut self.capacities);
         capacities.keep_ballots(|ballot| self.is_granted(ballot));

@@ -229,7 +229,7 @@ pub enum Defect {
     VoidNumberTaken,
     /// A switch is told that writes are complete as soon as it has numbered them.
     EarlyCompletion,
-    /// A primary that continues without a switch, and a member that promises a higher ballot, do not wait for the grants that they gave.
+    /// A primary that continues without a switch, or that promises another primary's ballot, ignores the grants that it gave.
     GrantsForgotten,
     /// A grant counts from its arrival.
     GrantFromArrival,

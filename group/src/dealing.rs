@@ -1,7 +1,7 @@
-//! A member's part in its group's transactions with others: letters in and out, and what happens where the group ends.
+//! Part of a member in its group's transactions with other groups: letters in and out, and the end of the group.
 //!
-//! Only the leader answers letters; whoever else gets one passes it on. Where the group has ended nobody leads any more:
-//! each member tells what was decided, and the last state, until what comes of it has begun.
+//! Only the leader answers letters; any other member forwards them to it. A group that has ended has no leader any more: each member sends
+//! the outcome and the last state until the successors of the group have begun.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -24,42 +24,42 @@ use crate::transaction::dealer::{Dealer, Letter, Word};
 use crate::transaction::dealings::{Deal, Own};
 use crate::transaction::plan::{Birth, Operation, Plan, Rank, Refusal, View};
 
-/// Addresses of a member that other groups are told.
+/// Upper limit of a member's addresses in references to other groups.
 const ADDRESSES_TOLD: usize = 4;
-/// Who did not lead when the group ended waits so long before it tells others of it: whoever led does so at once.
+/// Delay after which a member that did not lead at the group's end tells other groups of it; the leader tells them at once.
 const TELL_AFTER: Duration = Duration::from_millis(900);
-/// So long nobody leads before members ask the neighbours what has come of the ring, and so often they do.
+/// Time without a leader after which members ask the neighbours for the present owners of the range, and the interval of these questions.
 const LONELY: Duration = Duration::from_secs(3);
 
-/// What a member knows of its group's dealings beside what the log says.
+/// Knowledge of a member about its group's transactions beside the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dealing {
     dealer: Dealer,
-    /// The leadership that the dealer's notes belong to.
+    /// Leadership that the dealer's notes belong to.
     leads: Option<Ballot>,
-    /// What had been applied when this leader saw what is open for the first time: who has applied as much has lived since.
+    /// Last applied slot at which this leader first saw each open transaction: a member that reports the slot has lived since.
     seen: BTreeMap<TransactionId, Slot>,
-    /// Votes that are not said yet.
+    /// Votes that wait until they may be sent.
     held: Vec<Letter>,
     answered: Answered,
-    /// When this member, since the group ended, tells others of it next.
+    /// Time when this member next tells other groups of the end of its group.
     tell_end: Option<Time>,
-    /// When this member asks the neighbours next, since nobody leads.
+    /// Time when this member next asks the neighbours, while no member leads.
     lonely: Option<Time>,
-    /// When somebody was told last that what it had was declared lost.
+    /// Time when this member last told a group that its range was declared lost.
     told_loss: Option<Time>,
 }
 
-/// What a leader answered of late: each member that a letter reaches hands a copy on.
+/// Letters that a leader answered recently: each member that a letter reaches forwards a copy.
 #[derive(Clone, Debug, Default)]
 struct Answered(VecDeque<(Time, Slot, Letter)>);
 
 impl Answered {
-    /// So many are remembered.
+    /// Upper limit of remembered letters.
     const MAX: usize = 8;
 
-    /// Was this answered less than a third of the time ago after which it is said again, from the same log? What is said
-    /// again is answered again.
+    /// Returns whether this letter was answered, from the same log, less than a third of the resend time ago. A letter that is sent again
+    /// is answered again.
     fn has(&mut self, letter: &Letter, applied: Slot, now: Time, resend: Duration) -> bool {
         while self.0.front().is_some_and(|(at, ..)| now.since(*at) >= resend / 3) {
             self.0.pop_front();
@@ -87,16 +87,16 @@ impl Dealing {
     }
 }
 
-/// Why a transaction is not begun; nothing has changed then.
+/// Reason why a transaction is not begun; nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeginRefusal {
-    /// Another member leads, or none: only the leader knows what can be begun.
+    /// Another member leads, or none: only the leader knows which transactions can begin.
     NotLeader(Option<NodeId>),
-    /// The neighbour that would take part has not said what it is since this member leads, or is changing.
+    /// The neighbour that would take part has not reported its state since this member leads, or is changing.
     NeighbourUnknown,
-    /// The group is as it should not be for this; says how.
+    /// The state of the group does not allow it now, for this reason.
     NotNow(&'static str),
-    /// It makes no sense.
+    /// The transaction makes no sense.
     Nonsense(Refusal),
 }
 
@@ -115,13 +115,13 @@ impl core::fmt::Display for BeginRefusal {
 }
 
 impl GroupState {
-    /// The group as its own transactions see it.
+    /// Returns the group as its own transactions see it.
     pub fn own(&self, defects: Defects) -> Own {
         let GroupState { id, epoch, range, applied, .. } = *self;
         Own { id, epoch, range, settled: self.is_settled(), applied, defects }
     }
 
-    /// The group as others should know it.
+    /// Returns the reference to the group for other groups.
     pub fn reference(&self) -> GroupRef {
         let contact = |member: &Member| Contact {
             node: member.node,
@@ -132,12 +132,12 @@ impl GroupState {
         GroupRef { id: self.id, epoch: self.epoch, range: self.range, members }
     }
 
-    /// The group with its neighbours.
+    /// Returns the group with its neighbours.
     pub fn view(&self) -> View {
         self.dealings.view(&self.reference())
     }
 
-    /// What ended this group did; `None` where it goes on.
+    /// Returns the transaction that ended this group; `None` where the group continues.
     pub fn ending(&self) -> Option<(TransactionId, &Plan)> {
         let id = self.ended?;
         Some((id, self.dealings.ending(id)?))
@@ -159,7 +159,10 @@ impl Group {
         self.state.own(self.config.defects)
     }
 
-    /// What a transaction that this group coordinates would be, as far as its leader knows now; nothing is begun.
+    /// Returns the plan of a transaction that this group would coordinate, as far as its leader knows now. Begins nothing.
+    ///
+    /// # Errors
+    /// Returns the reason why the transaction cannot begin.
     pub fn plan_transaction(&mut self, operation: Operation, rank: Rank) -> Result<Plan, BeginRefusal> {
         if !self.log.leads() || self.state.ended.is_some() || self.failed {
             return Err(BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != self.me)));
@@ -194,8 +197,11 @@ impl Group {
         Ok(plan)
     }
 
-    /// Begins a transaction that this group coordinates; only its leader can. What comes of it is seen in the state. `rank`
-    /// says how often it was tried before, and since when, in group time.
+    /// Begins a transaction that this group coordinates; only its leader can. The state shows its progress. `rank` states how often it was
+    /// tried before, and since when, in group time.
+    ///
+    /// # Errors
+    /// Returns the reason why nothing is begun, and changes nothing then.
     pub fn begin_transaction(&mut self, operation: Operation, rank: Rank) -> Result<(), BeginRefusal> {
         let plan = self.plan_transaction(operation, rank)?;
         if !self.are_able(&plan) {
@@ -207,7 +213,7 @@ impl Group {
         if let Some(why) = self.state.dealings.refuses_begin(&own, &plan) {
             return Err(BeginRefusal::NotNow(why));
         }
-        // As what it has been since it was born: its range has not changed since. One that does not know that would refuse.
+        // In its state since its birth: its range has not changed since. A group that does not know that state would refuse.
         let takes_part = |group| plan.party(group).is_some();
         if !self.dealing.dealer.is_known(self.state.born, &self.state.dealings, takes_part) {
             return Err(BeginRefusal::NotNow("a neighbour that takes part does not know this group yet"));
@@ -223,9 +229,12 @@ impl Group {
         Ok(())
     }
 
-    /// Begins to take over what lies before this group on the ring, up to `from`, and is lost: nothing of what was chosen
-    /// there will be known any more. `before`: who owns what lies before that, where that is another group. Only its leader
-    /// can, and only while nothing is heard of the group that is gone: see [`Group::look_for_predecessor`].
+    /// Begins to take over the range before this group on the ring, back to `from`, which is lost: no group will know the data that was
+    /// chosen there. `before`: the owner of the range before that, where that is another group. Only the leader can begin this, and only
+    /// while nothing is heard of the lost group: see [`Group::look_for_predecessor`].
+    ///
+    /// # Errors
+    /// Returns the reason why nothing is begun, and changes nothing then.
     pub fn begin_repair(
         &mut self,
         from: Point,
@@ -252,7 +261,7 @@ impl Group {
         self.propose_begin(plan)
     }
 
-    /// A neighbour's member may come to own some of this range. Nobody else has to copy from here.
+    /// Answers a neighbour's member, which may come to own a part of this range. Other nodes need no copy.
     pub(crate) fn on_ask_copy(&mut self, from: NodeId, ask: AskCopy) {
         let (predecessor, successor) = (self.state.dealings.predecessor(), self.state.dealings.successor());
         let is_near = predecessor.into_iter().chain(successor).any(|link| link.nodes().any(|node| node == from));
@@ -261,26 +270,26 @@ impl Group {
         }
     }
 
-    /// Asks the neighbours anew what they are.
+    /// Asks the neighbours for their state again.
     pub fn look_for_predecessor(&mut self) {
         self.follow_leadership();
         self.dealing.dealer.look_again();
     }
 
-    /// Has the group before this one said what it is, since it was asked?
+    /// Returns whether the group before this one has reported its state since it was asked.
     pub fn hears_predecessor(&self) -> bool {
         let predecessor = self.state.dealings.predecessor();
         predecessor.is_some_and(|link| self.dealing.dealer.view_of(link).is_some())
     }
 
-    /// Has whatever is to be born a majority of those members of this group that it gets, here, now and with everything?
-    /// What is born of the dead stays dead (`docs/design/transactions.md`). Each group answers for its own.
+    /// Returns whether each group to be born gets a majority of its members from this group alive, here and with all data. A group born of
+    /// dead members stays dead (`docs/design/transactions.md`). Each group answers for its own members.
     fn are_able(&self, plan: &Plan) -> bool {
         self.are_able_of(plan, &self.state.nodes())
     }
 
-    /// May whoever goes go, so that only these members are left? Not where too many of those are dead with whom it was agreed, or
-    /// may be, that it stays.
+    /// Returns whether members may leave, so that only these are left. They may not where too many would be dead of the members with which
+    /// an open transaction has agreed, or may have, that they stay.
     pub(crate) fn leaves_able(&self, members: &[NodeId]) -> bool {
         let dealings = &self.state.dealings;
         let mut open = dealings.coordinates().into_iter().chain(dealings.voted());
@@ -298,8 +307,9 @@ impl Group {
         })
     }
 
-    /// Has a majority of those members of this group that each of the born gets said that they know of it? Whoever died just
-    /// before it began may still have been heard of then; who dies after that is missed by a group that has others.
+    /// Returns whether, for each group to be born, a majority of the members that it gets from this group have reported that they know of
+    /// the transaction. A member that died just before the transaction began may still have counted as heard. A later death leaves a group
+    /// that has other members.
     fn is_acknowledged(&self, id: TransactionId, plan: &Plan) -> bool {
         if self.config.defects.has(Defect::Unheard) {
             return true;
@@ -308,12 +318,12 @@ impl Group {
         let members = self.state.nodes();
         plan.births.iter().map(|birth| own_members(birth, &members)).all(|own| {
             let knows = |node: &&NodeId| **node == self.me || self.duties.knows(**node, *slot);
-            // All of them chose it.
+            // Where all members go, their group has chosen it.
             own.is_empty() || own.len() == members.len() || own.iter().filter(knows).count() > own.len() / 2
         })
     }
 
-    /// May this be chosen now? What is committed may not be before those who go to what is born are known to live.
+    /// Returns whether this entry may be chosen now. A commit waits until the members of the groups to be born are known to live.
     fn is_due(&self, deal: &Deal) -> bool {
         match (deal, self.state.dealings.coordinates()) {
             (Deal::Outcome(id, true), Some((open, plan))) if *id == open => self.is_acknowledged(open, plan),
@@ -321,7 +331,7 @@ impl Group {
         }
     }
 
-    /// And may this be said?
+    /// Returns whether this letter may be sent: a yes vote waits for the same.
     fn is_sure(&self, letter: &Letter) -> bool {
         match letter.word {
             Word::Vote(id, true) => {
@@ -332,7 +342,7 @@ impl Group {
         }
     }
 
-    /// Notes when what is open was seen for the first time.
+    /// Notes at which slot each open transaction was first seen.
     fn see_open(&mut self) {
         let Group { state, dealing, .. } = self;
         let open = || state.dealings.coordinates().into_iter().chain(state.dealings.voted()).map(|(id, _)| id);
@@ -343,7 +353,7 @@ impl Group {
         }
     }
 
-    /// Is it, with those that it hears, a majority of the members?
+    /// Returns whether this node and the nodes that it hears are a majority of the members.
     pub fn hears_majority(&self) -> bool {
         let hears = self.hears();
         let is_here = |node: &NodeId| *node == self.me || hears.contains(node);
@@ -351,7 +361,7 @@ impl Group {
     }
 
     /// Returns the configurations without whose majorities no operation is answered in some sub-range: the group's own, and former ones
-    /// that recovery asks there, unless this member or one that it hears has told that it stores everything that they did.
+    /// that recovery asks there, unless this member or one that it hears has reported that it stores everything that they did.
     pub fn needed_configs(&self) -> Vec<Config> {
         let (state, mut hears) = (&self.state, self.hears());
         hears.push(self.me);
@@ -364,28 +374,28 @@ impl Group {
         configs
     }
 
-    /// Do both neighbours know this group as it is? `None`: only the leader can tell.
+    /// Returns whether both neighbours know this group's present state; `None`: only the leader can tell.
     pub fn is_known_to_neighbours(&self) -> Option<bool> {
         let leads = self.log.leads() && self.dealing.leads == self.log.leads_under();
         leads.then(|| self.dealing.dealer.is_known(self.state.epoch, &self.state.dealings, |_| true))
     }
 
-    /// Group time, for the rank of what is begun now.
+    /// Returns the rank of a transaction that begins now, in group time.
     pub fn rank(&self, tried: u32) -> Rank {
         Rank::new(tried, self.group_time())
     }
 
-    /// Something was said to this group, or to one for which it answers.
+    /// Handles a letter to this group, or to one for which it answers.
     pub fn on_letter(&mut self, letter: Letter) {
         if self.vouching.is_some() || self.failed {
             return;
         }
         if self.state.losses.iter().any(|loss| loss.is_of(&letter.by)) {
-            // It has come back, and does not know what was declared meanwhile.
+            // The group has come back, and does not know that its range was declared lost.
             return self.tell_loss(&letter.by);
         }
         if self.state.ended.is_some() {
-            // What it decided, and what it has learned, it can still say; nothing new.
+            // It can still report its decisions and what it has learned, but nothing new.
             if matches!(letter.word, Word::Question(_) | Word::Decision(_, true)) {
                 self.answer(letter);
             }
@@ -395,8 +405,8 @@ impl Group {
             if self.dealing.answered.has(&letter, applied, now, self.config.timing.resend) {
                 return;
             }
-            // Whoever asks does so again: these may be heard of by then, or the coordinator gives up. Who hears no majority
-            // may lead nobody any more.
+            // The sender asks again: the members may be heard by then, or the coordinator gives up. A leader that hears no majority may
+            // lead no member any more.
             let answers = match &letter.word {
                 Word::Prepare(_, plan) => self.are_able(plan) && self.dealing.dealer.are_silent(plan.lost()),
                 Word::Push(..) => self.hears_majority(),
@@ -412,7 +422,7 @@ impl Group {
         }
     }
 
-    /// Tells those who come back what was declared meanwhile; not all of us, and not often.
+    /// Sends the state to a group that comes back and does not know of a declared loss. Not all members do so, and not often.
     fn tell_loss(&mut self, to: &GroupRef) {
         let tells = self.log.leads() || self.log.leader().is_none();
         if tells && self.dealing.told_loss.is_none_or(|told| self.now.time.since(told) >= self.config.timing.resend) {
@@ -428,7 +438,7 @@ impl Group {
         self.post();
     }
 
-    /// What another leader noted says nothing of what this one knows.
+    /// Drops the notes of another leadership: they say nothing about this leader's knowledge.
     fn follow_leadership(&mut self) {
         let leads = self.log.leads_under();
         if self.dealing.leads != leads {
@@ -441,7 +451,7 @@ impl Group {
         }
     }
 
-    /// Does what is due in dealings with others.
+    /// Does all that is due in transactions.
     pub(crate) fn tick_dealings(&mut self) {
         if self.state.ended.is_some() {
             return self.tell_end();
@@ -460,16 +470,16 @@ impl Group {
         self.post();
     }
 
-    /// Who came back after a crash waits for others of its group to vouch for it; those may be in other groups by now, and
-    /// then nobody ever does.
+    /// Asks the neighbours while this node waits, after a crash, for the members of its group to vouch for it. They may be in other groups
+    /// by now, and would then never answer.
     pub(crate) fn seek_word_alone(&mut self) {
         if self.state.ended.is_none() && !self.state.dealings.is_alone() {
             self.seek_word();
         }
     }
 
-    /// Where nobody leads, it may be that others own what was this group's, and nobody is left here who could tell: each
-    /// member asks the neighbours.
+    /// Asks the neighbours, from each member, while no member leads: other groups may own the range by now, and no member that knows may be
+    /// left here.
     fn seek_word(&mut self) {
         if self.hears_majority() && self.log.leader().is_some() {
             self.dealing.lonely = None;
@@ -483,13 +493,13 @@ impl Group {
         let by = self.state.reference();
         let (predecessor, successor) = (self.state.dealings.predecessor(), self.state.dealings.successor());
         for to in predecessor.into_iter().chain(successor).cloned() {
-            // It says nothing that would be news: a group that answers must not be taken for one that lives.
+            // The letter has no news for the receiver: a group that answers must not be taken for one that lives.
             let letter = Letter { from: self.state.id, by: by.clone(), to, word: Word::Known(Epoch(0)) };
             self.out.push(GroupOutput::Letter(Box::new(letter)));
         }
     }
 
-    /// When [`Group::tick_dealings`] has something to do next.
+    /// Returns when [`Group::tick_dealings`] has something to do next.
     pub(crate) fn dealings_due(&self) -> Time {
         let soon = self.now.time + self.config.timing.resend / 10;
         match self.dealing.tell_end {
@@ -499,7 +509,7 @@ impl Group {
         }
     }
 
-    /// What the log should say next of transactions.
+    /// Returns the next entry about transactions.
     pub(crate) fn deal(&mut self) -> Option<Entry> {
         self.follow_leadership();
         let own = self.own();
@@ -513,7 +523,7 @@ impl Group {
         wanted.map(Entry::Deal)
     }
 
-    /// Sends what is to be said; a vote only once it is sure.
+    /// Sends the letters that wait; a vote only once it is sure.
     fn post(&mut self) {
         self.see_open();
         let mut letters = core::mem::take(&mut self.dealing.held);
@@ -527,7 +537,7 @@ impl Group {
         }
     }
 
-    /// The group has ended: nothing is served or accepted any more, and others learn it, from whoever led (`led`) at once.
+    /// Ends the group: nothing is served or accepted any more. Other groups learn of the end at once from the former leader (`led`).
     pub(crate) fn end(&mut self, led: bool) {
         self.acceptor.seal(&mut context!(self), self.state.epoch);
         self.end_superseded();
@@ -539,8 +549,8 @@ impl Group {
         self.tell_end();
     }
 
-    /// Tells the other groups that are touched how this one ended, and participants that it did. Repeated until this
-    /// instance is let go of.
+    /// Tells the other groups that the transaction touches how this one ended, and participants that it did. Repeated until this instance
+    /// is dropped.
     fn tell_end(&mut self) {
         if self.dealing.tell_end.is_none_or(|due| self.now.time < due) {
             return;
@@ -566,7 +576,7 @@ impl Group {
     }
 }
 
-/// Those of a group's members that what is born gets.
+/// Returns the members of a group that the group to be born gets.
 fn own_members(birth: &Birth, members: &[NodeId]) -> Vec<NodeId> {
     birth.members.iter().map(|contact| contact.node).filter(|node| members.contains(node)).collect()
 }

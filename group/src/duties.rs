@@ -1,4 +1,4 @@
-//! What the leader sees to: who is primary of what, who joins, what is established (Scatter §5, Harmony §7.6).
+//! Duties of the leader: the primaries of the sub-ranges, joins, and established epochs (Scatter §5, Harmony §7.6).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -18,44 +18,44 @@ use crate::outbox::GroupOutput;
 use crate::state::{Entry, Member};
 use crate::time::Time;
 
-/// The leader's notes; every member keeps them, since any may come to lead.
+/// Notes for the leader; every member keeps them, since any may become leader.
 #[derive(Clone, Debug)]
 pub struct Duties {
-    /// The terms that this node last said it is complete for.
+    /// Terms for which this node last reported that it is complete.
     told: Vec<Term>,
-    /// The terms that it speaks of are others now.
+    /// Whether the terms have changed since that report.
     granted_anew: bool,
-    /// What it has applied is waited for.
+    /// Whether the leader waits for this node to report its applied slot.
     awaited: bool,
-    /// This node is a learner, and has told that it hears a majority of the members.
+    /// Whether this node is a learner and has reported that it hears a majority of the members.
     pub(crate) told_connections: bool,
     progress: BTreeMap<NodeId, Progress>,
-    /// Up to which numbers learners are to hold what is written while they copy.
+    /// Numbers up to which learners must hold the writes that are made while they copy.
     goals: BTreeMap<(NodeId, Term), u64>,
-    /// Who wants in, and who has to go.
+    /// Peers that want to join, and members to remove.
     pub(crate) doors: Doors,
-    /// What nodes want known of themselves, until the agreed state says the same.
+    /// Addresses and names that nodes reported, until the agreed state has them.
     contacts: BTreeMap<NodeId, Contact>,
-    /// Nodes that the group has let go of.
+    /// Nodes that the group released.
     pub(crate) let_go: LetGo,
-    /// When membership or division changed last.
+    /// Time of the last change of membership or division.
     changed: Time,
-    /// The members that this node saw begin to vote, and when.
+    /// Members that this node saw begin to vote, with the time.
     settled: BTreeMap<NodeId, Time>,
-    /// How long members are expected to live on.
+    /// Expected remaining lives of members.
     residuals: BTreeMap<NodeId, Duration>,
-    /// How long each member waits for the answers of a majority, while this node leads.
+    /// Times that each member waits for the answers of a majority, while this node leads.
     pub(crate) agreements: BTreeMap<NodeId, Duration>,
-    /// When the horizon was raised last, as this node knows.
+    /// Horizon, and the time when it was last raised, as far as this node knows.
     horizon: (u64, Time),
 }
 
 /// A member without room for more records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shortage {
-    /// The heartbeats say that this node has no room.
+    /// Whether the heartbeats report that this node has no room.
     pub(crate) told: bool,
-    /// Another member has room: the leader moves this node's sub-ranges there.
+    /// Whether another member has room: the leader moves this node's sub-ranges there.
     pub(crate) relieved: bool,
 }
 
@@ -80,7 +80,7 @@ impl Duties {
         }
     }
 
-    /// Somebody says how far it has come.
+    /// Takes the progress that a node reported.
     pub fn on_progress(&mut self, from: NodeId, progress: Progress) {
         self.progress.insert(from, progress);
     }
@@ -90,36 +90,36 @@ impl Duties {
         self.progress.retain(|node, _| node.peer != peer);
     }
 
-    /// The addresses or the name of a node changed.
+    /// Takes the changed addresses or name of a node.
     pub fn on_contact(&mut self, contact: Contact) {
         self.contacts.insert(contact.node, contact);
     }
 
-    /// Membership or division changed.
+    /// Notes that membership or division changed.
     pub fn on_change(&mut self, now: Time) {
         self.granted_anew = true;
         self.changed = now;
         self.goals.clear();
     }
 
-    /// These nodes begin to vote.
+    /// Notes that these nodes begin to vote.
     pub(crate) fn on_voters(&mut self, nodes: impl Iterator<Item = NodeId>, now: Time) {
         self.settled.extend(nodes.map(|node| (node, now)));
     }
 
-    /// Something was applied that the leader waits for: whether a majority of the members knows of it.
+    /// Notes that an entry was applied of which the leader must know whether a majority of the members applied it.
     pub(crate) fn on_awaited(&mut self) {
         self.awaited = true;
     }
 
-    /// When there may be something to do next.
+    /// Returns when there may be something to do next.
     pub fn next_timeout(&self, ctx: &Context<'_>) -> Time {
         let calm = self.changed + ctx.config.timing.calm;
         let calm = if calm > ctx.now.time { calm } else { Time::NEVER };
         calm.min(self.doors.look_again(ctx.now.time))
     }
 
-    /// Forgets who is gone.
+    /// Forgets all nodes but these.
     pub fn keep(&mut self, nodes: &[NodeId]) {
         self.progress.retain(|node, _| nodes.contains(node));
         self.goals.retain(|(node, _), _| nodes.contains(node));
@@ -130,20 +130,20 @@ impl Duties {
         self.doors.keep(nodes);
     }
 
-    /// Up to which number of a term this node holds everything, durably; `None` if it lacks something from before.
+    /// Returns the number of a term up to which this node holds everything, durably; `None` if it lacks something from before the term.
     pub(crate) fn mark(&self, node: NodeId, term: Term) -> Option<u64> {
         let progress = self.progress.get(&node).filter(|progress| progress.complete.contains(&term))?;
         progress.marks.iter().find(|(known, _)| *known == term).map(|(_, mark)| *mark)
     }
 
-    /// Has this node told how far it is since it knows this slot?
+    /// Returns whether this node has reported its progress since it applied this slot.
     pub(crate) fn knows(&self, node: NodeId, slot: Slot) -> bool {
         self.progress.get(&node).is_some_and(|progress| progress.applied >= slot)
     }
 
-    /// Does this learner hold, durably, everything chosen before this term, and of the term itself as much as the slowest
-    /// member did when the learner was first heard to? What is written since it is told as members are; a mark that goes
-    /// on rising it might never be seen to reach.
+    /// Returns whether this learner holds, durably, everything chosen before this term. Of the term itself it must hold as much as the
+    /// slowest member did when the learner first reported that. Later writes reach it as they reach members; a goal that kept rising
+    /// might never be reached.
     pub(crate) fn keeps_up(&mut self, learner: NodeId, members: &[NodeId], term: Term) -> bool {
         let Some(mark) = self.mark(learner, term) else { return false };
         let slowest = || members.iter().filter_map(|member| self.mark(*member, term)).min();
@@ -158,7 +158,7 @@ impl Duties {
         mark >= goal
     }
 
-    /// Does this node hold, durably, everything chosen before each of these terms?
+    /// Returns whether this node holds, durably, everything chosen before each of these terms.
     pub(crate) fn is_complete(&self, node: NodeId, terms: &[Term]) -> bool {
         self.progress.get(&node).is_some_and(|progress| terms.iter().all(|term| progress.complete.contains(term)))
     }
@@ -175,7 +175,7 @@ impl Group {
         let hears = self.hears();
         let marks = self.marks_to_tell();
         self.on_marks(Sender { node: self.me, epoch: self.state.epoch }, &marks);
-        // What the acceptor took since is part of what must be durable.
+        // Writes that the acceptor took since then are part of the changes that must be durable.
         self.acceptor.flush(&mut context!(self));
         let progress = self.vouching.is_none().then(|| self.progress());
         let is_durable = self.out.is_durable();
@@ -210,18 +210,19 @@ impl Group {
         }
     }
 
-    /// The terms under which this node serves and has told nothing for half a heartbeat, each with the number up to which all writes are chosen.
+    /// Returns the terms under which this node serves and has sent nothing for half a heartbeat, each with the number up to which all
+    /// writes are chosen.
     fn marks_to_tell(&mut self) -> Vec<(Term, u64)> {
         let (epoch, quiet, now) = (self.state.epoch, self.config.timing.heartbeat / 2, self.now.time);
         let current = self.primaries.iter_mut().filter(|(ballot, _)| ballot.epoch == epoch);
         current.filter_map(|(ballot, primary)| Some((ballot.term, primary.mark_to_tell(quiet, now)?))).collect()
     }
 
-    /// Tells the leader this node's addresses and name, where the agreed state has others.
+    /// Reports this node's addresses and name to the leader, where the agreed state differs.
     fn tell_contact(&mut self) {
         let mut all = self.state.members.iter().chain(&self.state.learners);
         let Some(known) = all.find(|member| member.node == self.me) else { return };
-        // Before the network has said which addresses there are, those of the last start stand.
+        // Until the network has reported addresses, those of the last start stand.
         let addresses = if self.addresses.is_empty() { &known.addresses } else { &self.addresses };
         let differs = known.addresses != *addresses || known.name != self.config.name;
         if let Some(leader) = self.log.leader().filter(|_| differs) {
@@ -230,10 +231,11 @@ impl Group {
         }
     }
 
-    /// Tells how far this node has come, where that has changed: newcomers and epochs wait for it.
+    /// Reports this node's progress where it has changed: newcomers and epochs wait for it.
     ///
-    /// All learn that it has everything, and the leader each step on the way, and that it applied what the group waits for. Others hear of it
-    /// with the next heartbeat: if all were told at once, a change of n members would cost n times n messages for each of n sub-ranges.
+    /// All nodes are told that it has everything. The leader is told each step on the way, and that this node applied an entry that the
+    /// group waits for. Other members hear of these with the next heartbeat: if all were told at once, a change of n members would cost n
+    /// times n messages for each of n sub-ranges.
     pub(crate) fn tell_progress(&mut self) {
         let changed = self.acceptor.take_completeness_changed();
         if self.vouching.is_some() || !(changed || self.duties.granted_anew || self.duties.awaited) {
@@ -267,20 +269,21 @@ impl Group {
         self.out.send_after(to, Message::Progress(progress));
     }
 
-    /// Proposes the most urgent thing, if this node leads and nothing is on its way.
+    /// Proposes the most urgent entry, if this node leads and no entry is on its way.
     pub(crate) fn do_duties(&mut self) {
-        // Also while something is on its way, and where another member leads: whoever leads next knows since when the dead are missed.
+        // Also while an entry is on its way, and where another member leads: the next leader then knows since when the dead are missed.
         self.note_missed();
         if !self.log.leads() {
             return self.duties.doors.rest();
         }
         self.note_learners();
         if self.log.is_busy() {
-            // Looked at again when that is over.
+            // Called again when that entry is chosen.
             return self.duties.doors.rest();
         }
         let dead = self.look_for_dead();
-        // The next epoch would abort an open transaction, and would go on asking former members for records that a majority holds already.
+        // The next epoch would abort an open transaction, and would continue to ask former members for records that a majority holds
+        // already.
         let is_calm = self.state.dealings.is_calm();
         let entry = self
             .end_sealed(&dead)
@@ -300,7 +303,7 @@ impl Group {
         }
     }
 
-    /// Proposes an entry, whatever else is on its way; nothing where this node does not lead.
+    /// Proposes an entry, even while another one is on its way; does nothing where this node does not lead.
     pub fn propose(&mut self, entry: Entry) {
         if !matches!(entry, Entry::Noop | Entry::Horizon(_)) {
             self.out.push(GroupOutput::Note(alloc::format!("leads the group, and proposes {entry}").into()));
@@ -308,8 +311,8 @@ impl Group {
         self.log.propose(&mut context!(self), entry);
     }
 
-    /// Of some sub-ranges a quorum holds everything from before this epoch: there recovery need not look further back
-    /// (`docs/design/epochs.md`).
+    /// Returns the entry for sub-ranges of which a quorum holds everything from before this epoch: there recovery need not look further
+    /// back (`docs/design/epochs.md`).
     fn establish(&mut self) -> Option<Entry> {
         if self.state.recovery.is_empty() {
             return None;
@@ -328,10 +331,10 @@ impl Group {
         (!ranges.is_empty()).then_some(Entry::Established(self.state.epoch, ranges))
     }
 
-    /// Divides the range anew where a primary is suspected, restarted or leaving, at once; as the policy has it when all is calm.
+    /// Divides the range anew: at once where a primary is suspected, restarted or leaving, and by the policy when all is calm.
     fn divide(&mut self) -> Option<Entry> {
         if self.doubts(self.state.epoch) {
-            return None; // The epoch is to end, and whoever is in doubt would take nothing.
+            return None; // The epoch is to end, and a member in doubt would serve nothing.
         }
         let able = self.able();
         let current: Vec<(Point, NodeId)> = self.state.division.iter().map(|part| (part.start, part.node)).collect();
@@ -362,7 +365,7 @@ impl Group {
         Some(Entry::Division { parts, kept })
     }
 
-    /// Returns a member that can be primary as the policy sees it.
+    /// Returns a member that can be primary, as the policy sees it.
     fn able_member(&self, node: NodeId) -> AbleMember {
         let age = self.age_of(node);
         let voted = self.duties.settled.get(&node).map(|since| self.now.time.since(*since));
@@ -372,14 +375,14 @@ impl Group {
         AbleMember { node, age, settled, residual, capacity, agreement }
     }
 
-    /// Takes how long members are expected to live on, for the division policy: their median residual lives, for example. It need only
-    /// compare them. Replaces what was given before; empty where nothing is known.
+    /// Sets the expected remaining lives of members for the division policy: their median residual lives, for example. The policy only
+    /// compares them. Replaces earlier values; empty where nothing is known.
     pub fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
         self.duties.residuals = residuals;
     }
 
-    /// The members that can be primary, in order. A member without room for records serves only while no member has room,
-    /// and a member that leaves for good only while no other member can.
+    /// Returns the members that can be primary, in order. A member without room for records serves only while no member has room, and a
+    /// member that leaves for good only while no other member can.
     fn able(&self) -> Vec<NodeId> {
         let stays = |parting| parting == Parting::Stays;
         let is_here = |parting| !matches!(parting, Parting::Stops { .. });
@@ -395,7 +398,7 @@ impl Group {
         }
     }
 
-    /// Does this node have no room for more records, as it last told?
+    /// Returns whether this node has no room for more records, as it last reported.
     fn is_out_of_room(&self, node: NodeId) -> bool {
         if node == self.me {
             return self.shortage.told;
@@ -404,7 +407,7 @@ impl Group {
         heartbeat.is_some_and(|heartbeat| heartbeat.full)
     }
 
-    /// Looks whether this node has room, and tells the other members at once where that has changed.
+    /// Checks whether this node has room, and tells the other members at once where that has changed.
     pub(crate) fn watch_room(&mut self) {
         let full =
             self.full.is_some() || if self.shortage.told { self.table.is_nearly_full() } else { self.table.is_full() };
@@ -414,26 +417,27 @@ impl Group {
         self.shortage.relieved = full && self.has_relief();
     }
 
-    /// Is there another member that has room, and can take over the sub-ranges of a primary that has none?
+    /// Returns whether another member has room, and can take over the sub-ranges of a primary that has none.
     fn has_relief(&self) -> bool {
         let stays = |parting| parting == Parting::Stays;
         let nodes = self.state.nodes().into_iter().filter(|node| *node != self.me);
         nodes.into_iter().any(|node| self.is_able(node, stays) && !self.is_out_of_room(node))
     }
 
-    /// Returns for how long a member has lived as one, in group time, without the times in which this node did not hear it. An age survives a
-    /// restart of the member's process, and a removal after which the peer returns soon.
+    /// Returns for how long a member has lived as one, in group time, without the times in which this node did not hear it. An age survives
+    /// a restart of the member's process, and a removal after which the peer returns soon.
     pub fn age_of(&self, node: NodeId) -> Duration {
         self.state.members.iter().find(|member| member.node == node).map_or(Duration::ZERO, |member| self.age(member))
     }
 
-    /// The same of a member of any state of this group.
+    /// Returns the age of a member of any state of this group.
     pub(crate) fn age(&self, member: &Member) -> Duration {
         let since_joined = Duration::from_millis(self.group_time().0.saturating_sub(member.joined.0));
         since_joined.saturating_sub(self.pulse.absent(member.node, &self.config.timing, self.now.time))
     }
 
-    /// Can this member be primary: alive, connected to a quorum, and about to do something that leaves it `here`?
+    /// Returns whether this member can be primary: it is alive, connected to a quorum, not in doubt, and its announced departure leaves it
+    /// `here`.
     fn is_able(&self, node: NodeId, here: impl Fn(Parting) -> bool) -> bool {
         if node == self.me {
             return here(self.parting) && !self.doubts(self.state.epoch);
@@ -447,7 +451,7 @@ impl Group {
         here(heartbeat.parting) && reached >= self.state.quorum() && !Doubt::covers(heartbeat.doubt, self.state.epoch)
     }
 
-    /// Does this primary not know, or not want to know, of its term, although it knows the division?
+    /// Returns whether this primary does not know, or does not want, its term, although it knows the division.
     fn is_stale(&self, node: NodeId, term: Term) -> bool {
         if node == self.me {
             return !self.primaries.iter().any(|(ballot, primary)| ballot.term == term && !primary.is_ended());
@@ -464,7 +468,7 @@ impl Group {
         differs.then_some(Entry::Contact(contact))
     }
 
-    /// Ids of operations are remembered for at least as long as the horizon stands.
+    /// Raises the horizon when it is due: ids of operations are remembered for at least as long as the horizon stands.
     fn raise_horizon(&mut self) -> Option<Entry> {
         let (known, since) = self.duties.horizon;
         if known != self.state.horizon {
@@ -477,20 +481,20 @@ impl Group {
 }
 
 impl Group {
-    /// How long this node waits for a majority of the members, itself counted, in microseconds, as far as is known.
+    /// Returns how long this node waits for a majority of the members, itself counted, in microseconds; `None` where unknown.
     pub(crate) fn agreement_us(&self) -> Option<u32> {
         let hears = self.hears();
         let others = self.state.nodes().into_iter().filter(|node| *node != self.me && hears.contains(node));
         self.pulse.agreement_us(others, self.state.quorum().checked_sub(1)?)
     }
 
-    /// The same for any member that could lead.
+    /// Returns how long a member that could lead waits for a majority; `None` where unknown.
     pub fn agreement_of(&self, node: NodeId) -> Option<Duration> {
         let us = if node == self.me { self.agreement_us() } else { self.candidate_for_lead(node)?.agreement_us };
         us.map(|us| Duration::from_micros(u64::from(us)))
     }
 
-    /// The last heartbeat of a member that could lead: it is heard, stays, and hears a majority.
+    /// Returns the last heartbeat of a member that could lead: it is heard, stays, and hears a majority.
     fn candidate_for_lead(&self, node: NodeId) -> Option<&Heartbeat> {
         let heartbeat = self.pulse.heartbeat(node, 3 * self.config.timing.heartbeat, self.now.time)?;
         let reached =
@@ -505,8 +509,8 @@ impl Group {
         self.candidate_for_lead(node).is_some_and(|heartbeat| heartbeat.applied == self.state.applied)
     }
 
-    /// Has a member lead instead of this node, which leads; false where it cannot now. Nothing is decided by that: it stands
-    /// for election, as it may at any time.
+    /// Asks a member to lead instead of this node, which leads. Returns `false` where it cannot do so now. The request decides nothing: the
+    /// member stands for election, as it may at any time.
     pub fn pass_lead(&mut self, to: NodeId) -> bool {
         let calm = self.log.leads() && !self.log.is_busy() && self.state.dealings.is_calm();
         let may = calm && to != self.me && self.is_heir_of_lead(to);

@@ -1,8 +1,8 @@
-//! One member of one group: its part in the log, its acceptor, its primaries, and what they share.
+//! One member of one group: its part in the log, its acceptor, its primaries, and their shared state.
 //!
 //! # Invariants
 //! - Votes count for the node that cast them, in the configuration of the epoch that they name.
-//! - A primary serves only under a term that was granted to this node in this life, and while the agreed division says so.
+//! - A primary serves only under a term that was granted to this node in this incarnation, and while the agreed division says so.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -39,10 +39,10 @@ use crate::vouching::{Acknowledgements, Vouching};
 use crate::waiting::Waiting;
 use crate::watched::{Applied, Watched};
 
-/// Messages of an epoch to come that are kept: the first words of its leader and of its primaries.
+/// Upper limit of kept messages of a later epoch: the first ones of its leader and of its primaries.
 const EARLY_MAX: usize = 128;
 
-/// One member, or learner, of one group. A copy of it is a member in the same situation, for searches through all schedules.
+/// Member, or learner, of one group. A clone is a member in the same situation, for searches through all schedules.
 #[derive(Clone)]
 pub struct Group {
     pub(crate) me: NodeId,
@@ -66,11 +66,11 @@ pub struct Group {
     pub(crate) granted_before: Slot,
     pub(crate) heartbeat_due: Time,
     pub(crate) parting: Parting,
-    /// Since when it has had its epoch sealed.
+    /// Time since which it has had its epoch sealed.
     pub(crate) sealed_since: Option<Time>,
-    /// The nodes that the last heartbeat said were heard.
+    /// Nodes that the last heartbeat listed as heard.
     pub(crate) heard: Vec<NodeId>,
-    /// A newcomer that has not got all bases yet.
+    /// Whether it is a learner that does not have all bases yet.
     pub(crate) lacks_bases: bool,
     /// Messages of an epoch that this node does not know yet.
     pub(crate) early: Vec<(Sender, Message)>,
@@ -81,11 +81,11 @@ pub struct Group {
     pub(crate) full: Option<Limit>,
     pub(crate) shortage: Shortage,
     pub(crate) failed: bool,
-    /// Relaxed reads.
+    /// Relaxed reads that wait for a record.
     pub(crate) relaxed: Waiting<(Attempt, Operation)>,
-    /// Reads that a switch sent here.
+    /// Reads sent here by a switch that wait for a record.
     pub(crate) spread: Waiting<SpreadRead>,
-    /// And those for which this member has not executed enough yet.
+    /// Reads sent here by a switch for which this member has not executed enough writes yet.
     pub(crate) behind: Behind,
     pub(crate) preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
@@ -97,11 +97,11 @@ pub struct Group {
     pub(crate) inheritance: Inheritance,
     pub(crate) meter: Meter,
     pub(crate) capacities: Capacities,
-    /// The session history that this peer tells.
+    /// Session history that this peer reports.
     pub(crate) history: Option<History>,
 }
 
-/// Lends the parts of a group that a context is made of.
+/// Lends the parts of a group that make up a context.
 macro_rules! context {
     ($group:ident) => {
         crate::context::Context {
@@ -116,7 +116,7 @@ macro_rules! context {
         }
     };
 }
-/// Lends what a primary works with.
+/// Lends the parts of a group that a primary works with.
 macro_rules! local {
     ($group:ident) => {
         Local {
@@ -132,50 +132,49 @@ macro_rules! local {
 pub(crate) use {context, local};
 
 impl Group {
-    /// The agreed state.
+    /// Returns the agreed state.
     pub fn state(&self) -> &GroupState {
         &self.state
     }
 
-    /// This node.
+    /// Returns this node.
     pub fn me(&self) -> NodeId {
         self.me
     }
 
-    /// Who leads, as far as is known.
+    /// Returns the leader, if known.
     pub fn leader(&self) -> Option<NodeId> {
         self.log.leader()
     }
 
-    /// The log, for checks.
+    /// Returns the log, for checks.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// This node's acceptor, for checks.
+    /// Returns this node's acceptor, for checks.
     pub fn acceptor(&self) -> &Acceptor {
         &self.acceptor
     }
 
-    /// This node's primaries.
+    /// Returns this node's primaries.
     pub fn primaries(&self) -> impl Iterator<Item = &Primary> {
         self.primaries.values()
     }
 
-    /// What was dropped since the start, and why.
+    /// Returns the counts of dropped messages since the start, by reason.
     pub fn dropped(&self) -> Dropped {
         self.dropped
     }
 
-    /// Returns whether everything is durable that this node has decided so far. Nothing that it decides once it remembers no more
-    /// ([`Group::has_lost`], [`Group::halted`]) ever is.
+    /// Returns whether all decisions of this node so far are durable. Its later decisions never are once it stores no more
+    /// ([`Group::has_lost`], [`Group::halted`]).
     pub fn is_durable(&self) -> bool {
         !self.out.is_closed() && self.out.batches_waiting() == 0 && !self.out.has_changes()
     }
 
-    /// Notes what is chosen, accepted, applied and answered alone from now on, for checks; returns what was noted so far: only of
-    /// the log and of answers while something is on its way to the store, since the rest may be gone with a crash, and nobody was
-    /// told of it.
+    /// Notes values chosen, accepted, applied and answered alone from now on, for checks; returns those noted so far. While something is on
+    /// its way to the store, it returns only those of the log and of answers: a crash may lose the rest, and no node was told of it.
     pub fn watch(&mut self) -> Watched {
         let now = (self.state.born, self.state.applied);
         let durable = self.is_durable();
@@ -188,38 +187,38 @@ impl Group {
         }
     }
 
-    /// Chosen records in memory.
+    /// Returns the chosen records in memory.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// What it is catching up with.
+    /// Returns the status of catching up.
     pub fn catch_up(&self) -> Vec<CatchUpStatus> {
         self.acceptor.catch_up_status()
     }
 
-    /// Is it still finding out whether its store lost anything?
+    /// Returns whether it is still finding out whether its store lost anything.
     pub fn is_vouching(&self) -> bool {
         self.vouching.is_some()
     }
 
-    /// How many tombstones it let go of since its start.
+    /// Returns the number of tombstones that it dropped since its start.
     pub fn purged(&self) -> u64 {
         self.purging.dropped
     }
 
-    /// How many wait to be let in; only the leader knows.
+    /// Returns the number of peers that wait to be admitted; only the leader knows it.
     pub fn waiting_to_join(&self) -> usize {
         self.duties.doors.joiners()
     }
 
-    /// Who else is alive, as far as this node can tell.
+    /// Returns the other nodes that are alive, as far as this node can tell.
     pub fn hears(&self) -> Vec<NodeId> {
         self.pulse.hears(&self.config.timing, self.now.time)
     }
 
-    /// Returns whether this node hears the members that its last heartbeat said that it hears. Learners and former members come and go without
-    /// a heartbeat of their own: the leader counts opinions about members only.
+    /// Returns whether this node hears the members that its last heartbeat listed. Learners and former members come and go without a
+    /// heartbeat of their own: the leader counts opinions about members only.
     fn hears_as_told(&self) -> bool {
         let is_voter = |node: &NodeId| self.state.is_member(*node);
         let now = self.pulse.those_heard(&self.config.timing, self.now.time).filter(is_voter);
@@ -237,37 +236,37 @@ impl Group {
         self.state.nodes().iter().filter(|node| beats(node)).count() >= self.state.quorum()
     }
 
-    /// Group time.
+    /// Returns the group time.
     pub fn group_time(&self) -> WallMillis {
         self.pulse.group_time(self.now)
     }
 
-    /// The ballot under which an operation on this point is executed now, and by whom.
+    /// Returns the ballot of the primary that executes operations on this point now.
     pub fn primary_of(&self, point: Point) -> Option<TermBallot> {
         let part = self.state.assignment(point)?;
         Some(TermBallot { epoch: self.state.epoch, term: part.term, node: part.node })
     }
 
-    /// Whether a member that stops has nothing left to wait for: every sub-range of its own that another member can take over
-    /// is handed over, and every batch is durable.
+    /// Returns whether a member that stops has nothing left to wait for: every sub-range of its own that another member can take over is
+    /// handed over, and every batch is durable.
     pub fn is_idle(&self) -> bool {
         let is_primary = self.state.division.iter().any(|part| part.node == self.me);
         !(is_primary && self.has_successor()) && self.out.batches_waiting() == 0
     }
 
-    /// Whether a majority is heard, and all other members that are heard stop as well.
+    /// Returns whether it hears a majority, and all other heard members stop as well.
     pub fn stops_together(&self) -> bool {
         self.is_connected() && !self.has_successor() && !self.hears().is_empty()
     }
 
-    /// Whether another member can take over the sub-ranges of this one: this member hears a majority, and another member that
-    /// does not stop as well.
+    /// Returns whether another member can take over the sub-ranges of this one: this member hears a majority, and another member that does
+    /// not stop as well.
     fn has_successor(&self) -> bool {
         let stops = |node| matches!(self.parting_of(node), Some(Parting::Stops { .. }));
         self.is_connected() && self.hears().into_iter().any(|node| self.state.is_member(node) && !stops(node))
     }
 
-    /// The time, before anything else is handed in.
+    /// Sets the time. Call before any other input.
     pub fn set_now(&mut self, now: Now) {
         let slept = now.time.since(self.now.time).abs_diff(now.awake.since(self.now.awake));
         self.now = now;
@@ -280,13 +279,13 @@ impl Group {
         }
     }
 
-    /// A message of this group arrived.
+    /// Handles a message of this group.
     pub fn on_message(&mut self, from: Sender, message: Message) {
         if from.node.peer == self.me.peer && from.node != self.me {
-            return; // Another life of this very peer: a ghost.
+            return; // From another incarnation of this peer.
         }
         if self.out.halted().is_some() {
-            return; // What it would say rests on what is in doubt.
+            return; // Any answer would rest on state that is in doubt.
         }
         if let Err(nonsense) = message.check(from.node) {
             self.dropped.note(nonsense);
@@ -318,7 +317,7 @@ impl Group {
             if from.epoch > self.state.epoch {
                 self.ask_state(from.node);
             } else {
-                self.send_state(from.node); // It does not know that it is not needed any more.
+                self.send_state(from.node); // It does not know that the group released it.
             }
             return;
         }
@@ -360,12 +359,12 @@ impl Group {
         self.heed_halt();
     }
 
-    /// Why this member serves the group no more, where a peer contradicted what is chosen.
+    /// Returns the reason why this member serves the group no more, where a peer contradicted a chosen value.
     pub fn halted(&self) -> Option<&str> {
         self.out.halted()
     }
 
-    /// Ends what this member does for the group, once a peer has contradicted what is chosen.
+    /// Ends the work of this member for the group once a peer has contradicted a chosen value.
     fn heed_halt(&mut self) {
         if self.out.halted().is_some() && !self.failed {
             self.give_way();
@@ -378,7 +377,7 @@ impl Group {
         self.tell_let_go();
     }
 
-    /// A primary says, of its sub-ranges in the order of their terms, up to which numbers all writes are chosen.
+    /// Handles the numbers up to which all writes of a primary's sub-ranges are chosen, in the order of their terms.
     pub(crate) fn on_marks(&mut self, from: Sender, marks: &[(Term, u64)]) {
         let is_its = |ballot: &TermBallot| ballot.epoch == from.epoch && ballot.node == from.node;
         let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).filter(is_its).collect();
@@ -431,7 +430,7 @@ impl Group {
             message => message,
         };
         if self.keeps_quiet() && message.ends_epoch() {
-            return; // It may have granted a lease in its last life (hazard 16).
+            return; // It may have granted a lease in its last run (hazard 16).
         }
         self.log.on_message(&mut context!(self), &self.pulse, from, message);
         if self.log.take_seal() {
@@ -444,7 +443,7 @@ impl Group {
         self.state.settings.leases && self.acceptor.keeps_quiet(self.now.time)
     }
 
-    /// Accepts nothing more in this epoch.
+    /// Seals the epoch: accepts nothing more in it.
     fn seal(&mut self) {
         if !self.acceptor.has_sealed(self.state.epoch) && !self.config.defects.has(Defect::OneReplicaState) {
             self.acceptor.seal(&mut context!(self), self.state.epoch);
@@ -454,18 +453,18 @@ impl Group {
         self.sealed_since.get_or_insert(self.now.time);
     }
 
-    /// Ends the epoch, whoever leads; the next one has the same members. Any member may, when it must.
+    /// Ends the epoch, under any leader; the next one has the same members. Any member may do so when it must.
     pub fn stop_epoch(&mut self) {
         if self.vouching.is_none() && !self.failed && self.state.is_member(self.me) {
             self.log.stop(&mut context!(self));
         }
     }
 
-    /// Who sealed an epoch sees to its end, if nobody else does (hazard 21).
+    /// Ends an epoch that this member sealed, if no other member does (hazard 21).
     fn tick_sealed(&mut self) {
         let Some(due) = self.seal_due() else { return };
         if self.now.time >= due && self.log.leads_under().is_none() {
-            // Not all at once.
+            // Members try at different times.
             let spread = self.log.spread(self.config.timing.seal_patience);
             self.sealed_since = Some(self.now.time + self.rng.duration_below(spread));
             if self.is_connected() {
@@ -474,7 +473,7 @@ impl Group {
         }
     }
 
-    /// Returns when this member sees to the end of an epoch that it has sealed, unless it leads then.
+    /// Returns when this member ends an epoch that it has sealed, unless it leads then.
     fn seal_due(&self) -> Option<Time> {
         let since = self.sealed_since?;
         let attempt = self.log.promised_other().unwrap_or(since);
@@ -482,7 +481,7 @@ impl Group {
         Some(self.log.ending_until(&self.config.timing).map_or(due, |until| until.max(due)))
     }
 
-    /// Does it hear a majority?
+    /// Returns whether it hears a majority.
     fn is_connected(&self) -> bool {
         let heard = self.pulse.hears(&self.config.timing, self.now.time);
         1 + heard.iter().filter(|node| self.state.is_member(**node)).count() >= self.state.quorum()
@@ -494,14 +493,14 @@ impl Group {
         }
         let ballot = message.ballot();
         if self.is_silent_in(ballot.epoch) && !self.config.defects.has(Defect::DoubtSpeaks) {
-            return; // It may have promised more, or accepted something else, and has forgotten.
+            return; // It may have forgotten a higher promise, or another value that it accepted.
         }
         if ballot.term.slot().0 > self.state.applied.0.saturating_add(AHEAD_MAX) {
             self.dropped.note(Nonsense::Far);
             return;
         }
         if message.is_for_primary() {
-            // Its own acceptor may keep quiet yet, and have no part in that committee.
+            // The acceptor of this node may keep quiet yet, and have no part in that committee.
             let range = self.acceptor.committee(ballot).map(Committee::range);
             let range = range.or_else(|| self.primaries.get(&ballot).map(Primary::range));
             let state = &self.state;
@@ -513,15 +512,14 @@ impl Group {
             return;
         }
         if ballot.epoch != self.state.epoch && !self.config.defects.has(Defect::NoFence) {
-            return; // Of an epoch that is over; one that is to come would have come from a node that knows it.
+            return; // The epoch is over. A message of a later epoch would come from a node that knows that epoch.
         }
         self.see_primary(&message);
         self.acceptor.on_message(&mut context!(self), &mut self.table, from, message);
         self.end_superseded();
     }
 
-    /// What this node's acceptor has promised to somebody else its own primaries must know at once: before that promise
-    /// leaves, their leases are gone.
+    /// Ends the primaries of this node that its own acceptor's promises superseded. Their leases are gone before such a promise leaves.
     pub(crate) fn end_superseded(&mut self) {
         for (ballot, primary) in &mut self.primaries {
             if self.acceptor.committee(*ballot).is_some_and(Committee::is_superseded)
@@ -532,30 +530,30 @@ impl Group {
         }
     }
 
-    /// Says something to another node of the group.
+    /// Sends a message to another node of the group.
     pub fn say(&mut self, to: NodeId, message: Message) {
         self.out.send(&[to], message);
     }
 
-    /// Where others can reach this node; told to the leader until the agreed state says the same.
+    /// Sets the addresses of this node; the leader is told until the agreed state has them.
     pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
         self.addresses = acceptable(addresses);
         self.heartbeat_due = self.now.time;
     }
 
-    /// A peer's last connection is gone.
+    /// Notes that a peer's last connection closed.
     pub fn on_broken(&mut self, peer: PeerKey) {
         self.pulse.on_broken(peer, self.now.time);
     }
 
-    /// The store has everything up to this token.
+    /// Notes that the store has everything up to this token.
     pub fn on_persisted(&mut self, token: u64) {
         if !self.failed {
             self.out.persisted(token);
         }
     }
 
-    /// The store failed: this incarnation votes no more (hazard 4).
+    /// Notes that the store failed: this incarnation votes no more (hazard 4).
     pub fn on_store_failed(&mut self) {
         self.failed = true;
         let ballots: Vec<TermBallot> = self.primaries.keys().copied().collect();
@@ -565,32 +563,32 @@ impl Group {
         }
     }
 
-    /// How much of its records may be in memory from now on, in bytes.
+    /// Sets the limit of its records in memory, in bytes.
     pub fn set_memory(&mut self, bytes_max: usize) {
         self.table.set_bytes_max(bytes_max);
     }
 
-    /// The store has little room left, for this reason, or enough again (`None`). While it has little, this member accepts
-    /// what other primaries write and refuses what clients write to it, and a member with room becomes primary instead.
+    /// Notes that the store has little room left, for this reason, or enough again (`None`). While it has little, this member accepts
+    /// writes of other primaries and refuses clients' writes that need room, and a member with room becomes primary instead.
     pub fn set_full(&mut self, limit: Option<Limit>) {
         self.full = limit;
         self.tick();
     }
 
-    /// The store has much left to write behind its journal, or no longer. Clients' writes wait for it in the end: what is
-    /// copied makes way for them.
+    /// Notes whether the store has much left to write behind its journal. Clients' writes would wait for it in the end: copied records make
+    /// way for them.
     pub fn on_store_behind(&mut self, behind: bool) {
         self.acceptor.set_store_behind(behind);
     }
 
-    /// A record came from the store.
+    /// Takes a record from the store.
     pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
         self.table.on_loaded(key, record);
         self.acceptor.on_loaded(&mut context!(self), &mut self.table, key);
         self.go_on(key);
     }
 
-    /// Begin to hand everything over: this node is about to stop, and will be back within `away`, it thinks.
+    /// Begins to hand everything over: this node is about to stop, and expects to be back within `away`.
     pub fn stop_soon(&mut self, away: Duration) {
         self.part(Parting::Stops { away_ms: away.as_millis() as u64 });
     }
@@ -601,7 +599,7 @@ impl Group {
         self.tick();
     }
 
-    /// Timers. Early calls are harmless.
+    /// Runs the timers that are due. Early calls are harmless.
     pub fn tick(&mut self) {
         if self.failed {
             return;
@@ -614,7 +612,7 @@ impl Group {
             self.send_heartbeat();
         }
         if !self.hears_as_told() {
-            self.send_heartbeat(); // Whoever leads counts who misses whom.
+            self.send_heartbeat(); // The leader counts which members miss which.
         }
         if self.vouching.is_none() {
             self.log.on_tick(&mut context!(self), &self.pulse);
@@ -641,13 +639,13 @@ impl Group {
         self.acceptor.forget_replicas();
     }
 
-    /// Returns those to whom this node may turn and from whom it has heard nothing for so long that it suspects them.
+    /// Returns the nodes that this one may ask and that it suspects, because they have been silent for too long.
     fn silent(&self) -> BTreeSet<NodeId> {
         let (timing, now) = (&self.config.timing, self.now.time);
         self.state.audience().into_iter().filter(|node| self.pulse.suspects(*node, timing, now)).collect()
     }
 
-    /// When [`Group::tick`] has something to do next.
+    /// Returns when [`Group::tick`] has something to do next.
     pub fn next_timeout(&mut self) -> Time {
         let ctx = context!(self);
         let mut next = self.heartbeat_due.min(self.log.next_timeout(&ctx)).min(self.duties.next_timeout(&ctx));
@@ -661,7 +659,7 @@ impl Group {
             next = next.min(self.purging.next_timeout(self.now.time)).min(self.acceptor.catch_up_due(&context!(self)));
         }
         if let Some(due) = self.seal_due() {
-            // Whoever leads, or is still finding out what it has, has other things to wait for.
+            // A leader, or a member that still finds out what it has, waits for other things.
             let soon = self.now.time + self.config.timing.resend / 4;
             next = next.min(due.max(soon));
         }
@@ -673,7 +671,7 @@ impl Group {
         next
     }
 
-    /// The next thing to do. Call until `None` after everything that waits was handed in.
+    /// Returns the next output. Call until `None`, after all waiting inputs were handed in.
     pub fn poll_output(&mut self) -> Option<GroupOutput> {
         loop {
             self.heed_halt();
@@ -712,7 +710,7 @@ impl Group {
         }
         self.tell_progress();
         if self.table.evict() {
-            // A page that was read before may be older than what was evicted.
+            // A page that was read before may be older than an evicted record.
             self.preloading = false;
         }
     }

@@ -1,11 +1,11 @@
-//! Newcomers: they ask to be let in, copy as learners all that the group holds, and then vote (`docs/design/epochs.md`).
+//! Newcomers: they ask to join, copy as learners all that the group holds, and then vote (`docs/design/epochs.md`).
 //!
 //! A learner votes only once it has direct connections to a majority of the members: one that hears the leader alone would count for
-//! agreement, and stop it as soon as another member led. A learner without them is let go of after [`UNCONNECTED_MAX`], and its peer waits
-//! outside before it may try again, each time twice as long. So such peers hold up what waits for learners (other newcomers, purges, reads
-//! that a switch spreads) for a small part of the time. They never hold up a split, which waits only for learners that are about to vote.
-//! Up to [`SLOW_MAX`] learners that copy slowly do not hold up other newcomers for longer than [`SLOW_AFTER`], as long as the group has less than twice
-//! as many members and learners as it should have at most.
+//! agreement, and stop it as soon as another member led. A learner without them is released after [`UNCONNECTED_MAX`], and its peer waits
+//! outside before it may try again, each time twice as long. So such peers hold up the steps that wait for learners (other newcomers,
+//! purges, reads that a switch spreads) for a small part of the time. They never hold up a split, which waits only for learners that are
+//! about to vote. Up to [`SLOW_MAX`] learners that copy slowly do not hold up other newcomers for longer than [`SLOW_AFTER`], as long as
+//! the group has less than twice as many members and learners as it should have at most.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -22,35 +22,35 @@ use crate::outbox::GroupOutput;
 use crate::state::{Entry, Member};
 use crate::time::{Time, WallMillis};
 
-/// Learners at a time: each is told of every write, and each asks members for everything that the group holds.
+/// Upper limit of learners at a time: each receives every write, and asks members for everything that the group holds.
 pub const LEARNERS_MAX: usize = 8;
-/// A learner copies slowly if it does not vote after so long under one leader.
+/// Time under one leader after which a learner that does not vote yet counts as slow.
 pub const SLOW_AFTER: Duration = Duration::from_secs(60);
-/// How many slow learners there may be beside [`LEARNERS_MAX`] others.
+/// Upper limit of slow learners beside [`LEARNERS_MAX`] other ones.
 pub const SLOW_MAX: usize = 8;
-/// A learner that is silent for so long is let go of: no transaction begins while there are learners. An attempt to connect to it may take nearly
+/// Silence after which a learner is released: no transaction begins while there are learners. An attempt to connect to it may take nearly
 /// as long. Never sooner than a member would be removed, since it may have to copy again.
 const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(12);
-/// The same of one that announced an absence.
+/// Silence after which a learner that announced an absence is released.
 const LEARNER_ABSENCE_MAX: Duration = Duration::from_secs(30);
-/// A learner without direct connections to a majority of the members is let go of after so long: twice the time that an attempt to connect may
-/// take.
+/// Time without direct connections to a majority of the members after which a learner is released: twice the time that an attempt to
+/// connect may take.
 pub const UNCONNECTED_MAX: Duration = Duration::from_secs(20);
-/// For how long its peer waits outside the first time.
+/// First pause of its peer outside.
 const OUTSIDE_MIN: Duration = Duration::from_secs(30);
-/// And at most.
+/// Longest pause of a peer outside.
 const OUTSIDE_MAX: Duration = Duration::from_secs(600);
-/// Peers that wait outside. Of more the one that may return first is forgotten.
+/// Upper limit of peers that wait outside. Beyond it the one that may return first is forgotten.
 const OUTSIDE_ROOM: usize = 256;
-/// A peer that returns later than this after its removal begins anew.
+/// Time after a removal within which a returning peer keeps its age.
 const LIVED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The peers that were learners without direct connections to a majority of the members, each with the end and the length of its pause.
+/// Peers that were learners without direct connections to a majority of the members, each with the end and the length of its pause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outside(BTreeMap<PeerKey, (Time, Duration)>);
 
 impl Outside {
-    /// Sends a peer outside. Returns for how long.
+    /// Begins a pause of a peer. Returns its length.
     fn send(&mut self, peer: PeerKey, now: Time) -> Duration {
         let before = self.0.get(&peer).filter(|(until, _)| now.since(*until) < OUTSIDE_MAX);
         let length = before.map_or(OUTSIDE_MIN, |(_, length)| (2 * *length).min(OUTSIDE_MAX));
@@ -69,14 +69,14 @@ impl Outside {
     }
 }
 
-/// The notes of a member on a learner.
+/// Notes of a member on a learner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LearnerNotes {
-    /// Since when it is one, as this member saw.
+    /// Time since which it is a learner, as this member saw.
     since: Time,
-    /// When it was last known to be alive.
+    /// Time when it was last known to be alive.
     heard: Time,
-    /// When it was last known to have direct connections to enough members.
+    /// Time when it was last known to have direct connections to enough members.
     connected: Time,
 }
 
@@ -87,8 +87,8 @@ impl Group {
         self.duties.doors.held_until = self.now.time + time;
     }
 
-    /// Lets newcomers in, all that there is room for at once: a crowd at the door of one group should find two, and not make it
-    /// one of hundreds before it has split.
+    /// Returns the entry that admits newcomers, as many at once as there is room for: a crowd of newcomers at one group should find two
+    /// groups, and not make it one of hundreds before it has split.
     pub(crate) fn admit(&mut self) -> Option<Entry> {
         let is_held = self.now.time < self.duties.doors.held_until;
         // A group that splits has room again.
@@ -99,7 +99,7 @@ impl Group {
         let mut coming: Vec<Member> = Vec::new();
         let waiting = core::mem::take(&mut self.duties.doors.joiners);
         for (mut joiner, asked) in waiting {
-            // Another life of a learner comes in its place: the group must not wait for one that is dead until it is forgotten.
+            // A later incarnation takes the place of a learner: the group must not wait for a dead one until it is forgotten.
             let takes = usize::from(!is_life_of(&self.state.learners, joiner.node.peer));
             let known = self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node);
             if takes > if is_held { 0 } else { room } {
@@ -124,8 +124,8 @@ impl Group {
         notes.filter(|notes| self.now.time.since(notes.since) >= SLOW_AFTER).count()
     }
 
-    /// Returns whether a learner has direct connections to a majority of the members that there will be with it, itself included: it has told
-    /// of late that it hears them, and has had heartbeats of them.
+    /// Returns whether a learner has direct connections to a majority of the members that there will be with it, itself included: it has
+    /// recently reported that it hears them, and has had heartbeats of them.
     pub(crate) fn has_direct_connections(&self, learner: NodeId) -> bool {
         if self.config.defects.has(Defect::Unconnected) {
             return true;
@@ -137,7 +137,7 @@ impl Group {
         1 + heard.filter(|(node, _)| self.state.is_member(**node)).count() > members / 2
     }
 
-    /// A learner tells at once that it has heard a majority of the members, for its vote may wait for that.
+    /// Reports at once, as a learner, that it has heard a majority of the members, for its vote may wait for that.
     pub(crate) fn tell_connections(&mut self) {
         let is_news = !self.duties.told_connections && self.state.is_learner(self.me);
         if is_news && self.has_heartbeats_of_majority() {
@@ -147,7 +147,7 @@ impl Group {
     }
 
     /// Returns the learners that hold everything, live, and have direct connections to a majority of the members. Where nothing was chosen
-    /// before the current terms all is of those.
+    /// before the current terms, everything is the data of those terms.
     pub(crate) fn ready_learners(&mut self) -> Vec<Member> {
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
         let nodes = self.state.nodes();
@@ -176,7 +176,7 @@ impl Group {
         let (timing, now) = (&self.config.timing, self.now.time);
         let since = core::mem::replace(&mut self.duties.doors.learners_seen, now);
         if self.state.learners.is_empty() {
-            return; // As mostly.
+            return; // The usual case.
         }
         let was_away = now.since(since) > 2 * timing.heartbeat;
         let notes: Vec<(NodeId, bool, bool)> = self
@@ -203,8 +203,8 @@ impl Group {
         }
     }
 
-    /// Returns the entry that lets go of a learner: one that is dead, that declined, or that has no direct connections to enough members.
-    /// One that recovery still asks is a member of a group that became part of this one: it is not sent away for its connections.
+    /// Returns the entry that releases a learner: one that is dead, that declined, or that has no direct connections to enough members. A
+    /// learner that recovery still asks is a member of a group that became part of this one: it is not released for its connections.
     pub(crate) fn drop_learner(&mut self) -> Option<Entry> {
         let now = self.now.time;
         let mut dropped = None;
@@ -227,8 +227,8 @@ impl Group {
         dropped.map(Entry::DropLearner)
     }
 
-    /// Returns whether a learner has been silent for too long. One whose process is known to have ended is waited for only as long as a member:
-    /// a device on the way may have closed its connections, and it is back at once then.
+    /// Returns whether a learner has been silent for too long. One with a process that is known to have ended is waited for only as long as
+    /// a member: a device on the way may have closed its connections, and then it is back at once.
     fn is_dead_learner(&self, node: NodeId, notes: LearnerNotes) -> bool {
         let (now, timing) = (self.now.time, &self.config.timing);
         let longest = if self.has_ended(node) {
@@ -246,7 +246,7 @@ impl Group {
 mod tests {
     use super::*;
 
-    /// Each time twice as long, up to a limit; who stays away long enough begins anew.
+    /// Each pause is twice as long as the last, up to a limit; a peer that stays away long enough begins anew.
     #[test]
     fn pauses_grow_and_are_forgotten() {
         let (mut outside, peer, second) = (Outside::default(), PeerKey([1; 32]), Duration::from_secs(1));

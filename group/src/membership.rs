@@ -1,8 +1,7 @@
-//! Changes of members: newcomers, leavers, and the dead (`docs/design/epochs.md`). All of it is one change of members at a time,
-//! chosen in the group's own log.
+//! Changes of members: newcomers, leaving members, and the dead (`docs/design/epochs.md`). One change of members is made at a time, chosen
+//! in the group's own log.
 //!
-//! A suspicion costs time when it is wrong, never safety: whoever is put out and still lives finds its epoch over, and
-//! asks to be let in again.
+//! A wrong suspicion costs time, never safety: a removed member that still lives finds its epoch over, and asks to join again.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -18,41 +17,41 @@ use crate::removals::Removals;
 use crate::state::{Entry, GroupState, Member};
 use crate::time::Time;
 
-/// Newcomers that are noted; others are asked to come again later.
+/// Upper limit of noted newcomers; further ones are told to ask again later.
 pub const JOINERS_MAX: usize = 64;
-/// Who has asked to be let in and is noted asks again after this; who is not noted, after up to three times as long.
+/// Time after which a noted newcomer asks again; a newcomer that is not noted asks after up to three times as long.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// Who has not asked again for so long has gone elsewhere.
+/// Silence of a newcomer after which it has gone elsewhere.
 pub(crate) const JOINER_SILENCE_MAX: Duration = Duration::from_secs(8);
-/// Removed peers whose ages are remembered, so that they do not begin anew when they return.
+/// Upper limit of removed peers with remembered ages, so that their ages do not begin anew when they return.
 const LIVED_MAX: usize = 256;
-/// Nobody is put out, and nobody leaves unless it insists, where fewer than so many members would remain.
+/// Least number of members after a removal, and after a leave unless the member insists.
 pub const MEMBERS_MIN: usize = 3;
 
-/// Who waits at the door, and who was shown it. Kept by every member, used by the leader.
+/// Newcomers that wait to join, and members that were removed. Kept by every member, used by the leader.
 #[derive(Clone, Debug)]
 pub struct Doors {
-    /// Who asked to be let in, and when it did last, in order of their first asking.
+    /// Newcomers that asked to join, with the time of the last request, in the order of their first requests.
     pub(crate) joiners: VecDeque<(Member, Time)>,
-    /// The notes of this member on each learner.
+    /// Notes of this member on each learner.
     pub(crate) learners_heard: BTreeMap<NodeId, LearnerNotes>,
-    /// When the leader looked at them last.
+    /// Time when the leader last looked at the learners.
     pub(crate) learners_seen: Time,
     /// Learners that are in other groups by now.
     pub(crate) declined: BTreeSet<NodeId>,
-    /// Peers that are not let in for a while.
+    /// Peers that are not admitted for a while.
     pub(crate) outside: Outside,
-    /// The removals of late.
+    /// Recent removals.
     pub(crate) removals: Removals,
-    /// The suspected members that a majority misses, and since when it does without a break.
+    /// Suspected members that a majority misses, and since when it has without a break.
     missed: BTreeMap<NodeId, Time>,
-    /// When that was looked at.
+    /// Time of the last update of `missed`.
     missed_at: Time,
-    /// When the leader looks for dead members again.
+    /// Time when the leader looks for dead members again.
     due: Option<Time>,
-    /// No newcomer is let in before this.
+    /// Time before which no newcomer is admitted.
     pub(crate) held_until: Time,
-    /// How long peers had lived that were removed, and when that was.
+    /// Ages of removed peers, with the times of their removals.
     pub(crate) lived: BTreeMap<PeerKey, (Duration, Time)>,
 }
 
@@ -74,7 +73,7 @@ impl Doors {
         }
     }
 
-    /// Notes how long a peer that is removed had lived. Of too many the one that was removed first is forgotten.
+    /// Notes the age of a peer at its removal. Beyond the limit the peer that was removed first is forgotten.
     fn note_lived(&mut self, peer: PeerKey, lived: Duration, now: Time) {
         self.lived.insert(peer, (lived, now));
         if self.lived.len() > LIVED_MAX
@@ -84,33 +83,33 @@ impl Doors {
         }
     }
 
-    /// Forgets who is gone.
+    /// Forgets all nodes but these.
     pub(crate) fn keep(&mut self, nodes: &[NodeId]) {
         self.learners_heard.retain(|node, _| nodes.contains(node));
         self.declined.retain(|node| nodes.contains(node));
     }
 
-    /// It does not come.
+    /// Notes that a learner declined.
     pub(crate) fn on_declined(&mut self, node: NodeId) {
         self.declined.insert(node);
     }
 
-    /// When to look at the doors again, if nothing happens.
+    /// Returns when to look again, if nothing happens.
     pub(crate) fn look_again(&self, now: Time) -> Time {
         self.due.map_or(Time::NEVER, |due| due.max(now))
     }
 
-    /// Nothing is due before the leader looks again.
+    /// Cancels the next look: nothing is due before the leader looks again.
     pub(crate) fn rest(&mut self) {
         self.due = None;
     }
 
-    /// How many wait to be let in.
+    /// Returns the number of newcomers that wait to be admitted.
     pub fn joiners(&self) -> usize {
         self.joiners.len()
     }
 
-    /// Notes who asks; false if there is no room.
+    /// Notes a newcomer; returns `false` if there is no room.
     fn note(&mut self, joiner: Member, now: Time) -> bool {
         self.joiners.retain(|(_, asked)| now.since(*asked) < JOINER_SILENCE_MAX);
         let same = |(known, _): &&mut (Member, Time)| known.node.peer == joiner.node.peer;
@@ -126,26 +125,27 @@ impl Doors {
     }
 }
 
-/// The dead members, as a leader sees them.
+/// Dead members, as a leader sees them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dead {
-    /// The longest silent first.
+    /// Dead members, the longest silent first.
     pub(crate) nodes: Vec<NodeId>,
-    /// Others seem to have died with them: their removal waits for a moment. A change of members that is made in any case does not.
+    /// Whether their removal waits a moment for other members that seem to have died with them. A change of members that is made in any
+    /// case does not wait.
     pub(crate) gathers: bool,
 }
 
 impl Group {
-    /// Somebody asks to become a member, here or through another member.
+    /// Handles a request to join from a newcomer, direct or forwarded by another member.
     pub(crate) fn on_join(&mut self, joiner: Member) {
         self.duties.doors.removals.note_return(joiner.node.peer, self.now.time);
         if self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
-            // The group knows this incarnation, or a later one of its peer. If a later one, the state may let go of this one.
+            // The group knows this incarnation, or a later one of its peer. With a later one, the state may have released this incarnation.
             self.tell_state(&[joiner.node]);
         } else if self.log.leads() {
             let node = joiner.node;
             if self.duties.doors.outside.holds(node.peer, self.now.time) {
-                return; // It samples groups again.
+                return; // The newcomer then looks for groups again.
             }
             let wait = if self.duties.doors.note(joiner, self.now.time) {
                 ASK_AGAIN
@@ -159,13 +159,13 @@ impl Group {
         }
     }
 
-    /// This node leaves for good; [`crate::outbox::GroupOutput::Left`] says when it is not needed any more. `force`:
-    /// also where fewer than three members remain.
+    /// Begins to leave for good; [`crate::outbox::GroupOutput::Left`] reports that this node is not needed any more. `force`: even where
+    /// fewer than three members remain.
     pub fn leave(&mut self, force: bool) {
         self.part(Parting::Leaves { force });
     }
 
-    /// Some members sealed their epoch, and accept nothing in it any more: it has to end (hazard 21).
+    /// Returns the entry that ends an epoch which some members sealed, so that they accept nothing in it any more (hazard 21).
     ///
     /// `dead`: as [`Group::look_for_dead`] returns it, here and below.
     pub(crate) fn end_sealed(&mut self, dead: &Dead) -> Option<Entry> {
@@ -180,8 +180,8 @@ impl Group {
         })
     }
 
-    /// Returns the next change of members where it removes dead ones. Before most that a leader does: a group whose majority needs each member that
-    /// lives agrees as slowly as the slowest of them, and may lose its majority before it has come to this.
+    /// Returns the next change of members where it removes dead ones. It comes before most other duties of a leader: a group that needs
+    /// each living member for its majority agrees as slowly as the slowest of them, and may lose its majority before the removal.
     pub(crate) fn remove_dead(&mut self, dead: &Dead) -> Option<Entry> {
         if dead.nodes.is_empty() || dead.gathers || self.config.defects.has(Defect::DealsFirst) {
             return None;
@@ -191,24 +191,24 @@ impl Group {
             .filter(|next| matches!(next, Entry::Next(members) if !dead.nodes.iter().all(|node| stays(members, node))))
     }
 
-    /// Returns the next change of members, if one is due. Learners that have caught up are admitted, and replace older lives of their
-    /// peers and dead members. Members that leave are let go. Of the dead members without a replacement, as many are removed as
+    /// Returns the next change of members, if one is due. Learners that have caught up are admitted, and replace older incarnations of
+    /// their peers and dead members. Members that leave are released. Of the dead members without a replacement, as many are removed as
     /// [`crate::removals`] allows. All of it is one step.
     pub(crate) fn next_members(&mut self, dead: &Dead) -> Option<Entry> {
         let (mut ready, leaving) = (self.ready_learners(), self.leaving());
-        // A change that is made in any case takes the dead along.
+        // A change that is made in any case removes the dead too.
         if ready.is_empty() && leaving.is_empty() && (dead.nodes.is_empty() || dead.gathers) {
-            return None; // As mostly, and this is asked with each heartbeat.
+            return None; // The usual case, and checked with each heartbeat.
         }
         let mut members = self.state.members.clone();
         for learner in ready.extract_if(.., |learner| is_life_of(&members, learner.node.peer)).collect::<Vec<_>>() {
             members.retain(|member| member.node.peer != learner.node.peer);
             members.push(learner);
         }
-        // Of some the next life is here already.
+        // Later incarnations of some are members already.
         let mut dead: Vec<NodeId> =
             dead.nodes.iter().copied().filter(|node| members.iter().any(|member| member.node == *node)).collect();
-        // An epoch that is not established yet is only healed: one comes for one that is dead, and the dead go.
+        // An epoch that is not established yet is only healed: a newcomer comes for a dead member, and the dead are removed.
         let heals = !self.state.recovery.is_empty();
         // A member that was removed by mistake replaces none when it returns: each such return would allow another mistake.
         let removals = &self.duties.doors.removals;
@@ -218,7 +218,7 @@ impl Group {
         let least = MEMBERS_MIN.min(self.state.members.len());
         members.extend(coming);
         let mut room = members.len() - least;
-        // Those that are replaced, and those whose processes ended for good, need no allowance.
+        // Members that are replaced, and those with processes that ended for good, need no allowance.
         dead.sort_by_key(|node| !self.has_ended(*node));
         let ended = dead.iter().filter(|node| self.has_ended(**node)).count();
         let free = dead.len().min(replaced + ended);
@@ -232,7 +232,7 @@ impl Group {
         for (node, force) in leaving.into_iter().filter(|_| !heals) {
             let others: Vec<NodeId> = members.iter().map(|member| member.node).filter(|other| *other != node).collect();
             if !self.leaves_able(&others) {
-                continue; // It goes when it is decided, or when the dead are put out.
+                continue; // It leaves when the epoch is established, or when the dead are removed.
             }
             if (room > 0 || force) && members.len() > 1 {
                 members.retain(|member| member.node != node);
@@ -261,8 +261,8 @@ impl Group {
         allowed
     }
 
-    /// Notes the members that this change of the state removed, except those that announced that they leave. A member whose peer has a
-    /// later life here was alive.
+    /// Notes the members that this change of the state removed, except those that announced that they leave. A member with a later
+    /// incarnation here was alive.
     pub(crate) fn note_removals(&mut self, before: &GroupState) {
         let now = self.now.time;
         let is_gone = |member: &&Member| !self.state.is_member(member.node) && !self.state.is_learner(member.node);
@@ -280,7 +280,7 @@ impl Group {
         let (ended, silent): (Vec<NodeId>, Vec<NodeId>) = gone.into_iter().partition(|node| self.has_ended(*node));
         let removals = &mut self.duties.doors.removals;
         own.iter().map(|node| node.peer).chain(coming.iter().copied()).for_each(|peer| removals.note_return(peer, now));
-        // Of several changes at once this node does not know which newcomer replaced a dead member.
+        // After several changes at once this node does not know which newcomer replaced a dead member.
         let is_one_step = before.epoch.0 + 1 == self.state.epoch.0;
         let fresh = coming.iter().filter(|peer| !removals.is_refuted(**peer, now)).count();
         let replaced = if is_one_step { fresh } else { 0 };
@@ -288,16 +288,16 @@ impl Group {
         removals.note(&silent, replaced, now);
     }
 
-    /// Are enough of them alive to choose anything? Who leaves a group of which others are silent must wait for them, or
-    /// until they are put out.
+    /// Returns whether enough of these members are alive to choose anything. A member that leaves a group with silent members must wait for
+    /// them, or for their removal.
     fn can_go_on(&self, members: &[Member]) -> bool {
         let timing = &self.config.timing;
         let lives = |node: NodeId| node == self.me || !self.pulse.suspects(node, timing, self.now.time);
         members.iter().filter(|member| lives(member.node)).count() > members.len() / 2
     }
 
-    /// Notes which of the suspected members a majority misses: one member's own silence may be due to one bad link. Members that do not lead
-    /// look less often.
+    /// Notes which of the suspected members a majority misses: the silence towards one member may be due to one bad link. Members that do
+    /// not lead look less often.
     pub(crate) fn note_missed(&mut self) {
         let (timing, now) = (&self.config.timing, self.now.time);
         if !self.log.leads() && now.since(self.duties.doors.missed_at) < timing.heartbeat / 2 {
@@ -334,29 +334,29 @@ impl Group {
         self.duties.doors.missed.get(&node).map(|since| *since + needed)
     }
 
-    /// Returns whether the process of a member ended for good: its connections closed while it was being heard, and nothing is durable, so that
-    /// it cannot return as this member. Where a removal was refuted of late, closed connections prove nothing.
+    /// Returns whether the process of a member ended for good: its connections closed while it was being heard, and nothing is durable, so
+    /// it cannot return as this member. Where a removal was refuted recently, closed connections prove nothing.
     pub(crate) fn has_ended(&self, node: NodeId) -> bool {
         !self.config.durable
             && self.pulse.has_ended(node, &self.config.timing)
             && !self.duties.doors.removals.has_refuted(self.now.time)
     }
 
-    /// Returns when a member counts as dead, if nothing more is heard of it.
+    /// Returns when a member counts as dead, if it sends nothing more.
     pub(crate) fn dead_at(&self, node: NodeId) -> Time {
         self.pulse.dead_at(node, &self.config.timing, self.has_ended(node))
     }
 
-    /// Returns until when the removal of these dead members waits for others that seem to have died with them, if it does. Members that die
-    /// at once are found dead within about one heartbeat, each change of members must be established before the next, and the fewer members
-    /// there are the fewer may be removed at all.
+    /// Returns until when the removal of these dead members waits for other members that seem to have died with them; `None` where it does
+    /// not wait. Members that die at once are found dead within about one heartbeat, each change of members must be established before the
+    /// next, and a smaller group may remove fewer members.
     fn gathers_until(&self, dead: &[(Time, NodeId)]) -> Option<Time> {
         let (now, timing, members) = (self.now.time, &self.config.timing, self.state.nodes());
         let removable_at = |node: NodeId| self.dead_at(node).max(self.missed_until(node).unwrap_or(Time::NEVER));
         let last = dead.iter().map(|(_, node)| removable_at(*node)).min()? + timing.heartbeat;
         let may_follow = |node: &NodeId| match self.dead_at(*node) {
             _ if *node == self.me || dead.iter().any(|(_, known)| known == node) => None,
-            // Whether a majority will miss it by then is not known yet.
+            // It is not known yet whether a majority will miss it by then.
             dies if dies > now => Some(dies),
             _ => Some(removable_at(*node)).filter(|at| *at > now),
         };
@@ -390,7 +390,7 @@ impl Group {
                 due = Some(due.map_or(next, |due| due.min(next)));
             }
             if dead.is_empty() {
-                // What the others hear comes with their heartbeats; that they have missed it for long enough, with time alone.
+                // The opinions of other members come with their heartbeats; only time shows that they have missed it for long enough.
                 let until = voters.iter().filter(|node| is_silent(node)).filter_map(|node| self.missed_until(*node));
                 due = Some(until.filter(|until| *until > now).min().unwrap_or(now + timing.heartbeat));
             }
@@ -406,7 +406,7 @@ impl Group {
         dead
     }
 
-    /// Members that leave, and whether they insist.
+    /// Returns the members that leave, and whether they insist.
     pub fn leaving(&self) -> Vec<(NodeId, bool)> {
         let of = |node: NodeId| match self.parting_of(node) {
             Some(Parting::Leaves { force }) => Some((node, force)),
@@ -415,19 +415,19 @@ impl Group {
         self.state.nodes().into_iter().filter_map(of).collect()
     }
 
-    /// Returns what a member last told that it is about to do, in any epoch; [`Parting::Stays`] before its first heartbeat.
+    /// Returns the departure that a member last announced, in any epoch; [`Parting::Stays`] before its first heartbeat.
     pub fn last_parting(&self, node: NodeId) -> Parting {
         self.pulse.last_heartbeat(node).map_or(Parting::Stays, |heartbeat| heartbeat.parting)
     }
 
-    /// What a node is about to do, as it last told in this epoch.
+    /// Returns the departure that a node last announced in this epoch.
     pub(crate) fn parting_of(&self, node: NodeId) -> Option<Parting> {
         let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
         if node == self.me { Some(self.parting) } else { told }
     }
 }
 
-/// Returns whether one of them is a life of this peer.
+/// Returns whether one of the members is an incarnation of this peer.
 pub(crate) fn is_life_of(members: &[Member], peer: PeerKey) -> bool {
     members.iter().any(|member| member.node.peer == peer)
 }

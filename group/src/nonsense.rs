@@ -1,7 +1,7 @@
-//! What no honest member says. It is dropped and counted: said by mistake or on purpose, it must not stop this node,
-//! nor make it remember without bound.
+//! Checks of messages that no honest member sends. Such a message is dropped and counted: whether sent by mistake or on
+//! purpose, it must not stop this node, nor make it store data without bound.
 //!
-//! Here is what a message shows by itself; what takes the receiver's state to see is looked at where that state is.
+//! This module checks the message by itself. Checks that need the receiver's state are where that state is.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,39 +26,41 @@ use crate::transaction::dealer::{Letter, Word};
 use crate::transaction::dealings::{Deal, Dealings};
 use crate::transaction::plan::{Plan, View};
 
-/// Nodes that a heartbeat may have heard. Far more than any group has; what is noted of each member is bounded by it.
+/// Upper limit of nodes in a heartbeat's list of heard nodes. Far more than any group has; it bounds the notes on each
+/// member.
 const HEARD_MAX: usize = 1 << 12;
-/// Addresses of one node, and bytes of each and of its cluster's name: they become part of the group's state.
+/// Upper limits of addresses of one node, and of the bytes of each address and of its cluster's name: they become part
+/// of the group's state.
 pub const ADDRESSES_MAX: usize = 32;
 const TEXT_BYTES_MAX: usize = 1 << 10;
-/// Parts of one promise. Each holds a write at least, and no more are in flight than this.
+/// Upper limit of the parts of a promise. Each holds at least one write, and no more writes are in flight than this.
 const PROMISE_PARTS_MAX: u32 = 1 << 16;
-/// Grants that one member may have outstanding: one per primary of its group.
+/// Upper limit of outstanding grants of one member: one per primary of its group.
 const LEASES_MAX: usize = 1 << 10;
-/// How far a primary's numbers may be ahead of its chosen mark, and so how many unsettled writes of a term an acceptor
-/// may have to hold. A primary has some thousands in flight; one write that is stuck holds the mark back for as long as
-/// it takes to say it again. It stops itself at half of this.
+/// Upper limit of a primary's numbers ahead of its chosen mark, and so of the unsettled writes of a term that an
+/// acceptor may have to hold. A primary has some thousands in flight; one write that is stuck holds the mark back until
+/// it is sent again. A primary stops itself at half of this.
 pub(crate) const NUMBERS_AHEAD_MAX: u64 = 1 << 20;
 
-/// Why a message was dropped.
+/// Reason why a message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nonsense {
     /// Its sender does not own the ballot that it proposes under.
     NotItsBallot,
-    /// Numbers or lists that nothing honest comes to.
+    /// Numbers or lists that no honest node reaches.
     Malformed,
-    /// Ranges or keys that do not fit what they are said of.
+    /// Ranges or keys that do not fit together.
     Misplaced,
-    /// A slot, term or number absurdly far ahead.
+    /// A slot, term or number that is impossibly far ahead.
     Far,
-    /// Sound, as far as one can see; but there is no room for more of it.
+    /// Sound as far as the receiver can see, but there is no room for more of its kind.
     NoRoom,
-    /// It cannot be true together with what this member accepted before.
+    /// Impossible together with a value that this member accepted before.
     Contradiction,
 }
 
 impl Nonsense {
-    /// Every reason, in order.
+    /// All reasons, in order.
     pub const ALL: [Nonsense; 6] = [
         Nonsense::NotItsBallot,
         Nonsense::Malformed,
@@ -68,7 +70,7 @@ impl Nonsense {
         Nonsense::Contradiction,
     ];
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Nonsense::NotItsBallot => "not_its_ballot",
@@ -81,28 +83,28 @@ impl Nonsense {
     }
 }
 
-/// How often something was dropped, by reason, since the start.
+/// Counts of dropped messages since the start, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped([u64; Nonsense::ALL.len()]);
 
 impl Dropped {
-    /// Once more.
+    /// Counts one more.
     pub fn note(&mut self, nonsense: Nonsense) {
         self.0[nonsense as usize] += 1;
     }
 
-    /// How often for this reason.
+    /// Returns the count for this reason.
     pub fn of(&self, nonsense: Nonsense) -> u64 {
         self.0[nonsense as usize]
     }
 
-    /// How often in all.
+    /// Returns the count for all reasons.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 }
 
-/// Is it so? Otherwise the reason.
+/// Returns `nonsense` unless the condition holds.
 fn unless(holds: bool, nonsense: Nonsense) -> Result<(), Nonsense> {
     if holds { Ok(()) } else { Err(nonsense) }
 }
@@ -123,12 +125,12 @@ fn is_round(ballot: &Ballot) -> bool {
     fits(ballot.round)
 }
 
-/// Can a group's horizon have come to this?
+/// Returns whether a group's horizon can have reached this value.
 pub fn is_horizon(horizon: u64) -> bool {
     horizon < u64::MAX / 2
 }
 
-/// Has a key come to this? What follows it counts on from there.
+/// Returns whether a key's record can have these numbers. Later records continue from them.
 fn is_numbered(record: &Record) -> bool {
     let Record { number, version, horizon, done, .. } = record;
     number.n > 0
@@ -148,7 +150,10 @@ fn all_within(writes: &[Write], piece: KeyRange) -> bool {
 }
 
 impl Message {
-    /// Can an honest node have said this? `from` is proven.
+    /// Checks that an honest node can have sent this. `from` is proven.
+    ///
+    /// # Errors
+    /// Returns the reason to drop the message.
     pub fn check(&self, from: NodeId) -> Result<(), Nonsense> {
         match self {
             Message::Heartbeat(heartbeat) => heartbeat.check(from),
@@ -158,7 +163,7 @@ impl Message {
             Message::Client(ClientMessage { operations, .. }) => operations.iter().try_for_each(Operation::check),
             Message::Join(member) => unless(member.is_sound(), Nonsense::Malformed),
             Message::Contact(contact) => {
-                // Each node speaks for itself only.
+                // Each node speaks only for itself.
                 unless(contact.node == from && are_addresses(&contact.addresses), Nonsense::Malformed)
             }
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
@@ -192,18 +197,18 @@ impl Copied {
 }
 
 impl Member {
-    /// Is it small enough to become part of the group's state?
+    /// Returns whether it is small enough to become part of the group's state.
     pub fn is_sound(&self) -> bool {
         are_addresses(&self.addresses) && self.cluster.len() <= TEXT_BYTES_MAX
     }
 }
 
-/// Are these few enough, and short enough, to be told?
+/// Returns whether these addresses are few and short enough for a message.
 pub fn are_addresses(addresses: &[String]) -> bool {
     addresses.len() <= ADDRESSES_MAX && addresses.iter().all(|address| address.len() <= TEXT_BYTES_MAX)
 }
 
-/// Of a node's own addresses those that others will take.
+/// Returns those of a node's own addresses that other nodes accept.
 pub fn acceptable(mut addresses: Vec<String>) -> Vec<String> {
     addresses.retain(|address| address.len() <= TEXT_BYTES_MAX);
     addresses.truncate(ADDRESSES_MAX);
@@ -214,7 +219,7 @@ impl Heartbeat {
     fn check(&self, from: NodeId) -> Result<(), Nonsense> {
         unless(self.leads.is_none_or(|ballot| ballot.node == from), Nonsense::NotItsBallot)?;
         let sound = self.leads.as_ref().is_none_or(is_round) && is_slot(&self.applied) && is_slot(&self.chosen);
-        // Who is heard counts towards a quorum: nobody twice.
+        // Heard nodes count towards a quorum: none may be listed twice.
         let hears = self.hears.len() <= HEARD_MAX && self.hears.windows(2).all(|pair| pair[0] < pair[1]);
         let hears = hears && self.echoes.len() <= self.hears.len() && self.absences.len() <= HEARD_MAX;
         let load = self.load.as_deref().is_none_or(load::is_sound);
@@ -246,7 +251,7 @@ impl Progress {
 
 impl Operation {
     fn check(&self) -> Result<(), Nonsense> {
-        // Anybody may answer a relaxed operation, and nobody's answer to one changes anything.
+        // Any member may answer a relaxed operation, and no such answer changes anything.
         let relaxed = self.mode == ReadMode::Relaxed;
         let id = match &self.id {
             OpId::Client(id) => id.len() <= CLIENT_ID_BYTES_MAX,
@@ -279,7 +284,7 @@ impl LogMessage {
             LogMessage::Accept { ballot, entries, chosen } => {
                 unless(ballot.node == from, Nonsense::NotItsBallot)?;
                 let sound = |(slot, entry): &(Slot, Entry)| is_slot(slot) && entry.is_sound();
-                // A slot that comes twice could come with two values.
+                // A slot that is listed twice could have two values.
                 let ordered = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
                 ordered && is_round(ballot) && is_slot(chosen) && entries.iter().all(sound)
             }
@@ -292,10 +297,10 @@ impl LogMessage {
 }
 
 impl Entry {
-    /// Does it leave a sound state sound?
+    /// Returns whether it leaves a sound state sound.
     pub(crate) fn is_sound(&self) -> bool {
         match self {
-            // Members were looked at when they asked, and are as large as they fit a message.
+            // Members were checked when they asked, and their number is bounded by the size of a message.
             Entry::Noop | Entry::DropLearner(_) | Entry::Learners(_) | Entry::Next(_) => true,
             Entry::Division { parts, kept } => parts.len() <= Term::PARTS_MAX && kept.len() <= Term::PARTS_MAX,
             Entry::Established(_, ranges) => ranges.len() <= Term::PARTS_MAX,
@@ -309,10 +314,10 @@ impl Entry {
     }
 }
 
-/// Members of one group that another may be told of. Far more than a group has.
+/// Upper limit of members in a reference to a group. Far more than a group has.
 const CONTACTS_MAX: usize = 1 << 8;
 
-/// Could this be what a group says it is?
+/// Returns whether a group can have sent this as its reference.
 pub fn is_reference(group: &GroupRef) -> bool {
     is_epoch(group.epoch) && are_contacts(&group.members, CONTACTS_MAX)
 }
@@ -322,7 +327,7 @@ fn is_epoch(epoch: overlay::Epoch) -> bool {
     epoch.0 < u64::MAX / 2
 }
 
-/// Some, and at most so many.
+/// Returns whether there is at least one contact, and at most `max`.
 fn are_contacts(contacts: &[Contact], max: usize) -> bool {
     (1..=max).contains(&contacts.len()) && contacts.iter().all(|contact| are_addresses(&contact.addresses))
 }
@@ -351,7 +356,7 @@ impl Deal {
 }
 
 impl Letter {
-    /// Can an honest group have said this?
+    /// Returns whether an honest group can have sent this.
     pub fn is_sound(&self) -> bool {
         let word = match &self.word {
             Word::Prepare(_, plan) => is_plan(plan),
@@ -363,7 +368,7 @@ impl Letter {
 }
 
 impl Dealings {
-    /// Can a log have come to this?
+    /// Returns whether a log can have led to this state.
     pub(crate) fn is_sound(&self) -> bool {
         let open = self.coordinates().into_iter().chain(self.voted());
         let links = [self.predecessor(), self.successor()];
@@ -394,7 +399,7 @@ impl CommitteeMessage {
                 let reported = |report: &CommitteeReport| is_mark(&report.chosen);
                 let small =
                     part < parts && *parts <= PROMISE_PARTS_MAX && leases.len().max(delegated.len()) <= LEASES_MAX;
-                // What does not grow with what is in flight comes once.
+                // Lists that do not grow with the writes in flight come once, in the first part.
                 let first = *part == 0 || (committees.is_empty() && leases.is_empty() && delegated.is_empty());
                 small && first && committees.iter().all(reported) && unsettled.iter().all(is_written)
             }
@@ -431,7 +436,7 @@ impl CommitteeMessage {
         unless(sound, Nonsense::Malformed)
     }
 
-    /// Does only the owner of the ballot say this?
+    /// Returns whether only the owner of the ballot sends this.
     pub(crate) fn is_of_primary(&self) -> bool {
         matches!(
             self,
@@ -447,7 +452,10 @@ impl CommitteeMessage {
 }
 
 impl Handover {
-    /// Is it its sender's own, and of its own sub-range and term?
+    /// Checks that it is its sender's own, and of its own sub-range and term.
+    ///
+    /// # Errors
+    /// Returns the reason to drop the message.
     pub fn check(&self, from: NodeId) -> Result<(), Nonsense> {
         unless(self.ballot.node == from, Nonsense::NotItsBallot)?;
         self.base.check()?;
@@ -461,7 +469,7 @@ impl Handover {
 }
 
 impl Base {
-    /// Its pieces are its range, exactly, and its numbers are some that a primary can come to.
+    /// Checks that its pieces cover its range exactly, and that a primary can reach its numbers.
     fn check(&self) -> Result<(), Nonsense> {
         unless(tile(self.range, &self.pieces), Nonsense::Misplaced)?;
         let known = |(_, chain): &(KeyRange, Chain)| {
@@ -471,10 +479,10 @@ impl Base {
     }
 }
 
-/// Do these pieces cover the range without gap or overlap, in whatever order?
+/// Returns whether these pieces cover the range without gap or overlap, in any order.
 fn tile(range: KeyRange, pieces: &[(KeyRange, Chain)]) -> bool {
     let mut pieces: Vec<KeyRange> = pieces.iter().map(|(piece, _)| *piece).collect();
-    // The whole ring may be cut anywhere.
+    // The whole ring may be cut at any point.
     let first = if range.is_full() { pieces.iter().map(|piece| piece.start()).min() } else { Some(range.start()) };
     let Some(first) = first else { return false };
     pieces.sort_unstable_by_key(|piece| first.distance_to(piece.start()));

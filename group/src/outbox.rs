@@ -129,7 +129,7 @@ pub enum GroupOutput {
     Note(Box<str>),
 }
 
-/// Upper limit of client operations and outcomes in one message, in bytes, at which the message is sent.
+/// Size of client operations and outcomes, in bytes, at which a message is full and is sent.
 const TALK_BYTES_MAX: usize = 64 << 10;
 
 /// Message with its receivers and the epoch in which it was made.

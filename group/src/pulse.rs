@@ -1,6 +1,6 @@
 //! Failure detection (`docs/design/epochs.md`) and group time (`docs/design/primaries.md`).
 //!
-//! A suspicion costs time when it is wrong, never safety.
+//! A wrong suspicion costs time, never safety.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,25 +12,25 @@ use crate::config::Timing;
 use crate::message::{Echo, Heartbeat, Parting, Sender};
 use crate::time::{Now, Time, WallMillis};
 
-/// Nobody is waited for longer than a week, whatever it said.
+/// Upper limit of an announced absence, in milliseconds: one week.
 const AWAY_MAX_MS: u64 = 7 * 86_400_000;
 
-/// What was last heard of one node.
+/// Last signs of life of one node.
 #[derive(Clone, Debug)]
 struct Heard {
-    /// Anything at all.
+    /// Time of its last message of any kind.
     at: Time,
-    /// Its last heartbeat, of which epoch, and when it came.
+    /// Time, epoch and content of its last heartbeat.
     heartbeat: Option<(Time, Epoch, Heartbeat)>,
     /// The end of the absence that the member announced; in the past where it announced none.
     away_until: Time,
-    /// Its wall clock less our steady one, in milliseconds.
+    /// Its wall clock less the steady clock of this node, in milliseconds.
     wall_offset: Option<i128>,
-    /// Its connections broke then, and nothing has come since.
+    /// Time when its connections broke, if nothing has come since.
     broken: Option<Time>,
-    /// How long a message takes there and back, in microseconds.
+    /// Average round trip to it, in microseconds.
     round_trip_us: Option<u32>,
-    /// For how long it has been silent in all, since this node began to watch it; a silence that lasts does not count yet.
+    /// Total time of its silences since this node began to watch it; a silence that lasts does not count yet.
     absent: Duration,
 }
 
@@ -57,11 +57,11 @@ impl Heard {
     }
 }
 
-/// Who is alive, as far as this node can tell.
+/// Signs of life of the other nodes, as far as this node can tell.
 #[derive(Clone, Debug, Default)]
 pub struct Pulse {
     heard: BTreeMap<NodeId, Heard>,
-    /// Group time less our steady clock, in milliseconds, as of the last [`Pulse::set_clock`].
+    /// Group time less the steady clock of this node, in milliseconds, as of the last [`Pulse::set_clock`].
     offset: i128,
 }
 
@@ -82,7 +82,7 @@ impl Pulse {
         }
     }
 
-    /// Something came from this node.
+    /// Notes a message from this node.
     pub fn on_message(&mut self, from: NodeId, timing: &Timing, now: Time) {
         if let Some(heard) = self.heard.get_mut(&from) {
             heard.absent += heard.long_silence(timing, now);
@@ -91,12 +91,12 @@ impl Pulse {
         }
     }
 
-    /// Returns for how long a node has not been heard: silences that are over, and one that lasts, each if it was long enough for a suspicion.
+    /// Returns how long a node has not been heard: silences that are over, and one that lasts, each if it was long enough for a suspicion.
     pub fn absent(&self, node: NodeId, timing: &Timing, now: Time) -> Duration {
         self.heard.get(&node).map_or(Duration::ZERO, |heard| heard.absent + heard.long_silence(timing, now))
     }
 
-    /// A heartbeat came.
+    /// Takes a heartbeat.
     pub fn on_heartbeat(&mut self, me: NodeId, from: Sender, heartbeat: Heartbeat, now: Now, timing: &Timing) {
         let Sender { node: from, epoch, .. } = from;
         if let Some(heard) = self.heard.get_mut(&from) {
@@ -114,8 +114,8 @@ impl Pulse {
         }
     }
 
-    /// Learns of absences from another member. Only of members from which no heartbeat ever came here: each other one has told this node
-    /// itself whether it stays.
+    /// Takes absences that another member reports. Only of members from which no heartbeat ever came here: each other one has told this
+    /// node itself whether it stays.
     fn hear_of_absences(&mut self, absences: &[(NodeId, WallMillis)], now: Now) {
         let group_time = self.group_time(now);
         for (node, until) in absences {
@@ -126,7 +126,7 @@ impl Pulse {
         }
     }
 
-    /// Returns the members whose announced absence is not over, and when it is over, in group time.
+    /// Returns the members with announced absences that are not over, and the ends of these, in group time.
     pub fn absences(&self, now: Now) -> Vec<(NodeId, WallMillis)> {
         let group_time = self.group_time(now);
         let away = self.heard.iter().filter(|(_, heard)| heard.is_away(now.time));
@@ -139,7 +139,7 @@ impl Pulse {
         self.heard.get(&node).is_some_and(|heard| heard.is_away(now))
     }
 
-    /// What the last heartbeats of these showed, to be given back.
+    /// Returns the echoes of these nodes' last heartbeats.
     pub fn echoes(&self, nodes: &[NodeId], now: Time) -> Vec<Option<Echo>> {
         let echo = |node: &NodeId| {
             let (at, _, heartbeat) = self.heard.get(node)?.heartbeat.as_ref()?;
@@ -149,7 +149,7 @@ impl Pulse {
         nodes.iter().map(echo).collect()
     }
 
-    /// How long it takes until so many of these, which are others, have answered; `None` where that is not known.
+    /// Returns the time until `count` of these other nodes have answered, in microseconds; `None` where unknown.
     pub fn agreement_us(&self, others: impl Iterator<Item = NodeId>, count: usize) -> Option<u32> {
         let mut ways: Vec<u32> = others.filter_map(|node| self.heard.get(&node)?.round_trip_us).collect();
         ways.sort_unstable();
@@ -159,12 +159,12 @@ impl Pulse {
         }
     }
 
-    /// How long a message to this node takes there and back, on average; `None` before that was measured.
+    /// Returns the average round trip to this node; `None` before the first measurement.
     pub fn round_trip(&self, node: NodeId) -> Option<Duration> {
         self.heard.get(&node)?.round_trip_us.map(|us| Duration::from_micros(u64::from(us)))
     }
 
-    /// All connections to this peer broke.
+    /// Notes that all connections to this peer broke.
     pub fn on_broken(&mut self, peer: overlay::PeerKey, now: Time) {
         for (_, heard) in self.heard.iter_mut().filter(|(node, _)| node.peer == peer) {
             heard.broken.get_or_insert(now);
@@ -173,17 +173,17 @@ impl Pulse {
 
     /// Returns whether the process of this node ended, as far as its connections tell: all of them closed within two heartbeats of the last
     /// message, and it has been silent since. A system closes the connections of a process that ends; those of an overloaded or unreachable
-    /// process stay open until they time out. A device on the way may close them, too, so that this alone proves nothing.
+    /// process stay open until they time out. A device on the way may close them, too, so this alone proves nothing.
     pub fn has_ended(&self, node: NodeId, timing: &Timing) -> bool {
         self.heard.get(&node).is_some_and(|heard| heard.ended(timing).is_some())
     }
 
-    /// Is this node suspected?
+    /// Returns whether this node is suspected.
     pub fn suspects(&self, node: NodeId, timing: &Timing, now: Time) -> bool {
         self.heard.get(&node).is_none_or(|heard| heard.is_suspect(timing, now))
     }
 
-    /// When the next suspicion would arise if nothing more is heard.
+    /// Returns when the next suspicion arises if nothing more is heard.
     pub fn next_suspicion(&self, timing: &Timing, now: Time) -> Option<Time> {
         let due = |heard: &Heard| {
             let silent = heard.at + timing.suspicion();
@@ -192,42 +192,42 @@ impl Pulse {
         self.heard.values().map(due).filter(|at| *at > now).min()
     }
 
-    /// The nodes heard of late, in order.
+    /// Returns the nodes that are not suspected, in order.
     pub fn hears(&self, timing: &Timing, now: Time) -> Vec<NodeId> {
         self.those_heard(timing, now).collect()
     }
 
-    /// The nodes heard of late, one after the other, in order.
+    /// Iterates over the nodes that are not suspected, in order.
     pub(crate) fn those_heard(&self, timing: &Timing, now: Time) -> impl Iterator<Item = NodeId> {
         let is_heard = move |heard: &Heard| !heard.is_suspect(timing, now);
         self.heard.iter().filter(move |(_, heard)| is_heard(heard)).map(|(node, _)| *node)
     }
 
-    /// The last heartbeat of a node, if it is not older than `age_max`.
+    /// Returns the last heartbeat of a node, if it is not older than `age_max`.
     pub fn heartbeat(&self, node: NodeId, age_max: Duration, now: Time) -> Option<&Heartbeat> {
         let (at, _, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
         (now.since(*at) <= age_max).then_some(heartbeat)
     }
 
-    /// The last heartbeat of a node, however old, and of whichever epoch.
+    /// Returns the last heartbeat of a node, of any age and epoch.
     pub fn last_heartbeat(&self, node: NodeId) -> Option<&Heartbeat> {
         self.heard.get(&node)?.heartbeat.as_ref().map(|(_, _, heartbeat)| heartbeat)
     }
 
-    /// The last heartbeat of a node, however old, if it spoke of this epoch.
+    /// Returns the last heartbeat of a node, of any age, if it is of this epoch.
     pub fn heartbeat_of(&self, node: NodeId, epoch: Epoch) -> Option<&Heartbeat> {
         let (_, of, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
         (*of == epoch).then_some(heartbeat)
     }
 
-    /// The last heartbeat of a node, if it is not older than `age_max`, and spoke of this epoch or a later one.
+    /// Returns the last heartbeat of a node, if it is not older than `age_max`, and of this epoch or a later one.
     pub fn heartbeat_since(&self, node: NodeId, since: Epoch, age_max: Duration, now: Time) -> Option<&Heartbeat> {
         let (at, of, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
         (*of >= since && now.since(*at) <= age_max).then_some(heartbeat)
     }
 
-    /// When this node may be put out, if nothing more is heard of it: not as long as it said that it would be away. `ended`: whether it counts
-    /// that its process ended.
+    /// Returns when this node may be removed, if nothing more is heard of it: not before its announced absence is over. `ended`: whether an
+    /// ended process counts.
     pub fn dead_at(&self, node: NodeId, timing: &Timing, ended: bool) -> Time {
         let Some(heard) = self.heard.get(&node) else { return Time::NEVER };
         let silent = heard.at + timing.exclude_after;
@@ -235,25 +235,25 @@ impl Pulse {
         ended.map_or(silent, |ended| ended.min(silent)).max(heard.away_until)
     }
 
-    /// Group time: the median of the members' wall clocks as their heartbeats tell them.
+    /// Returns the group time: the median of the members' wall clocks in their heartbeats.
     ///
-    /// One clock that is wrong does not move it. It may step back a little; what it decides is chosen, so nothing that
-    /// expired comes back.
+    /// One wrong clock does not move it. It may step back a little; its decisions are chosen, so nothing that expired comes back.
     pub fn group_time(&self, now: Now) -> WallMillis {
         WallMillis(u64::try_from(i128::from(now.time.0 / 1_000_000) + self.offset).unwrap_or(0))
     }
 
-    /// Sets group time by what is known of all clocks now. To be called at every heartbeat of our own.
+    /// Sets group time from all known clocks. To be called at every heartbeat of this node.
     pub fn set_clock(&mut self, now: Now) {
         let mut offsets: Vec<i128> = self.heard.values().filter_map(|heard| heard.wall_offset).collect();
         offsets.push(i128::from(now.wall.0) - i128::from(now.time.0 / 1_000_000));
         offsets.sort_unstable();
-        // Of two in the middle the lower one: rather late than early.
+        // Of two clocks in the middle the lower one: rather late than early.
         self.offset = offsets[(offsets.len() - 1) / 2];
     }
 }
 
-/// How long our heartbeat and this one, which gives it back, were under way, in microseconds. Nothing where that cannot be.
+/// Returns how long this node's heartbeat and the one that echoes it were under way, in microseconds; `None` where the numbers cannot be
+/// true.
 fn round_trip(me: NodeId, heartbeat: &Heartbeat, now: Time, timing: &Timing) -> Option<u32> {
     let place = heartbeat.hears.iter().position(|node| *node == me)?;
     let echo = (*heartbeat.echoes.get(place)?)?;
@@ -261,7 +261,7 @@ fn round_trip(me: NodeId, heartbeat: &Heartbeat, now: Time, timing: &Timing) -> 
     u32::try_from(sample).ok().filter(|sample| u128::from(*sample) < timing.suspicion().as_micros())
 }
 
-/// What takes longer may only have waited in a queue: it is believed slowly.
+/// Averages a sample. A longer round trip may only have waited in a queue: it raises the average slowly.
 fn smooth(before: Option<u32>, sample: u32) -> u32 {
     match before {
         Some(before) if before < sample => before + (sample - before).div_ceil(8),

@@ -1,11 +1,15 @@
-//! Has this node's store everything that it acknowledged? After a stop that did not seal the store, others are asked
-//! before it votes again (`docs/design/durability.md`; hazards 1-3).
+//! Check after a stop that did not seal the store: whether the store still has everything that this node acknowledged. The other members
+//! are asked before this node votes again (`docs/design/durability.md`; hazards 1-3).
 //!
-//! Where the end of its store is in [`crate::doubt`], *all* of them must answer. If all have followed the run that may have lost
-//! something from its first message on, and it lacks nothing of what they know, then nothing is lost that it acknowledged to them.
-//! As a primary or leader it acknowledges to itself, too, of which nobody knows; but then others accepted the same. So it must
-//! also lack nothing of what they have accepted, in an epoch that none of them knows to be over. Else it goes on in doubt; so does
-//! who has begun once more since, or was born since: its promises of now do not tell what it had promised then.
+//! Where the end of its store is in [`crate::doubt`], *all* other members must answer. Two conditions end the doubt:
+//!
+//! - All of them have followed the run that may have lost something from its first message on, and the store lacks nothing that they know
+//!   of. Then no acknowledgement to them is lost.
+//! - The store also lacks nothing that they themselves have accepted, in an epoch that none of them knows to be over. A primary or leader
+//!   acknowledges to itself too, which no other member knows; but other members accepted the same values.
+//!
+//! Otherwise the doubt continues. It also continues for a member that has started once more since, or was born in a new group since: its
+//! present promises do not show what it had promised then.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -24,21 +28,21 @@ use crate::number_set::NumberSet;
 use crate::outbox::GroupOutput;
 use crate::time::Time;
 
-/// With a quorum's answers in, others are waited for so long: the one whom this node acknowledged to may be slow.
+/// Time to wait for further answers once a quorum's answers have arrived: the member that this node acknowledged to may be slow.
 const LINGER: Duration = Duration::from_millis(700);
-/// Committees remembered of each node.
+/// Upper limit of remembered committees of each node.
 const COMMITTEES_MAX: usize = 32;
 
-/// Slots remembered of each node, and gaps in the numbers of each committee.
+/// Upper limits of remembered slots of each node, and of gaps in the numbers of each committee.
 const SLOTS_MAX: usize = 64;
 const GAPS_MAX: usize = 64;
 
-/// Nodes that are no longer told anything, and still remembered. Those that have been gone for longest are forgotten first.
+/// Upper limit of remembered nodes that receive no messages any more. Those that have been gone for longest are forgotten first.
 const GONE_MAX: usize = 16;
-/// Peers whose runs are counted.
+/// Upper limit of peers with counted runs.
 const FOLLOWED_MAX: usize = 1024;
 
-/// Others being asked.
+/// Questions to the other members, and their answers.
 #[derive(Clone, Debug)]
 pub struct Vouching {
     since: Time,
@@ -46,45 +50,46 @@ pub struct Vouching {
     answered: BTreeMap<NodeId, Answered>,
 }
 
-/// What matters of an answer later.
+/// Part of an answer that matters later.
 #[derive(Clone, Copy, Debug)]
 struct Answered {
     applied: Slot,
     followed: u32,
     last: Epoch,
     round: u64,
-    /// The last slot that the other one has accepted something in.
+    /// Last slot in which the other member has accepted something.
     slot: Slot,
-    /// This node's store shows all that the other one knows of its progress, and has accepted itself.
+    /// Whether this node's store shows all that the other member knows of its progress, and has accepted itself.
     is_shown: bool,
     /// [`Vouch::older`].
     older: bool,
 }
 
 impl Vouching {
-    /// Begins.
+    /// Begins to ask.
     pub fn new(now: Time) -> Vouching {
         Vouching { since: now, asked: None, answered: BTreeMap::new() }
     }
 
-    /// Has this node answered that its store is older?
+    /// Returns whether this node has answered that its store is older.
     pub(crate) fn is_older(&self, node: NodeId) -> bool {
         self.answered.get(&node).is_some_and(|answered| answered.older)
     }
 
-    /// Has this node answered?
+    /// Returns whether this node has answered.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         self.answered.contains_key(&node)
     }
 }
 
-/// What others acknowledged to this node, in this run of it.
+/// Acknowledgements of other nodes to this one, in this run of it.
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledgements {
     by_node: BTreeMap<NodeId, Acknowledged>,
-    /// Those of them that are told nothing any more, the longest gone first.
+    /// Nodes among them that receive no messages any more, the longest gone first.
     gone: VecDeque<NodeId>,
-    /// How many runs of each peer were followed from their first message on, up to the present one, and all is remembered of them.
+    /// Number of runs of each peer that were followed from their first message on, up to the present one, with everything about them
+    /// remembered.
     followed: BTreeMap<PeerKey, Followed>,
 }
 
@@ -92,7 +97,7 @@ pub struct Acknowledgements {
 #[derive(Clone, Copy, Debug, Default)]
 struct Followed {
     runs: u32,
-    /// The present one.
+    /// The present run.
     last: u64,
 }
 
@@ -106,7 +111,7 @@ struct Acknowledged {
 }
 
 impl Acknowledgements {
-    /// A message of the log came.
+    /// Takes a message of the log.
     pub fn on_log(&mut self, from: NodeId, epoch: Epoch, message: &LogMessage) {
         let (ballot, slots) = match message {
             LogMessage::Promise { ballot, .. } => (*ballot, &[][..]),
@@ -128,17 +133,17 @@ impl Acknowledgements {
         }
     }
 
-    /// How far this node has come, durably: what it accepted up to there is not asked for any more.
+    /// Takes the durable progress of a node: its accepted entries up to there matter no more.
     pub fn on_progress(&mut self, from: NodeId, progress: &Progress) {
         let known = self.by_node.entry(from).or_default();
         known.accepted = known.accepted.split_off(&progress.applied.next());
         known.progress = Some(progress.clone());
     }
 
-    /// A run of this peer's has begun, and this is its first message to this run of this node.
+    /// Notes that a run of this peer has begun, with its first message to this run of this node.
     pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
         if self.followed.len() >= FOLLOWED_MAX && !self.followed.contains_key(&peer) {
-            // Strangers. Of whom is forgotten nothing counts as followed.
+            // Peers without remembered acknowledgements. A peer that is forgotten does not count as followed.
             let known: BTreeSet<PeerKey> = self.by_node.keys().map(|node| node.peer).collect();
             self.followed.retain(|peer, _| known.contains(peer));
         }
@@ -152,10 +157,10 @@ impl Acknowledgements {
         Some(self.followed.get(&peer)?.last)
     }
 
-    /// A message to a primary of this node came.
+    /// Takes a message to a primary of this node.
     ///
-    /// Beyond a limit the oldest is forgotten that is not `granted` any more: a term may be kept for long, and is the
-    /// oldest of all then.
+    /// Beyond the limit the oldest ballot that is no longer `granted` is forgotten: a term may be kept for long, and is then the oldest of
+    /// all.
     pub fn on_committee(
         &mut self,
         from: NodeId,
@@ -175,7 +180,7 @@ impl Acknowledgements {
         let entry = known.committees.entry(ballot).or_insert_with(silent);
         numbers.iter().for_each(|(first, last)| entry.accepted.insert_range(*first, *last));
         if entry.accepted.gaps() > GAPS_MAX {
-            // The newest ones tell most.
+            // The newest numbers tell most.
             let newest = entry.accepted.ranges_above().pop();
             entry.accepted = NumberSet::default();
             newest.into_iter().for_each(|(first, last)| entry.accepted.insert_range(first, last));
@@ -190,7 +195,7 @@ impl Acknowledgements {
         }
     }
 
-    /// What these have acknowledged.
+    /// Returns the acknowledgements of the wanted nodes.
     pub fn of(&self, is_wanted: impl Fn(NodeId) -> bool) -> Acknowledgements {
         let wanted = self.by_node.iter().filter(|(node, _)| is_wanted(**node));
         let by_node = wanted.map(|(node, known)| (*node, known.clone())).collect();
@@ -204,8 +209,8 @@ impl Acknowledgements {
         }
     }
 
-    /// Forgets who is gone, beyond some that may still ask: a node that has just left is told nothing of it, and asks in the epoch that
-    /// was its last.
+    /// Forgets nodes outside of `audience`, beyond some that may still ask: a node that has just left is not told so, and asks in the epoch
+    /// that was its last.
     pub fn keep(&mut self, audience: &[NodeId]) {
         let Acknowledgements { by_node, gone, .. } = self;
         gone.retain(|node| by_node.contains_key(node) && !audience.contains(node));
@@ -213,7 +218,7 @@ impl Acknowledgements {
         gone.extend(leaving.collect::<Vec<_>>());
         for node in gone.drain(..gone.len().saturating_sub(GONE_MAX)) {
             by_node.remove(&node);
-            // Of a later life of the peer all is still remembered.
+            // The acknowledgements of a later incarnation of the peer are still remembered.
             let is_later = |other: &NodeId| other.peer == node.peer && *other > node;
             if !by_node.keys().chain(audience).any(is_later) {
                 self.followed.remove(&node.peer);
@@ -245,7 +250,7 @@ impl Group {
         let known = self.acknowledgements.vouch(from, self.state.applied, self.state.epoch);
         let begins_next = self.acceptor.has_sealed(self.state.epoch) || self.state.ended.is_some();
         let vouch = Vouch {
-            // Who was in doubt itself may have forgotten that it knew a run before.
+            // A member that was in doubt may have forgotten that it knew an earlier run.
             followed: if self.doubting.was { 0 } else { self.acknowledgements.followed(from) },
             last: Epoch(self.state.epoch.0 + u64::from(begins_next)),
             round: self.log.round_seen(),
@@ -257,9 +262,9 @@ impl Group {
         self.out.send(&[from], Message::Vouch(vouch));
     }
 
-    /// This peer has begun anew, and was not known to have: nothing of that run has come to this node but what this run of it will
-    /// see. To be called before any message of that run is handed in, and only once for each run of it, whatever was known of it
-    /// before this node began. What an earlier run answered is asked again. `run` is the number that the run drew; never 0.
+    /// Notes that this peer has begun a new run, of which this node knows nothing yet and will see every message. Call it before any
+    /// message of that run is handed in, and only once for each run, even if the run was known before this node began. An answer of an
+    /// earlier run is asked for again. `run` is the number that the run drew; never 0.
     pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
         self.acknowledgements.on_new_run(peer, run);
         self.duties.forget_progress(peer);
@@ -285,7 +290,7 @@ impl Group {
             self.granted_before = self.granted_before.max(vouch.applied);
         }
         let log_holds = match vouch.epoch.cmp(&self.state.epoch) {
-            // That epoch is over, whatever was promised in it.
+            // That epoch is over, so promises in it matter no more.
             Ordering::Less => true,
             Ordering::Equal => {
                 let held = |(slot, ballot): &(Slot, Ballot)| {
@@ -296,8 +301,8 @@ impl Group {
             // An epoch is made durable before anything is acknowledged in it: this store has lost all of it.
             Ordering::Greater => vouch.promised.is_none() && vouch.accepted.is_empty(),
         };
-        // What was acknowledged in epochs about which no recovery asks this member decides nothing. This store may have lost some of
-        // it: a doubt ends with those epochs, and the store stays as it is.
+        // Acknowledgements in epochs about which no recovery asks this member decide nothing. This store may have lost some of them: a
+        // doubt ends with those epochs, and the store stays as it is.
         let is_asked = |known: &VouchedCommittee| {
             let configs = self.state.configs(known.range);
             configs.iter().any(|config| config.epoch <= known.ballot.epoch && config.members.contains(&self.me))
@@ -329,7 +334,7 @@ impl Group {
 
     pub(crate) fn tick_vouching(&mut self) {
         let Some(vouching) = &self.vouching else { return };
-        // Whom recovery asks it may have acknowledged to, also where they are members no longer.
+        // This node may have acknowledged to any member that recovery asks, even to one that is a member no longer.
         let mut others: Vec<NodeId> =
             self.state.configs(self.state.range).into_iter().flat_map(|c| c.members).collect();
         let is_asked = others.contains(&self.me);
@@ -341,7 +346,7 @@ impl Group {
         let answered = &vouching.answered;
         let accepted = match self.doubting.doubt.filter(|_| !self.config.defects.has(Defect::DoubtCounts)) {
             None => all || (lingered && self.has_quorums(|node| answered.contains_key(&node))) || !is_asked,
-            // Who those others are may be known only from what they have applied.
+            // The set of other members may be known only from the state that they have applied.
             Some(doubt) => {
                 let is_known = |answer: &Answered| answer.applied <= self.state.applied;
                 doubt.accepted || all && answered.values().all(is_known) && self.older_majority().is_empty()
@@ -363,7 +368,7 @@ impl Group {
         }
     }
 
-    /// What others said decides whether anything is in doubt any more, and else for which epochs.
+    /// Decides from the answers of the other members whether anything is still in doubt, and for which epochs.
     fn settle_doubt(&mut self, all: bool, others: &[NodeId]) {
         let (Some(vouching), Some(doubt)) = (&self.vouching, self.doubting.doubt) else { return };
         let answers: Vec<Answered> = vouching.answered.values().copied().collect();
@@ -385,7 +390,7 @@ impl Group {
         self.review_doubt();
     }
 
-    /// This incarnation is over.
+    /// Ends this incarnation for this reason.
     pub(crate) fn failed_with(&mut self, why: &'static str) {
         self.on_store_failed();
         self.out.push(GroupOutput::Over(why));
@@ -399,7 +404,7 @@ mod tests {
     use super::*;
     use crate::ballot::Term;
 
-    /// Who has forgotten something of a run is no witness of it, and of none before.
+    /// A member that has forgotten something of a run is no witness of that run, or of any before.
     #[test]
     fn a_run_of_which_something_is_forgotten_does_not_count() {
         let node = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
@@ -418,7 +423,7 @@ mod tests {
         assert_eq!((followed(true), followed(false)), ((3, 4), (0, 1)));
     }
 
-    /// A node promises something.
+    /// Lets a node promise something.
     fn promise(known: &mut Acknowledgements, node: NodeId) {
         let ballot = Ballot { round: 7, node };
         let promise = LogMessage::Promise { ballot, state: None, accepted: Vec::new(), doubt: SURE };
@@ -429,7 +434,7 @@ mod tests {
         known.vouch(node, Slot(1), Epoch(1)).promised.is_some()
     }
 
-    /// Whatever the keys of the nodes are.
+    /// Holds for any keys of the nodes.
     #[test]
     fn the_last_to_go_are_remembered() {
         let node = |n: u8| NodeId { peer: PeerKey([n.wrapping_mul(89); 32]), incarnation: Incarnation(1) };
@@ -442,14 +447,14 @@ mod tests {
             let last = n.saturating_sub(GONE_MAX as u8 - 1);
             assert!(remembered.eq(last..=n), "after {n} have left");
         }
-        // One that is told something again is gone no more, and leaves anew.
+        // A node that gets messages again is gone no more, and leaves anew.
         known.keep(&[node(190)]);
         (200..215).for_each(|n| promise(&mut known, node(n)));
         known.keep(&[]);
         assert_eq!((190..200).filter(|n| remembers(&known, node(*n))).collect::<Vec<_>>(), [190]);
     }
 
-    /// That an older life of a peer is forgotten says nothing of the runs of its present one; that a later one is, does.
+    /// A forgotten older incarnation of a peer does not affect the runs of its present one; a forgotten later one does.
     #[test]
     fn a_present_life_stays_followed() {
         let node = |peer, incarnation| NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(incarnation) };
