@@ -1,8 +1,8 @@
-//! The policies that all groups of a network agree on, and how a change of them spreads over the ring.
+//! Policies that all groups of a network agree on, and the spread of a change over the ring.
 //!
-//! A change is chosen in one group's log, on an administrator's word. That group's leader tells its neighbours, whose leaders have it
-//! chosen in their logs, and so on around the ring. Policies have a total order, so that all groups end with the same ones in whatever
-//! order changes meet: a group takes the greater ones, and so does a group that comes of others.
+//! A change is chosen in one group's log, on an administrator's request. That group's leader tells its neighbours. Their leaders have it
+//! chosen in their logs, and so on around the ring. Policies have a total order, so all groups end with the same ones in any order of
+//! changes: a group takes the greater ones, and so does a group born of other groups.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,25 +13,26 @@ use crate::config::Defect;
 use crate::group::Group;
 use crate::state::Entry;
 
-/// Decisions that are named, at most.
+/// Upper limit of named decisions.
 pub const DECISIONS_MAX: usize = 16;
-/// A decision's name and a policy's name are no longer, in bytes.
+/// Upper limit of a decision's name and of a policy's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 32;
-/// A group follows a neighbour whose policies were changed at most so often more than its own: one wrong word must not use up all versions.
+/// A group follows a neighbour only if its policies were changed at most this many times more: one wrong message must not use up all
+/// versions.
 const VERSIONS_AHEAD_MAX: u64 = 1 << 20;
-/// The sizes of groups are no larger, in members.
+/// Upper limit of the sizes of groups, in members.
 pub const MEMBERS_MAX: u32 = 1 << 16;
 
-/// Policies and sizes of groups, as one network agrees on them. The order is that of the fields.
+/// Policies and sizes of groups that one network agrees on, ordered by their fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AgreedPolicies {
-    /// How often they were changed since the network was founded.
+    /// Number of changes since the network was founded.
     pub version: u64,
-    /// A group of fewer members is too small.
+    /// Size below which a group is too small, in members.
     pub members_min: u32,
-    /// A group of more members is too large.
+    /// Size above which a group is too large, in members.
     pub members_max: u32,
-    /// For each decision the name of its policy, ordered by decision.
+    /// Each decision with the name of its policy, ordered by decision.
     pub names: Vec<(String, String)>,
 }
 
@@ -69,19 +70,19 @@ impl AgreedPolicies {
             && self.names.iter().all(|(decision, name)| is_name(decision) && is_name(name))
     }
 
-    /// Returns whether a group with these should take the others, which a neighbour has.
+    /// Returns whether a group with these should take the `other` ones, which a neighbour has.
     pub fn gives_way_to(&self, other: &AgreedPolicies) -> bool {
         self < other && other.version - self.version <= VERSIONS_AHEAD_MAX
     }
 
-    /// Returns whether groups are to have other sizes under the others.
+    /// Returns whether the `other` ones have other sizes of groups.
     pub fn has_other_sizes(&self, other: &AgreedPolicies) -> bool {
         (self.members_min, self.members_max) != (other.members_min, other.members_max)
     }
 }
 
 impl Group {
-    /// Has the log take over a neighbour's policies, where these are greater.
+    /// Returns the entry that takes over a neighbour's policies, where these are greater.
     pub(crate) fn follow_policies(&mut self) -> Option<Entry> {
         if self.config.defects.has(Defect::PoliciesNotTold) {
             return None;

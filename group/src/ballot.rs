@@ -1,19 +1,19 @@
-//! What orders attempts: slots of the group's log, ballots of its leaders, terms and numbers of its primaries.
+//! Orders of attempts: slots of the group's log, ballots of its leaders, terms and numbers of its primaries.
 
 use core::fmt;
 
 use overlay::{Epoch, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// A place in a group's log. Numbered on through epochs.
+/// Position in a group's log. Numbers continue through epochs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slot(pub u64);
 
 impl Slot {
-    /// Beyond this no slot, round or number is honest: terms have room for so many.
+    /// Upper limit of honest slots, rounds and numbers: terms have room for them.
     pub const MAX: Slot = Slot((1 << 48) - 2);
 
-    /// The slot behind this one.
+    /// Returns the slot behind this one.
     pub fn next(self) -> Slot {
         Slot(self.0 + 1)
     }
@@ -25,34 +25,35 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// Orders the attempts to lead within an epoch. Field order is comparison order; the node breaks ties, so no two nodes
-/// share one, and neither do two lives of a peer.
+/// Number of an attempt to lead within an epoch. Field order is comparison order; the node breaks ties, so no two nodes
+/// share a ballot, and neither do two incarnations of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ballot {
-    /// Above every round its owner had seen.
+    /// Round above every one that its owner had seen.
     pub round: u64,
-    /// Whose attempt it is.
+    /// Node that attempts to lead.
     pub node: NodeId,
 }
 
-/// The right to be primary of one sub-range: the slot of the division that granted it and the sub-range's place in it.
+/// Right to be primary of one sub-range: the slot of the division that granted it and the sub-range's place in it.
 ///
-/// Unique in a group for ever, since slots are; a sub-range that is redrawn, or whose primary restarted, gets a new one.
-/// A division that is carried into an epoch has the slot of the *Next* that began it: no division can hold that slot.
+/// Unique in a group for ever, since slots are; a sub-range that is redrawn, or whose primary restarted, gets a new
+/// one. A division that is carried into an epoch has the slot of the *Next* that began it: no division can hold that
+/// slot.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Term(pub u64);
 
 impl Term {
-    /// The most sub-ranges of one division.
+    /// Upper limit of sub-ranges in one division.
     pub const PARTS_MAX: usize = 1 << 16;
 
-    /// The term of a division's part.
+    /// Returns the term of a division's part.
     pub fn new(slot: Slot, part: usize) -> Term {
         assert!(part < Term::PARTS_MAX && slot.0 < 1 << 48, "slot {slot:?}, part {part}");
         Term(slot.0 << 16 | part as u64)
     }
 
-    /// The slot of the division that granted it.
+    /// Returns the slot of the division that granted it.
     pub fn slot(self) -> Slot {
         Slot(self.0 >> 16)
     }
@@ -64,16 +65,17 @@ impl fmt::Debug for Term {
     }
 }
 
-/// A primary's ballot (Scatter §5: the committee's chair). Compared per point of the ring, never per peer.
+/// Ballot of a primary (Scatter §5: the committee's chair). Compared per point of the ring, never per peer.
 ///
-/// The term alone orders and names it; epoch and node travel with it so that nobody needs the log to check a message.
+/// The term alone orders and names it; epoch and node travel with it so that no receiver needs the log to check a
+/// message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TermBallot {
-    /// The epoch whose members are the committee.
+    /// Epoch whose members are the committee.
     pub epoch: Epoch,
-    /// The right it stands on.
+    /// Term of the primary.
     pub term: Term,
-    /// The primary.
+    /// Node of the primary.
     pub node: NodeId,
 }
 
@@ -83,12 +85,12 @@ impl fmt::Debug for TermBallot {
     }
 }
 
-/// A write's place among all writes of its key's point: its primary's term, and its number there, from 1.
+/// Place of a write among all writes of its key's point: its primary's term, and its number there, from 1.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Number {
-    /// The term it was proposed under.
+    /// Term under which the write was proposed.
     pub term: Term,
-    /// Counted by the primary, without gaps.
+    /// Count of the primary, without gaps.
     pub n: u64,
 }
 

@@ -1,11 +1,11 @@
-//! How a member comes to be in a group that is born of its own (Scatter §4).
+//! Start of a member in a group that is born of its own (Scatter §4).
 //!
 //! # Invariants
-//! - Whatever this node promised, accepted, granted or was told before stands in the group that owns the place now.
-//! - What may have been deleted, without a trace, while this node was away does not come along.
-//! - A node has something of one of the groups at most that another is born of: who belongs to two has been let go of by one
-//!   of them, which then needs nothing of it any more. Of the other one it may have copied records: they were chosen, and
-//!   it knows itself to lack what was chosen there.
+//! - This node's earlier promises, accepted values and grants, and all that it was told before, stand in the group that owns the place now.
+//! - Records that may have been deleted, without a trace, while this node was away do not come along.
+//! - A node has data of at most one of the groups that another is born of. A node that belongs to two has been released by one of them,
+//!   which then needs nothing of it any more. Of the other one it may have copied records: they were chosen, and it knows itself to lack
+//!   data that was chosen there.
 
 use alloc::vec::Vec;
 
@@ -22,14 +22,14 @@ use crate::time::Now;
 use crate::vouching::Vouching;
 
 impl Group {
-    /// This node's part in a group that came of `parent`'s, in which it has a part as well: everything in the new group's
-    /// range is taken out of the latter. `state`: the new group's first state, or a later one; this node must be in its
-    /// audience. Nothing of it is in the store yet but what was copied, and no record in the [`Group::forgotten`] parts, nor in
-    /// those that the parent has `given` to others before. `copied`: as of [`Group::join_holding`], where the parent had nothing.
-    /// What is known to be handed over is its `inheritance`.
+    /// Creates this node's part in a group born of `parent`'s group, in which the node has a part as well. Everything in the new group's
+    /// range is taken out of the parent. `state`: the new group's first state, or a later one; this node must be in its audience. The new
+    /// part brings no records in the [`Group::forgotten`] pieces, nor in those that the parent has `given` to other groups before; only
+    /// copied records of it are in the store yet. `copied`: as of [`Group::join_holding`], where the parent had nothing. `inheritance`: the
+    /// handovers known so far.
     ///
     /// # Panics
-    /// If that group is not a later one, of the same ring.
+    /// If the new group is not a later one, of the same ring.
     pub fn bear(
         parent: &mut Group,
         state: GroupState,
@@ -58,11 +58,11 @@ impl Group {
         born.duties.doors.removals = parent.duties.doors.removals.clone();
         born.doubting = parent.doubting.heir(born.state.applied, now.time);
         born.vouching = (parent.vouching.is_some() || born.doubting.doubt.is_some()).then(|| Vouching::new(now.time));
-        // Who was in another group meanwhile has let go of what it had here: it comes with nothing, and is asked for nothing.
+        // A node that was in another group meanwhile has dropped its data of this one: it brings nothing, and is asked for nothing.
         let was_here = |node| parent.state.is_member(node) || parent.state.is_learner(node);
         born.acknowledgements = parent.acknowledgements.of(was_here);
         born.granted_before = parent.granted_before;
-        // What came for primaries of before may have been executed by them.
+        // Earlier primaries may have executed the operations that came for them.
         born.strays = Strays::forgotten_up_to(sealed);
         born.addresses.clone_from(&parent.addresses);
         born.parting = parent.parting;
@@ -73,23 +73,23 @@ impl Group {
         born
     }
 
-    /// This node had a part in that group, too, and as a primary it may have granted others to answer reads.
+    /// Takes over the read grants of another group in which this node had a part and may have been a primary.
     pub fn inherit_grants(&mut self, other: &Group) {
         self.acceptor.inherit_grants(&other.acceptor, self.now.time);
     }
 
-    /// Where what this node holds is of no use to a group that came of its own: tombstones were let go of there without it.
+    /// Returns the pieces in which this node's records are of no use to a group born of its own: tombstones were purged there without it.
     pub fn forgotten(&self, born: &GroupState) -> Vec<KeyRange> {
         if self.config.defects.has(Defect::Undying) {
             return Vec::new();
         }
-        // Whoever does not vote in an epoch is not asked, though it knows of it.
+        // A node that does not vote in an epoch is not asked, though it knows of the epoch.
         let asked = u64::from(!self.state.is_member(self.me));
         born.purged_after(Epoch(self.state.epoch.0.saturating_sub(asked)))
     }
 
-    /// Others own what was this group's: answers whoever waits here. Nothing is done afterwards but what
-    /// [`Group::poll_output`] still gives.
+    /// Ends the service of this group, whose range other groups own: answers all waiting operations. Afterwards only [`Group::poll_output`]
+    /// still has outputs.
     pub fn give_way(&mut self) {
         for primary in self.primaries.values_mut() {
             primary.end(&mut context!(self));
@@ -100,12 +100,12 @@ impl Group {
         self.failed = true;
     }
 
-    /// What a group that this node lets go of has in memory: to drop much of that takes a while.
+    /// Returns the records in memory of a group that this node drops: to free many of them takes a while.
     pub fn into_table(self) -> Table {
         self.table
     }
 
-    /// The nodes whose word this one needs before it votes: in every configuration that asks it, enough others to make a
+    /// Returns whether enough nodes have answered for this one to vote: in every configuration that asks this node, enough to make a
     /// majority with it.
     pub(crate) fn has_quorums(&self, answered: impl Fn(NodeId) -> bool) -> bool {
         let asks = |members: &Vec<NodeId>| members.contains(&self.me);

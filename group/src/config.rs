@@ -217,7 +217,7 @@ pub enum Defect {
     AnyAttempt,
     /// Of two reports about a neighbour the one that arrived last counts.
     ByArrival,
-    /// The end of a group is told once, and no group asks for it.
+    /// The end of a group is reported once, and no group asks for it.
     ToldOnce,
     /// The records of a new group lack the operations of its predecessor's records.
     IdsStayBehind,

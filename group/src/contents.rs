@@ -1,6 +1,6 @@
-//! How many bytes of records lie where in a group's range: a split should divide what members keep and copy, not only what is asked.
+//! Bytes of records in the pieces of a group's range: a split should divide the data that members keep and copy, not only the load.
 //!
-//! Nothing is counted at writes. A leader looks at a bounded number of records of each piece when its group splits.
+//! No count is kept at writes. A leader looks at a bounded number of records of each piece when its group splits.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,8 @@ use overlay::{KeyRange, Point};
 use crate::group::Group;
 use crate::load::CELLS;
 
-/// Records that are looked at in each piece. Of more, the bytes of the piece are estimated from these: places are hashes, so the records of a
-/// piece are spread evenly over it.
+/// Upper limit of records looked at in each piece. Beyond it the bytes of the piece are estimated from these: points are hashes, so the
+/// records of a piece are spread evenly over it.
 const LOOKS_MAX: usize = 2_048;
 
 /// Returns the pieces of a range that [`CELLS`] equal cuts make, in order; `None` for a piece without a point.
@@ -30,7 +30,7 @@ fn cut_at_zero(arc: KeyRange) -> [Option<KeyRange>; 2] {
     }
 }
 
-/// Returns about how many bytes a piece holds, given its records in ring order: where each lies, and its bytes.
+/// Returns the approximate bytes in a piece, given its records in ring order: the point and the bytes of each.
 fn estimate(piece: KeyRange, records: impl Iterator<Item = (Point, u32)>) -> u64 {
     let mut sum = 0;
     for (looks, (at, bytes)) in records.enumerate() {
@@ -44,8 +44,8 @@ fn estimate(piece: KeyRange, records: impl Iterator<Item = (Point, u32)>) -> u64
 }
 
 impl Group {
-    /// Returns about how many bytes the records take in each of [`CELLS`] equal pieces of the range. Records that only the store has do not
-    /// count: those in memory, which were used of late, stand for them.
+    /// Returns the approximate bytes of the records in each of [`CELLS`] equal pieces of the range. Records that only the store has do not
+    /// count: the recently used ones in memory stand for them.
     pub fn bytes_by_cell(&self) -> Vec<u64> {
         let records = |piece| cut_at_zero(piece).into_iter().flatten().flat_map(|arc| self.table().sizes(arc));
         pieces(self.state().range).map(|piece| piece.map_or(0, |piece| estimate(piece, records(piece)))).collect()
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(estimate(piece, records(2_000, 100)), 2_000 * 100 + 1_999);
         let (found, exact) = (estimate(piece, records(1 << 18, 100)), (1_u64 << 18) * 101);
         assert!(found.abs_diff(exact) < exact / 50, "{found} of {exact}");
-        // All at one place.
+        // All records at one point.
         assert!(estimate(piece, (0..5_000).map(|_| (Point(1_000), 1))) > 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What every part of a group may look at and write to while it handles one input.
+//! Context that every part of a group may read and write while it handles one input.
 
 use overlay::{Epoch, NodeId};
 
@@ -9,7 +9,7 @@ use crate::rng::Rng;
 use crate::state::GroupState;
 use crate::time::Now;
 
-/// Handed down by [`crate::Group`].
+/// State of the group and its outputs, handed down by [`crate::Group`].
 pub struct Context<'a> {
     /// This node.
     pub me: NodeId,
@@ -17,20 +17,20 @@ pub struct Context<'a> {
     pub now: Now,
     /// The group's agreed state.
     pub state: &'a GroupState,
-    /// This node's choices.
+    /// Configuration of this node.
     pub config: &'a GroupConfig,
-    /// Where outputs go.
+    /// Receives the outputs.
     pub out: &'a mut Outbox,
-    /// Chance.
+    /// Source of random numbers.
     pub rng: &'a mut Rng,
-    /// This node's word is in doubt about epochs up to this one; [`Epoch`] 0: about none.
+    /// Last epoch in which this node may have forgotten acknowledgements; [`Epoch`] 0: none.
     pub doubt: Epoch,
-    /// What was dropped is counted here.
+    /// Counts dropped messages.
     pub dropped: &'a mut Dropped,
 }
 
 impl Context<'_> {
-    /// All members but this node.
+    /// Returns all members but this node.
     pub fn others(&self) -> alloc::vec::Vec<NodeId> {
         self.state.members.iter().map(|member| member.node).filter(|node| *node != self.me).collect()
     }

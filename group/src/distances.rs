@@ -1,6 +1,6 @@
-//! The round trips between all members of a group, as one member learns them from heartbeats.
+//! Round trips between all members of a group, as one member learns them from heartbeats.
 //!
-//! A heartbeat tells when it was sent and gives back the last heartbeat of each other member ([`Heartbeat::echoes`]). So the heartbeats of
+//! A heartbeat has its own time of sending and echoes the last heartbeat of each other member ([`Heartbeat::echoes`]). So the heartbeats of
 //! two members tell a third member how long a message takes there and back between those two, and no member measures anything for it.
 
 use alloc::vec::Vec;
@@ -15,15 +15,15 @@ use crate::message::Heartbeat;
 const SHORT: Duration = Duration::from_millis(5);
 
 /// Returns the time from when `heard` sent a heartbeat until `hearer` got it, in microseconds: the first by the clock of `heard`, the
-/// second by that of `hearer`, whose clocks differ by an unknown constant. `None` where the heartbeat of `hearer` gives none back.
+/// second by that of `hearer`. The two clocks differ by an unknown constant. `None` where the heartbeat of `hearer` has no echo of one.
 fn one_way_us(hearer: &Heartbeat, heard: NodeId) -> Option<i128> {
     let place = hearer.hears.iter().position(|node| *node == heard)?;
     let echo = (*hearer.echoes.get(place)?)?;
     Some(i128::from(hearer.sent_us) - i128::from(echo.held_us) - i128::from(echo.sent_us))
 }
 
-/// Returns the round trip between two members from a heartbeat of each: the clocks' difference cancels out. `None` where that is not known,
-/// or where it is negative or at least `limit`: one of the two has started again.
+/// Returns the round trip between two members from a heartbeat of each: the clocks' difference cancels out. `None` where it is unknown,
+/// negative or at least `limit`: then one of the two has started again.
 fn round_trip(one: (NodeId, &Heartbeat), other: (NodeId, &Heartbeat), limit: Duration) -> Option<Duration> {
     let us = one_way_us(one.1, other.0)? + one_way_us(other.1, one.0)?;
     let found = Duration::from_micros(u64::try_from(us).ok()?);
@@ -32,8 +32,8 @@ fn round_trip(one: (NodeId, &Heartbeat), other: (NodeId, &Heartbeat), limit: Dur
 
 impl Group {
     /// Returns the round trip between each two members, in the order of the members: `[a][b]` is the one between `a` and `b`, zero for a
-    /// member and itself, `None` where that is not known. Round trips of this node are averages. Those of other members are single
-    /// measurements, as old as a heartbeat; drifting clocks falsify them by at most their drift in the time between two heartbeats.
+    /// member and itself, `None` where unknown. Round trips of this node are averages. Those of other members are single measurements, as
+    /// old as a heartbeat; drifting clocks falsify them by at most their drift in the time between two heartbeats.
     pub fn round_trips(&self) -> Vec<Vec<Option<Duration>>> {
         let (nodes, limit) = (self.state.nodes(), self.config.timing.suspicion());
         let heartbeat = |node: NodeId| self.pulse.heartbeat(node, limit, self.now.time);
@@ -47,8 +47,8 @@ impl Group {
     }
 
     /// Follows, while this node leads, how long each member waits for the answers of a majority: the round trip to the last of the nearest
-    /// members that make a majority with it (Scatter §6.2). A moving average over about eight heartbeats, in which one measurement counts for
-    /// four times the average at most, for those of other members are single ones.
+    /// members that make a majority with it (Scatter §6.2). A moving average over about eight heartbeats, in which one measurement counts
+    /// for at most four times the average, for those of other members are single ones.
     pub(crate) fn follow_trips(&mut self) {
         if !self.log.leads() {
             return self.duties.agreements.clear();

@@ -1,32 +1,32 @@
-//! Doubt: the state of a member whose journal ends with a torn frame. Such a member may have acknowledged more than its store
-//! shows, because nobody can tell whether the torn frame was ever durable.
+//! Doubt: the state of a member whose journal ends with a torn frame. Such a member may have acknowledged more than its store shows,
+//! because no node can tell whether the torn frame was ever durable.
 //!
 //! # Scope
-//! A member knows everything that it said in epochs that began after its restart. Doubt therefore covers *epochs*: all up to
-//! [`Doubt::up_to`], a bound that the other members supply ([`crate::vouching`]). In these epochs the member sends nothing in
-//! committees, is primary of no sub-range, and ends the epoch. In later epochs it is an ordinary member that was away: it knows
-//! which records it holds and which it lacks.
+//! A member knows everything that it sent in epochs that began after its restart. Doubt therefore covers *epochs*: all up to
+//! [`Doubt::up_to`], a bound that the other members supply ([`crate::vouching`]). In these epochs the member sends nothing in committees,
+//! is primary of no sub-range, and ends the epoch. In later epochs it is an ordinary member that was away: it knows which records it holds
+//! and which it lacks.
 //!
 //! # Counting votes
-//! One function, [`decides`], counts every majority; [`meets_majorities`] counts the half that a former configuration is asked
-//! for, by the same rule. The vote of a member in doubt counts only where *all* members of the
-//! configuration have answered. Let a ballot `b` ask a set of members for the values that lower ballots may have chosen, and let
-//! a lower ballot have chosen `v`: a majority accepted `v` before it promised `b`. If a majority of the answers is sure, one of
-//! them comes from a member that accepted `v` and still knows it. If all members have answered, every member that accepted `v`
-//! has answered, and one of them still knows `v`, unless each member of that majority lost an acknowledgement.
+//! One function, [`decides`], counts every majority; [`meets_majorities`] counts the half that a former configuration is asked for, by the
+//! same rule. The vote of a member in doubt counts only where *all* members of the configuration have answered. Let a ballot `b` ask a set
+//! of members for the values that lower ballots may have chosen, and let a lower ballot have chosen `v`: a majority accepted `v` before it
+//! promised `b`. If a majority of the answers is sure, one of them comes from a member that accepted `v` and still knows it. If all members
+//! have answered, every member that accepted `v` has answered, and one of them still knows `v`, unless each member of that majority lost an
+//! acknowledgement.
 //!
-//! A member whose *start* the others know better than its store ([`Doubt::older`]) may have lost any number of acknowledgements. Such
-//! members take part only where fewer than a majority of each configuration are so: then one member of every majority that accepted a
-//! value lacks at most its end.
+//! A member of which the other members know a later *start* than its store does ([`Doubt::older`]) may have lost any number of
+//! acknowledgements. Such members take part only where fewer than a majority of each configuration are so: then one member of every
+//! majority that accepted a value lacks at most the end of its store.
 //!
-//! The same rule counts accepts. A member that forgot its promise to `c`, above `b`, must not help to choose a value under `b`
-//! that `c` has not seen. If its accept counts, all members have accepted the value, the proposer of `c` included; that proposer
-//! has promised `c` to itself, and a proposer that forgets its promise has also lost the process that would have used `c`.
+//! The same rule counts accepts. A member that forgot its promise to `c`, above `b`, must not help to choose a value under `b` that `c` has
+//! not seen. If its accept counts, all members have accepted the value, the proposer of `c` included; that proposer has promised `c` to
+//! itself, and a proposer that forgets its promise has also lost the process that would have used `c`.
 //!
 //! # Why epochs and not terms
-//! A primary that forgets its term, or a leader that forgets its ballot, would use it for a second value. A forgotten promise may
-//! be higher than the next one. Other members rely on answers of the run that forgot. Sealing the epoch ends all three at once,
-//! and any member can seal an epoch.
+//! A primary that forgets its term, or a leader that forgets its ballot, would use it for a second value. A forgotten promise may be higher
+//! than the next one. Other members rely on answers of the run that forgot. Sealing the epoch ends all three at once, and any member can
+//! seal an epoch.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
@@ -46,7 +46,7 @@ use crate::vouching::Vouching;
 
 /// How long a member waits in doubt while a sure majority serves without it. Then it enters again as a new incarnation.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Why an incarnation ends that lost what it had acknowledged.
+/// Reason for which an incarnation ends that lost acknowledged data.
 const LACKS: &str = "its store lacks something that it had acknowledged";
 /// Pause between two log lines that name the members waited for.
 const SAID_EVERY: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ const ROUNDS_APART: u64 = 1 << 20;
 /// The acknowledgements that a member may have forgotten. Kept in the store until the doubt ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// The last epoch in doubt; [`Doubt::UNKNOWN`] until all other members have told which epochs may have begun.
+    /// The last epoch in doubt; [`Doubt::UNKNOWN`] until all other members have reported which epochs may have begun.
     pub up_to: Epoch,
     /// An administrator accepted the loss (`scatter group accept-loss`).
     pub accepted: bool,
@@ -124,7 +124,7 @@ pub(crate) fn decides(
 }
 
 /// Returns whether each majority of these members has one among those that have answered without doubt: half of them have, or all members
-/// have answered. What a majority accepted, at least one of the answers tells.
+/// have answered. At least one of the answers then has each value that a majority accepted.
 ///
 /// `answer` maps a member to the last epoch in doubt that its answer carried; `None`: no answer.
 pub(crate) fn meets_majorities(
@@ -161,8 +161,7 @@ pub(crate) struct Doubting {
     /// The epoch of the store at the start that found the torn frame; no earlier epoch lost anything. `None` in later runs and in
     /// successors of the group: the store has promises by then that hide the forgotten ones. `None` also where the store lacks more.
     left_in: Option<Epoch>,
-    /// The last slot that this member had applied when it began to take part: at once, or when the other members had answered
-    /// what they know of it.
+    /// The last slot that this member had applied when it began to take part: at once, or when the other members had answered about it.
     compared: Slot,
     since: Time,
     /// When this member next tries to end the epoch.
@@ -179,7 +178,7 @@ impl Doubting {
         Doubting { doubt, restored, left_in, compared, since: now, due: now, said: None, was }
     }
 
-    /// Notes that the other members have answered what they know of this member, which has applied all slots up to this one.
+    /// Notes that the other members have answered about this member, which has applied all slots up to this one.
     pub(crate) fn on_compared(&mut self, applied: Slot) {
         self.compared = applied;
     }
@@ -202,15 +201,16 @@ impl Group {
         self.doubting.doubt
     }
 
-    /// Returns the doubt as heartbeats carry it. A member that still waits for answers can serve in no epoch, and says so.
+    /// Returns the doubt as heartbeats carry it. A member that still waits for answers can serve in no epoch, and its heartbeat reports
+    /// that.
     pub(crate) fn doubt_to_tell(&self) -> Option<Doubt> {
         let up_to = |doubt: Doubt| if self.vouching.is_some() { Doubt::UNKNOWN } else { doubt.up_to };
         self.doubting.doubt.map(|doubt| Doubt { up_to: up_to(doubt), ..doubt })
     }
 
-    /// The store lacks more than its torn end, by what other members know: it may be older by any number of epochs. What they have
-    /// answered so far was compared with a store that only lacks its end, so they are asked again. Returns the doubt from now on, which
-    /// is to be durable before this member says anything under a later start.
+    /// Notes that the store lacks more than its torn end, as other members know: it may be older by any number of epochs. Their answers so
+    /// far were compared with a store that only lacks its end, so they are asked again. Returns the new doubt, which is to be durable
+    /// before this member sends anything under a later start.
     pub fn on_store_older(&mut self) -> Option<Doubt> {
         let doubt = self.doubting.doubt.as_mut()?;
         doubt.older = true;
@@ -223,8 +223,8 @@ impl Group {
         Some(doubt)
     }
 
-    /// Returns the members whose stores are older, as far as their answers show, where they are a majority of a configuration that
-    /// recovery asks. Nobody holds what they may have acknowledged then.
+    /// Returns the members whose stores are older, as far as their answers show, where they are a majority of a configuration that recovery
+    /// asks. It may be that no member holds the data that they acknowledged then.
     pub(crate) fn older_majority(&self) -> Vec<NodeId> {
         let is_older = |node: NodeId| match &self.vouching {
             _ if node == self.me => self.doubting.doubt.is_some_and(|doubt| doubt.older),
@@ -285,18 +285,18 @@ impl Group {
         }
     }
 
-    /// Ends this incarnation where the state shows that this member lost something: a tombstone that was purged since, so that no
-    /// other member can tell it of the deletion. The store keeps the state from before that purge. So the loss shows again if the
-    /// process ends before the next incarnation begins, and that one knows which purges the records that it takes over missed.
+    /// Ends this incarnation where the state shows that this member lost data: a tombstone that was purged since, so that no other member
+    /// can report the deletion. The store keeps the state from before that purge. So the loss shows again if the process ends before the
+    /// next incarnation begins, and that one knows which purges the records that it takes over missed.
     pub(crate) fn find_loss(&mut self) {
         if !self.failed && self.lacks_what_was_purged(&self.state) {
             self.end_with_loss(LACKS);
         }
     }
 
-    /// Does the same where `born`, the state of a group that comes of this one, shows that. A purge of which this member never heard
-    /// may have come between, and in the new group all members count as having been there since after it. Returns whether this
-    /// incarnation is over.
+    /// Does the same where `born`, the state of a group that is born of this one, shows the loss. A purge of which this member never heard
+    /// may have come between, and in the new group all members count as having been there since after it. Returns whether this incarnation
+    /// is over.
     pub fn find_loss_for(&mut self, born: &GroupState) -> bool {
         // Also where it has given way to another group born of it.
         if !self.has_lost() && self.lacks_what_was_purged(born) {
@@ -311,8 +311,8 @@ impl Group {
         self.failed_with(why);
     }
 
-    /// Returns whether this incarnation is over because something that it held, or others count on, is lost. Nothing that happened
-    /// since is in the store, so that a later start finds the same.
+    /// Returns whether this incarnation is over because data is lost that it held or that other nodes count on. The store has nothing that
+    /// happened since, so a later start finds the same.
     pub fn has_lost(&self) -> bool {
         self.failed && self.out.is_closed() && self.out.halted().is_none()
     }
@@ -321,7 +321,7 @@ impl Group {
     pub(crate) fn review_doubt(&mut self) {
         self.find_loss();
         let Some(doubt) = self.doubting.doubt.filter(|_| !self.failed) else { return };
-        // It held it then. What showed that may be let go of.
+        // It held the purged data then. The evidence for that may be dropped from now on.
         self.doubting.restored = self.doubting.restored.max(self.state.applied);
         let configs = self.state.configs(self.state.range);
         let asks = |config: &Config| config.epoch <= doubt.up_to && config.members.contains(&self.me);
@@ -330,11 +330,11 @@ impl Group {
         }
     }
 
-    /// Returns the doubt with which this process has to start again, where others know a start of it that its store does not. It was in
-    /// doubt before in this run, and was compared with what the other members knew then; but that start may be that of a copy of
-    /// its store, which they know since. So the store lacks anything from now on that it acknowledged in any epoch, until all have
-    /// told again what they know. `None` where the store was whole when this process started, or where tombstones were purged since it
-    /// was compared: a copy may have said in its stead that it holds them, and nobody else does any more.
+    /// Returns the doubt with which this process must start again, where other members know a start of it that its store does not. The
+    /// process was in doubt before in this run, and was compared with the other members' knowledge of that time. But the unknown start may
+    /// be that of a copy of its store, which they have learned of since. So from now on the store may lack any acknowledgement of any
+    /// epoch, until all members have answered again. `None` where the store was whole when this process started, or where tombstones were
+    /// purged since the comparison: a copy may have reported in its place that it holds them, and no other member does any more.
     pub fn doubt_as_older(&self) -> Option<Doubt> {
         let known = self.doubting.doubt.unwrap_or_default();
         let is_purged = !self.state.purged_behind(self.state.range, self.doubting.compared).is_empty();
@@ -342,11 +342,11 @@ impl Group {
         is_usable.then(|| Doubt { older: true, up_to: Doubt::UNKNOWN, accepted: false, ..known.again() })
     }
 
-    /// Returns whether this member is in doubt, and lacks records that it must have held for the purges of `known`, a later state of
-    /// its group or of one born of it.
+    /// Returns whether this member is in doubt, and lacks records that it must have held for the purges of `known`, a later state of its
+    /// group or of one born of it.
     ///
-    /// Tombstones are purged only after every member has reported that it holds all writes up to a number. Of purges in epochs that this
-    /// member does not know of it was asked nothing.
+    /// Tombstones are purged only after every member has reported that it holds all writes up to a number. For purges in epochs that this
+    /// member does not know of it was not asked.
     fn lacks_what_was_purged(&self, known: &GroupState) -> bool {
         let Some(doubt) = self.doubting.doubt else { return false };
         let Some(me) = self.state.members.iter().find(|member| member.node == self.me) else { return false };
@@ -443,7 +443,8 @@ impl Group {
         known
     }
 
-    /// Returns the members of one configuration in doubt about its epoch, and those of its members that the group waits for because of them.
+    /// Returns the members of one configuration in doubt about its epoch, and those of its members that the group waits for because of
+    /// them.
     pub fn in_doubt_of(&self, config: &Config) -> InDoubt {
         let heard = |node| self.heard_doubt(node);
         let of = |node: &&NodeId| heard(**node).is_some_and(|doubt| doubt >= config.epoch);
@@ -457,16 +458,16 @@ impl Group {
         InDoubt { members, waiting_for }
     }
 
-    /// Returns whether a majority of the configuration is heard and sure. Half of a former one would do for recovery, but a member in doubt waits
-    /// for all other members, and an operator can accept a loss only of members that the status names.
+    /// Returns whether a majority of the configuration is heard and sure. Half of a former one would do for recovery, but a member in doubt
+    /// waits for all other members, and an operator can accept a loss only of members that the status names.
     fn has_sure_majority(&self, config: &Config) -> bool {
         let sure =
             config.members.iter().filter(|node| self.heard_doubt(**node).is_some_and(|doubt| doubt < config.epoch));
         sure.count() > config.members.len() / 2
     }
 
-    /// Accepts the loss of the members waited for: members in doubt go on with the contents of their stores. Tells all members that
-    /// this one reaches. Returns `false`, and changes nothing, where the group waits for no member.
+    /// Accepts the loss of the members waited for: members in doubt continue with the contents of their stores. Tells all members that this
+    /// one reaches. Returns `false`, and changes nothing, where the group waits for no member.
     pub fn accept_loss(&mut self) -> bool {
         if self.in_doubt().waiting_for.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! How a member follows the agreed state: entry by entry from its log, or from another's state where it is behind.
+//! Application of the agreed state at a member: entry by entry from its log, or from another member's state where it is behind.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::violation::{Contradicts, contradiction};
 use crate::watched::Applied;
 
 impl Group {
-    /// Applies what is chosen, entry by entry.
+    /// Applies chosen entries, one by one.
     pub(crate) fn apply_chosen(&mut self) {
         let (mut dealt, mut applied) = (false, false);
         while self.state.ended.is_none()
@@ -47,16 +47,16 @@ impl Group {
             self.tick_dealings();
         }
         if applied {
-            self.do_duties(); // It waited until nothing was on its way.
+            self.do_duties(); // The duties waited until no entry was on its way.
         }
     }
 
-    /// What came for later epochs: of what goes on under this group's name, where the group has ended.
+    /// Returns the kept messages of later epochs: for the group that continues under this group's id, where the group has ended.
     pub fn take_early(&mut self) -> Vec<(Sender, Message)> {
         core::mem::take(&mut self.early)
     }
 
-    /// What came before this node knew of its epoch.
+    /// Handles the kept messages of the present epoch, which this node did not know when they came.
     fn replay_early(&mut self) {
         let now = self.state.epoch;
         if self.early.iter().all(|(from, _)| from.epoch > now) {
@@ -71,11 +71,11 @@ impl Group {
         }
     }
 
-    /// Newcomers learn that they are in, all learn of a new epoch, and who is not needed any more learns that: none of them
-    /// need find out by itself.
+    /// Tells newcomers that they are admitted, every node that a new epoch has begun, and released nodes that they are released: none of
+    /// them need find out by itself.
     fn tell_change(&mut self, before: &GroupState) {
         let (now, then) = (self.state.audience(), before.audience());
-        // Of an end nobody will tell them what is chosen any more.
+        // After the group's end no member tells them which entries are chosen.
         let mut told: Vec<NodeId> = if self.state.epoch == before.epoch && self.state.ended.is_none() {
             now.iter().copied().filter(|node| !then.contains(node)).collect()
         } else {
@@ -88,7 +88,7 @@ impl Group {
         }
     }
 
-    /// Sends the state to these nodes; to those that the group has let go of when it is time ([`crate::let_go`]).
+    /// Sends the state to these nodes; to those that the group released when it is time ([`crate::let_go`]).
     pub(crate) fn tell_state(&mut self, to: &[NodeId]) {
         let audience = self.state.audience();
         let is_let_go = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
@@ -99,7 +99,7 @@ impl Group {
         }
     }
 
-    /// A newer state of this very group replaces this node's.
+    /// Replaces this node's state by a newer one of this same group.
     pub(crate) fn adopt(&mut self, from: NodeId, state: GroupState) {
         if !state.is_sound()
             || state.id != self.state.id
@@ -110,7 +110,7 @@ impl Group {
             return;
         }
         if state.applied == self.state.applied {
-            // Only who has a part in the group is believed to know of a fork.
+            // Only a node with a part in the group is believed to know of a fork.
             if state != self.state && self.state.is_in_audience(from) {
                 let slot = state.applied;
                 let what = format_args!("has applied another log up to slot {slot:?}");
@@ -127,17 +127,17 @@ impl Group {
         self.apply_chosen();
     }
 
-    /// `led`: this node led until then.
+    /// Follows a change of the state. `led`: this node led until then.
     fn after_change(&mut self, before: &GroupState, led: bool) {
         if self.state.let_go_since(before, self.me) {
-            // What it holds may be of keys that are gone: nobody waited for it. It finds this out again, should this process not come
-            // to begin anew.
+            // It may hold records of deleted keys: no member waited for it. It finds this out again if this process ends before it begins
+            // anew.
             self.end_with_loss("its group had let go of this life of it, and let it in again");
         }
-        // Before this state is in the store: see there.
+        // Must come before the store gets this state: see there.
         self.find_loss();
         if self.has_lost() {
-            return; // Nothing comes of this life, nor of what the group ends with.
+            return; // This incarnation is over: no later step is its own, and if the group ends, no successor starts from it.
         }
         if before.epoch != self.state.epoch {
             self.sealed_since = None;
@@ -147,8 +147,8 @@ impl Group {
         for primary in self.primaries.values().filter(|_| !newcomers.is_empty()) {
             primary.welcome(&mut context!(self), &newcomers);
         }
-        // Whom the group goes on without keeps, on disk, the last state that it had a part in: what it holds is as of then, and
-        // purges since tell whether it is of use to another life.
+        // A node that the group released keeps, on disk, the last state in which it had a part: its records are as of then, and later
+        // purges tell whether they are of use to another incarnation.
         if self.state.audience().contains(&self.me) || matches!(self.parting, Parting::Leaves { .. }) {
             self.out.persist(Durable::State(Box::new(self.state.clone())));
         }
@@ -170,7 +170,7 @@ impl Group {
             self.heartbeat_due = self.now.time;
         }
         if !self.state.dealings.is_calm() {
-            self.duties.on_awaited(); // A transaction goes on once enough members know what its leader knew when it saw it.
+            self.duties.on_awaited(); // A transaction continues once enough members have reported the slot at which its leader first saw it.
         }
         if self.state.ended.is_some() {
             self.end(led);
@@ -184,7 +184,7 @@ impl Group {
             if matches!(self.parting, Parting::Leaves { .. }) {
                 self.out.push(GroupOutput::Left);
             } else {
-                // Its last word: the group learns that it removed a member that was alive.
+                // The last message of this node: the group learns that it removed a member that was alive.
                 self.out.send(&self.state.nodes(), Message::AskState);
                 self.out.push(GroupOutput::Over(match self.has_heartbeats_of_majority() {
                     true => "its group goes on without this life of it",
@@ -197,7 +197,7 @@ impl Group {
             self.failed = true;
         }
         if self.state.recovery.is_empty() {
-            self.inheritance = Inheritance::default(); // Whoever was to follow somebody does.
+            self.inheritance = Inheritance::default(); // All new primaries have taken over by now.
         }
         self.acknowledgements.keep(&audience);
         self.duties.keep(&audience);
@@ -218,7 +218,7 @@ impl Group {
         self.out.push(GroupOutput::Changed);
     }
 
-    /// Others have vouched: from now on this node takes part.
+    /// Begins to take part: the other members have vouched for this node.
     pub(crate) fn take_part(&mut self) {
         self.vouching = None;
         self.doubting.on_compared(self.state.applied);
@@ -238,14 +238,14 @@ impl Group {
         self.tell_state(&[to]);
     }
 
-    /// Something is chosen that this node's log does not hold.
+    /// Asks for the state where an entry is chosen that this node's log does not hold.
     pub(crate) fn ask_what_is_lacking(&mut self) {
         if let Some(leader) = self.log.take_lacking() {
             self.ask_state(leader);
         }
     }
 
-    /// Asks for the whole state, not with every message that shows that it is needed.
+    /// Asks for the whole state, but not for every message that shows the need.
     pub(crate) fn ask_state(&mut self, of: NodeId) {
         if self.asked_state == Time(0) || self.now.time.since(self.asked_state) >= self.config.timing.heartbeat / 10 {
             self.asked_state = self.now.time;

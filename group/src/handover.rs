@@ -151,8 +151,8 @@ impl Group {
         self.handovers.told.retain(|ballot| granted.contains(ballot));
     }
 
-    /// Sends handovers when the group ends, or may end, to successors of this node's primaries that do not keep this node. Once: if a
-    /// handover is lost there is phase 1.
+    /// Sends handovers when the group ends, or may end: to the members of each new group that gets a sub-range of this node's primaries,
+    /// but not this node. Once: if a handover is lost there is phase 1.
     pub(crate) fn hand_over(&mut self) {
         self.drop_ended();
         let dealings = &self.state.dealings;

@@ -1,4 +1,4 @@
-//! The health of a group: which of its members live. Policies count members that live and vote, not names in the log.
+//! Health of a group: its living members. Policies count members that live and vote, not names in the log.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,34 +14,34 @@ use crate::load;
 use crate::membership::MEMBERS_MIN;
 use crate::time::WallMillis;
 
-/// A member that lives, as its leader tells a neighbour.
+/// Living member, as its leader reports it to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LivingMember {
-    /// The member's name.
+    /// Node of the member.
     pub node: NodeId,
-    /// Whether the leader hears it. False for a member that announced an absence which is not over.
+    /// Whether the leader hears it; `false` for a member with an announced absence that is not over.
     pub is_heard: bool,
-    /// The cluster that it stands in.
+    /// Cluster of the member.
     pub cluster: String,
-    /// When it became a member, in group time.
+    /// Time when it became a member, in group time.
     pub joined: WallMillis,
 }
 
-/// What a leader tells its neighbours of its group beside the group's reference.
+/// Report of a leader to its neighbours, beside the group's reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     /// Operations a minute in each piece of the range, as in [`crate::message::Heartbeat::load`].
     pub load: Option<Vec<u32>>,
-    /// The policies and the sizes of groups that the group has.
+    /// Policies and sizes of groups that the group has.
     pub policies: AgreedPolicies,
-    /// The members that live, in the order of the log.
+    /// Members that live, in the order of the log.
     pub living: Vec<LivingMember>,
-    /// Operations a second that the living members can execute together, at least 1; `None` where the leader does not know that.
+    /// Operations a second that the living members can execute together, at least 1; `None` where the leader does not know.
     pub capacity: Option<u32>,
 }
 
 impl Health {
-    /// Returns whether an honest leader can have told this.
+    /// Returns whether an honest leader can have sent this.
     pub(crate) fn is_sound(&self, members_max: usize, cluster_bytes_max: usize) -> bool {
         self.load.as_deref().is_none_or(load::is_sound)
             && self.policies.is_sound()
@@ -52,7 +52,8 @@ impl Health {
 }
 
 impl Group {
-    /// Returns the members that live: those that were not silent for [`Timing::exclude_after`], or whose announced absence is not over.
+    /// Returns the members that live: those that were not silent for [`Timing::exclude_after`], or with an announced absence that is not
+    /// over.
     ///
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
     pub fn living(&self) -> Vec<LivingMember> {
@@ -69,8 +70,8 @@ impl Group {
         told.collect()
     }
 
-    /// Returns how many members live, together with the learners that are about to become members: those that are heard and hold all
-    /// that was chosen before the current terms. A learner whose peer has a living member here replaces that member, and does not count.
+    /// Returns the number of living members and of learners that are about to become members: those that are heard and hold all that was
+    /// chosen before the current terms. A learner of a peer that has a living member here replaces that member, and does not count.
     pub fn strength(&self) -> usize {
         let living = self.living();
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
@@ -94,14 +95,14 @@ impl Group {
                 || dead.nodes.iter().any(|node| self.has_ended(*node)))
     }
 
-    /// Returns the health of the successor group as its leader told it of late, with that group's range. `None` where its leader told
-    /// nothing of late, or where this node does not lead.
+    /// Returns the health of the successor group as its leader recently reported it, with that group's range. `None` where its leader
+    /// reported nothing recently, or where this node does not lead.
     pub fn successor_health(&self) -> Option<(KeyRange, &Health)> {
         self.log.leads().then_some(())?;
         self.dealing.health_of(self.state.dealings.successor()?, self.now.time)
     }
 
-    /// Returns what neighbours are told.
+    /// Returns the report for neighbours.
     pub(crate) fn health(&self) -> Health {
         let (load, policies, living) = (self.told_load(), self.state.settings.policies.clone(), self.living());
         Health { load, policies, capacity: self.capacity_of(&living), living }

@@ -1,31 +1,32 @@
-//! The session histories of members, as they tell them: how often their processes ended without warning, and in how much time.
+//! Session histories of members, as they report them: how often their processes ended without warning, and in how much time.
 
 use overlay::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::group::Group;
 
-/// The most failures that a heartbeat may tell: a peer remembers no more sessions.
+/// Upper limit of failures in a heartbeat: a peer remembers no more sessions.
 pub const FAILURES_MAX: u32 = 64;
 
-/// The sessions that a peer remembers, as it tells them.
+/// Sessions that a peer remembers, as it reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// The number of sessions that ended without warning: from 0 to [`FAILURES_MAX`].
+    /// Number of sessions that ended without warning: from 0 to [`FAILURES_MAX`].
     pub failures: u32,
-    /// Their length all together, the present one included, in seconds.
+    /// Total length of the sessions, the present one included, in seconds.
     pub lived_s: u32,
 }
 
 impl History {
-    /// Returns whether an honest peer can have told this.
+    /// Returns whether an honest peer can have reported this.
     pub(crate) fn is_sound(&self) -> bool {
         self.failures <= FAILURES_MAX
     }
 }
 
 impl Group {
-    /// Takes this peer's own history, to be told with heartbeats; `None` where it has none. More than [`FAILURES_MAX`] failures count as so many.
+    /// Sets this peer's own history, for its heartbeats; `None` where it has none. More than [`FAILURES_MAX`] failures count as that
+    /// number.
     pub fn set_history(&mut self, history: Option<History>) {
         self.history = history.map(|known| History { failures: known.failures.min(FAILURES_MAX), ..known });
     }

@@ -81,8 +81,8 @@ pub(crate) struct LearnerNotes {
 }
 
 impl Group {
-    /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die and
-    /// are replaced all the time, a group that should split might never come to it.
+    /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die
+    /// and are replaced all the time, a group that should split might never begin to.
     pub fn hold_doors(&mut self, time: Duration) {
         self.duties.doors.held_until = self.now.time + time;
     }

@@ -1,7 +1,7 @@
-//! How much is asked of a group, and where in its range: what policies go by that move boundaries (Scatter §6.3, Harmony §7.6).
+//! Load of a group and of the places in its range, for the policies that move boundaries (Scatter §6.3, Harmony §7.6).
 //!
-//! Each member counts what comes to it as a primary, in equal pieces of the group's range, and tells averages with its
-//! heartbeats; the leader adds them up, and tells the neighbours with what it tells them anyway.
+//! Each member counts the operations that come to it as a primary, in equal pieces of the group's range, and reports averages with its
+//! heartbeats. The leader adds them up, and includes the sums in its messages to the neighbours.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,31 +11,31 @@ use overlay::{KeyRange, Point};
 use crate::group::Group;
 use crate::time::Time;
 
-/// A group's range is looked at in so many pieces of equal length.
+/// Number of pieces of equal length in which a group's range is measured.
 pub const CELLS: u32 = 32;
-/// What is told is an average over about so many heartbeats,
+/// Length of the average, in heartbeats.
 const MEMORY: u32 = 20;
-/// and nothing before so many.
+/// Heartbeats before the first report.
 const WARM: u32 = 10;
 
-/// Counts operations.
+/// Counter of operations.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     range: KeyRange,
     cells: Vec<Cell>,
-    /// Since when this range has been looked at.
+    /// Time since which this range is measured.
     since: Time,
-    /// When the averages were last brought up to date.
+    /// Time of the last update of the averages.
     folded: Time,
-    /// Operations since the start, whatever the range.
+    /// Operations since the start, in any range.
     all: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// Where it begins, from the start of the range.
+    /// Offset of its begin from the start of the range.
     begins: u128,
-    /// Operations since the averages were last brought up to date.
+    /// Operations since the last update of the averages.
     count: u64,
     /// Operations in 1,000 seconds.
     rate: u64,
@@ -48,7 +48,7 @@ impl Meter {
         Meter { range, cells, since: now, folded: now, all: 0 }
     }
 
-    /// An operation on a key there.
+    /// Counts an operation on a key at this point.
     pub(crate) fn count(&mut self, point: Point) {
         self.all += 1;
         let offset = self.range.start().distance_to(point);
@@ -58,7 +58,7 @@ impl Meter {
         }
     }
 
-    /// Brings the averages up to date, where the last time is half a heartbeat ago.
+    /// Updates the averages, unless the last update is less than half a heartbeat ago.
     pub(crate) fn fold(&mut self, range: KeyRange, now: Time, heartbeat: Duration) {
         if self.range != range {
             *self = Meter { all: self.all, ..Meter::new(range, now) };
@@ -69,7 +69,7 @@ impl Meter {
             return;
         }
         self.folded = now;
-        // At first the mean of all there is; whoever slept knows nothing of before.
+        // At first the mean over all time so far; after a sleep nothing is known of the time before.
         let memory = micros(now.since(self.since).min(heartbeat * MEMORY)).max(elapsed);
         for cell in &mut self.cells {
             let kept = u128::from(cell.rate) * u128::from(memory - elapsed);
@@ -78,7 +78,7 @@ impl Meter {
         }
     }
 
-    /// Operations a minute in each piece; empty where there are none at all, `None` where it has not been counted for long
+    /// Returns the operations a minute in each piece; empty where there are none at all, `None` where they have not been counted for long
     /// enough.
     pub(crate) fn told(&self, heartbeat: Duration) -> Option<Vec<u32>> {
         if self.folded.since(self.since) < heartbeat * WARM {
@@ -90,14 +90,14 @@ impl Meter {
     }
 }
 
-/// Is this what somebody may say of each piece?
+/// Returns whether an honest member can have sent this load.
 pub(crate) fn is_sound(load: &[u32]) -> bool {
     load.is_empty() || load.len() == CELLS as usize
 }
 
 impl Group {
-    /// Operations a minute in each of [`CELLS`] equal pieces of the range, of all primaries together; `None` where one of them
-    /// has not said yet.
+    /// Returns the operations a minute in each of [`CELLS`] equal pieces of the range, of all primaries together; `None` where one of them
+    /// has not reported yet.
     pub fn load(&self) -> Option<Vec<u32>> {
         let timing = &self.config.timing;
         let mut all = self.meter.told(timing.heartbeat)?;
@@ -113,18 +113,18 @@ impl Group {
         Some(all)
     }
 
-    /// Operations that have come to this node as a primary.
+    /// Returns the number of operations that have come to this node as a primary.
     pub fn operations_taken(&self) -> u64 {
         self.meter.all
     }
 
-    /// Operations a minute that come to this node as a primary; `None` where it does not know yet.
+    /// Returns the operations a minute that come to this node as a primary; `None` where it does not know yet.
     pub fn own_load(&self) -> Option<u64> {
         let told = self.meter.told(self.config.timing.heartbeat)?;
         Some(told.iter().map(|cell| u64::from(*cell)).sum())
     }
 
-    /// What neighbours are told.
+    /// Returns the load for neighbours.
     pub(crate) fn told_load(&self) -> Option<Vec<u32>> {
         self.load().map(|load| if load.iter().all(|rate| *rate == 0) { Vec::new() } else { load })
     }
@@ -173,7 +173,7 @@ mod tests {
         let half = KeyRange::new(Point(0), Point(1 << 127));
         meter.fold(half, at(10_000), BEAT);
         assert_eq!(meter.told(BEAT), None);
-        // What lies outside is nobody's.
+        // Operations outside of the range count for no piece.
         let tiny = KeyRange::new(Point(0), Point(3));
         let mut meter = Meter::new(tiny, at(0));
         run(&mut meter, tiny, 0..10_000, Point(2), 10);

@@ -50,7 +50,7 @@ pub enum Message {
     Contact(Contact),
     /// Carries a message from another group for the leader of this one.
     Letter(Box<Letter>),
-    /// Tells, from a learner, that it is in another group by now.
+    /// Reports, from a learner, that it is in another group by now.
     Declined,
     /// Asks for records, from a member of a neighbour that may come to own a part of this group's range.
     AskCopy(AskCopy),
@@ -609,7 +609,7 @@ pub struct Vouch {
     pub last: Epoch,
     /// Highest round of the log's ballots that the sender has seen.
     pub round: u64,
-    /// Last slot of the log that the sender has accepted something in, or has applied.
+    /// Last slot of the log in which the sender has accepted an entry, or that it has applied.
     pub slot: Slot,
     /// Committees in which the sender itself has accepted something: with numbers where the receiver is the primary, and elsewhere only
     /// where the sender has the base.

@@ -5,31 +5,31 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-/// A set of numbers from 1 up, kept as ranges: all up to a mark, and what came out of order behind it.
+/// Set of numbers from 1 up, kept as ranges: all up to a mark, and numbers behind it that came out of order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberSet {
     mark: u64,
-    /// First to last of each range above `mark + 1`; disjoint and not adjacent.
+    /// First and last number of each range above `mark + 1`; disjoint and not adjacent.
     above: BTreeMap<u64, u64>,
 }
 
 impl NumberSet {
-    /// All of `1..=mark` are in the set, and `mark + 1` is not.
+    /// Returns the mark: all of `1..=mark` are in the set, and `mark + 1` is not.
     pub fn mark(&self) -> u64 {
         self.mark
     }
 
-    /// The largest number in the set; 0 if it is empty.
+    /// Returns the largest number in the set; 0 if it is empty.
     pub fn last(&self) -> u64 {
         self.above.last_key_value().map_or(self.mark, |(_, last)| *last)
     }
 
-    /// Is it in the set?
+    /// Returns whether it is in the set.
     pub fn contains(&self, n: u64) -> bool {
         n <= self.mark || self.above.range(..=n).next_back().is_some_and(|(_, last)| n <= *last)
     }
 
-    /// Adds one number; was it new?
+    /// Adds one number. Returns whether it was new.
     pub fn insert(&mut self, n: u64) -> bool {
         if n == self.mark + 1 {
             self.mark = n;
@@ -69,17 +69,17 @@ impl NumberSet {
         self.above.insert(first, last);
     }
 
-    /// How many ranges of the set lie above `mark()`.
+    /// Returns how many ranges of the set lie above `mark()`.
     pub fn gaps(&self) -> usize {
         self.above.len()
     }
 
-    /// The ranges of the set that lie above `mark()`, first to last.
+    /// Returns the ranges of the set that lie above `mark()`, with first and last number.
     pub fn ranges_above(&self) -> Vec<(u64, u64)> {
         self.above.iter().map(|(a, b)| (*a, *b)).collect()
     }
 
-    /// Are all of these in the set?
+    /// Returns whether all of these are in the set.
     pub fn contains_all(&self, other: &NumberSet) -> bool {
         let begins = other.mark.min(1);
         let ranges = (begins > 0).then_some((1, other.mark)).into_iter().chain(other.ranges_above());

@@ -207,7 +207,7 @@ impl Op {
 }
 
 impl Answer {
-    /// Returns the number of bytes of the value in it.
+    /// Returns the number of bytes of the value, or of the lease's holder, in it.
     pub fn bytes(&self) -> usize {
         match self {
             Answer::Value(Some(value)) | Answer::Versioned(Some((value, _))) => value.len(),

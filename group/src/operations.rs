@@ -1,4 +1,4 @@
-//! Client operations at one member: which of its primaries they are for, and what is said where there is none.
+//! Client operations at one member: the choice of its primary, and the answer where it has none.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -18,27 +18,27 @@ use crate::record::Record;
 use crate::service::{Delivery, Live, deliver};
 use crate::table::Lookup;
 
-/// The longest that an operation waits here, whatever its origin says. No origin lets a client wait for so long.
+/// Upper limit of an operation's wait here, whatever time its origin gives. No origin lets a client wait for so long.
 pub const PATIENCE_MAX: Duration = Duration::from_secs(10);
-/// Primaries that are over, of which it is remembered what came to them, beside those that the division still names.
+/// Upper limit of ended primaries with remembered attempts, beside those that the division still names.
 const ENDED_MAX: usize = 64;
-/// Primaries that may yet begin, of which it is remembered what came too early. As many as a division has parts for one
-/// node; who names more makes them up, and what comes for them is dropped.
+/// Upper limit of future primaries with remembered early attempts: as many as a division has parts for one node. Further ones are invented
+/// by a sender, and their operations are dropped.
 const EARLY_MAX: usize = 64;
 
-/// What came for terms of this node while they have no primary here.
+/// Attempts that came for terms of this node while they have no primary here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Strays {
-    /// What came to primaries that are over: a copy that comes later must not be said to have had no effect.
+    /// Attempts that came to primaries that are over: a later copy must not be answered as without effect.
     ended: BTreeMap<TermBallot, Seen>,
-    /// Of primaries up to this one it may be forgotten.
+    /// Attempts at primaries up to this ballot may be forgotten.
     forgotten: Option<TermBallot>,
-    /// What came, and was refused, before its primary began: a copy that comes later must not have an effect.
+    /// Attempts that were refused before their primary began: a later copy must not have an effect.
     early: BTreeMap<TermBallot, Seen>,
 }
 
 impl Strays {
-    /// Nothing is known of what came for primaries up to this epoch.
+    /// Creates notes that know nothing of attempts at primaries up to this epoch.
     pub(crate) fn forgotten_up_to(epoch: Epoch) -> Strays {
         Strays { forgotten: Some(seal_of(epoch)), ..Strays::default() }
     }
@@ -54,12 +54,12 @@ impl Group {
         }
     }
 
-    /// Has another node do this. What came of it is a [`GroupOutput::Outcome`], unless it is lost.
+    /// Has another node execute this. Its outcome is a [`GroupOutput::Outcome`], unless it is lost.
     pub fn ask(&mut self, primary: NodeId, operation: Operation) {
         self.out.ask(primary, operation);
     }
 
-    /// An operation of this node's clients, or of another's. It comes to one [`Outcome`], or is as good as lost.
+    /// Executes an operation of this node's clients, or of another node's. It leads to one [`Outcome`], or counts as lost.
     pub fn operate(&mut self, origin: NodeId, operation: Operation) {
         let attempt = Attempt { origin, attempt: operation.attempt };
         if self.halted().is_some() {
@@ -88,7 +88,7 @@ impl Group {
         primary.submit(&mut context!(self), &mut local!(self), &operation.key, pending);
     }
 
-    /// There is no such primary here: says so, unless there was one that may have executed this very attempt.
+    /// Answers that there is no such primary here, unless there was one that may have executed exactly this attempt.
     fn refuse_attempt(&mut self, attempt: Attempt, operation: &Operation) {
         let Some(ballot) = operation.ballot.filter(|ballot| ballot.node == self.me) else {
             return self.out.outcome(attempt, Outcome::NotPrimary);
@@ -103,8 +103,8 @@ impl Group {
         if ballot.term.slot() <= self.granted_before || forgotten {
             return self.out.outcome(attempt, Outcome::Unknown);
         }
-        // A copy that came to another run of this process would not be known for one. None does: it would have had to come
-        // over a connection with that run, and all copies of an attempt come over one.
+        // A copy that came to another run of this process would not be recognised. None does: it would have had to come over a connection
+        // with that run, and all copies of an attempt come over one connection.
         if self.may_begin(ballot) {
             match self.arrive_early(ballot, name) {
                 Arrival::First => {}
@@ -115,7 +115,7 @@ impl Group {
         self.out.outcome(attempt, Outcome::NotPrimary);
     }
 
-    /// May this node come to serve under this ballot of its own, which it does not now?
+    /// Returns whether this node may begin to serve under this ballot of its own, under which it does not serve now.
     fn may_begin(&self, ballot: TermBallot) -> bool {
         let granted = self.state.parts().any(|(_, known)| known == ballot);
         let to_come = ballot.term.slot() > self.state.applied;
@@ -134,8 +134,8 @@ impl Group {
         early.entry(ballot).or_default().arrive(name, self.now.time)
     }
 
-    /// Begins to take over what the division grants, once for each term: under one that is over nothing is proposed again,
-    /// as it might be something else (hazard 5).
+    /// Begins to take over the sub-ranges that the division grants, once for each term: under a term that is over nothing is proposed
+    /// again, as the value might differ (hazard 5).
     pub(crate) fn begin_primaries(&mut self) {
         if self.state.ended.is_some() {
             return;
@@ -151,7 +151,7 @@ impl Group {
         }
     }
 
-    /// Lets go of primaries that are over.
+    /// Drops primaries that are over.
     pub(crate) fn drop_ended(&mut self) {
         if !self.primaries.values().any(Primary::is_ended) {
             return;
@@ -165,7 +165,7 @@ impl Group {
         self.strays.ended.extend(ended.into_iter().map(|(ballot, primary)| (ballot, primary.into_seen())));
     }
 
-    /// Forgets what nothing can come of any more.
+    /// Forgets attempts that can have no effect any more.
     pub(crate) fn forget_strays(&mut self) {
         if self.strays.early.is_empty() && self.strays.ended.is_empty() {
             return;
@@ -185,7 +185,7 @@ impl Group {
         }
     }
 
-    /// From this member's own chosen state, however old. A key with a deadline is the primary's affair.
+    /// Reads from this member's own chosen state, of any age. Keys with a deadline are left to the primary.
     fn read_relaxed(&mut self, attempt: Attempt, operation: Operation) {
         if self.relaxed.len() >= self.config.waiting_max {
             return self.out.refuse(attempt, OpError::TryAgain(Refusal::Busy));
@@ -202,7 +202,7 @@ impl Group {
         }
     }
 
-    /// What a read comes to on a record of this member's own, which has no deadline.
+    /// Returns the answer to a read from a record of this member's own, which has no deadline.
     pub(crate) fn read_here(&self, op: &Op, record: Option<&Record>) -> Answer {
         let live = record.and_then(|record| {
             let (kind, version) = (record.kind, record.version);
@@ -212,7 +212,7 @@ impl Group {
         deliver(op, live.as_ref(), &at).1
     }
 
-    /// A key's record was loaded: goes on with what waits for it.
+    /// Continues the operations that waited for a key's record, which was loaded.
     pub(crate) fn go_on(&mut self, key: &Key) {
         for primary in self.primaries.values_mut() {
             if primary.range().contains(key.point()) {

@@ -1,4 +1,4 @@
-//! The members' opinions of each other: which members each one has heard of late, as its heartbeats tell.
+//! Opinions of the members about each other: which members each one has heard recently, as its heartbeats report.
 
 use alloc::vec::Vec;
 
@@ -7,10 +7,10 @@ use overlay::NodeId;
 use crate::config::{Defect, Defects};
 use crate::group::Group;
 
-/// A square matrix over the members: whether one member has heard another of late.
+/// Square matrix over the members: whether one member has heard another recently.
 #[derive(Clone, Debug)]
 pub(crate) struct Opinions {
-    /// The index of this node, if it is a member.
+    /// Index of this node, if it is a member.
     me: Option<usize>,
     /// Row: the hearer. Column: the heard. Both in the order of the members. `None`: the hearer's last heartbeat is too old to count.
     heard: Vec<Option<Vec<bool>>>,

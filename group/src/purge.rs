@@ -1,10 +1,10 @@
-//! Letting go of tombstones (hazard 14): first every member holds them, then the log says so, then each drops its own.
+//! Purges of tombstones (hazard 14): first every member holds the tombstones, then the log has an entry, then each member drops its own.
 //!
-//! The leader looks through its records for the highest generation among tombstones up to numbers that all members have
-//! told, durably, to hold everything up to; and proposes [`Entry::Purge`]. Each member that applies it looks through its
-//! own and drops what [`Purged::covers`]. A key that is created afterwards gets a generation above all of those, and
-//! whoever was a member then installs nothing below those numbers for a key that it does not hold. Whoever came later reads
-//! no window from before: it compares what is there.
+//! The leader searches its records for the highest generation among tombstones up to the numbers up to which all members have reported,
+//! durably, to hold everything; it then proposes [`Entry::Purge`]. Each member that applies the entry searches its own records and drops
+//! those that [`Purged::covers`]. A key that is created afterwards gets a generation above all of those. A member at that time then
+//! installs no record below those numbers for a key that it does not hold. A later newcomer reads no window from before: it compares the
+//! records that exist.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,35 +20,35 @@ use crate::record::Record;
 use crate::state::{Entry, GroupState, Purge, Purged};
 use crate::time::Time;
 
-/// The token of the scans that look for tombstones in the store.
+/// Token of the scans that look for tombstones in the store.
 pub(crate) const PURGE: u64 = u64::MAX;
-/// Records looked at in one go.
+/// Records searched in one go.
 const RECORDS: usize = 4_096;
-/// How much of the store is read in one go, in bytes.
+/// Size of a page of the store, in bytes.
 const BYTES: usize = 1 << 20;
 
-/// Why records are looked through.
+/// Purpose of a search through the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Search {
-    /// To propose a purge up to these numbers.
+    /// Proposes a purge up to these numbers.
     Floor { bounds: Vec<(KeyRange, Number)>, floor: u32, found: u64, kept: u64 },
-    /// To drop what a purge covers.
+    /// Drops the tombstones that a purge covers.
     Drop { kept: u64 },
 }
 
-/// One member's part in purges.
+/// Part of one member in purges.
 #[derive(Clone, Debug)]
 pub struct Purging {
     search: Option<Search>,
-    /// Everything up to this key was looked at.
+    /// Last key that was searched.
     after: Option<Key>,
-    /// A page of the store is on its way.
+    /// Whether a page of the store is on its way.
     reading: bool,
-    /// The slot of the last purge that this node has dropped everything of.
+    /// Slot of the last purge of which this node has begun to drop all tombstones.
     done: Slot,
-    /// The leader looks again then.
+    /// Time when the leader searches again.
     due: Time,
-    /// Tombstones dropped since the start.
+    /// Number of tombstones dropped since the start.
     pub(crate) dropped: u64,
 }
 
@@ -57,7 +57,7 @@ impl Purging {
         Purging { search: None, after: None, reading: false, done: Slot(0), due, dropped: 0 }
     }
 
-    /// When [`Group::tick_purging`] has something to do.
+    /// Returns when [`Group::tick_purging`] has something to do.
     pub(crate) fn next_timeout(&self, now: Time) -> Time {
         if self.search.is_some() && !self.reading { now } else { self.due.max(now) }
     }
@@ -68,7 +68,7 @@ impl Purging {
 }
 
 impl Group {
-    /// Looks through some more records, or begins to.
+    /// Searches some more records, or begins to.
     pub(crate) fn tick_purging(&mut self) {
         let purged = self.state.purged.bounds.pieces(self.state.range);
         let last = purged.into_iter().filter_map(|(_, purge)| purge).map(|purge| purge.slot).max().unwrap_or(Slot(0));
@@ -107,7 +107,7 @@ impl Group {
         self.purging.begin(Search::Drop { kept: 0 });
     }
 
-    /// The leader's search, where all members have told how far they are.
+    /// Begins the leader's search, where all members have reported their progress.
     fn begin_search(&mut self) {
         if !self.log.leads() || !self.table.has_deleted() || !self.state.is_settled() {
             return;
@@ -118,7 +118,7 @@ impl Group {
         }
     }
 
-    /// Per sub-range, the number up to which every member holds everything; `None` where somebody lacks something.
+    /// Returns, for each sub-range, the number up to which every member holds everything; `None` where a member lacks something.
     fn held_by_all(&self) -> Option<Vec<(KeyRange, Number)>> {
         let nodes = self.state.nodes();
         let early = self.config.defects.has(Defect::PurgeEarly);
@@ -130,7 +130,7 @@ impl Group {
         self.state.parts().map(bound).collect()
     }
 
-    /// A page of the store came.
+    /// Takes a page of the store.
     pub(crate) fn on_purge_page(&mut self, records: Vec<(Key, Arc<Record>)>, done: bool) {
         let touched = self.table.take_touched();
         if !core::mem::take(&mut self.purging.reading) {
@@ -179,7 +179,7 @@ impl Group {
         }
     }
 
-    /// Would a purge now let go of this tombstone?
+    /// Returns whether a purge now would drop this tombstone.
     fn may_go(&self, key: &Key, record: &Record) -> bool {
         let mut purged = Purged { horizon: self.state.horizon, ..Purged::nothing() };
         let GroupState { applied: slot, epoch, .. } = self.state;
@@ -193,12 +193,12 @@ impl Group {
             self.table.set_deleted(true);
         }
         if found > 0 && self.log.is_busy() {
-            // What else is decided at such times may be so each time.
+            // The other entries of such times may be on their way each time.
             self.purging.due = self.now.time + self.rng.duration_below(self.config.timing.purge_every);
         } else if found > 0 && self.log.leads() && self.state.is_settled() {
             let entry = Entry::Purge { epoch: self.state.epoch, bounds, floor };
             if entry.is_sound() {
-                self.propose(entry); // Else its tombstones stay: nobody would accept it.
+                self.propose(entry); // Otherwise its tombstones stay: no member would accept the entry.
             }
         }
     }

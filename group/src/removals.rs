@@ -36,16 +36,16 @@ struct Removal {
     fate: Fate,
 }
 
-/// What was heard of the peer within [`Timing::confirm_after`] after its removal.
+/// Sign of life of the peer within [`Timing::confirm_after`] after its removal.
 ///
 /// [`Timing::confirm_after`]: crate::config::Timing::confirm_after
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Nothing.
+    /// None.
     Silent,
-    /// A later incarnation.
+    /// From a later incarnation.
     Returned,
-    /// The removed incarnation itself.
+    /// From the removed incarnation itself.
     Refuted,
 }
 
@@ -90,7 +90,7 @@ impl Removals {
         self.all.is_empty()
     }
 
-    /// Refutes the removal of this very node if it is still open: the node speaks.
+    /// Refutes the removal of exactly this node if it is still open: the node has sent a message.
     pub(crate) fn refute(&mut self, node: NodeId, now: Time) {
         let open = self.open(now).filter(|removal| removal.node == node);
         open.for_each(|removal| removal.fate = Fate::Refuted);
@@ -107,17 +107,17 @@ impl Removals {
         self.all.iter_mut().filter(move |removal| !removal.is_over(now, confirm_after))
     }
 
-    /// Returns whether a removal of this peer was refuted of late: its return replaces no dead member.
+    /// Returns whether a removal of this peer was refuted recently: its return replaces no dead member.
     pub(crate) fn is_refuted(&self, peer: PeerKey, now: Time) -> bool {
         self.refuted(now).any(|refuted| refuted == peer)
     }
 
-    /// Returns whether a removal was refuted of late.
+    /// Returns whether a removal was refuted recently.
     pub(crate) fn has_refuted(&self, now: Time) -> bool {
         self.refuted(now).next().is_some()
     }
 
-    /// Returns the peers of the removals that were refuted of late.
+    /// Returns the peers of the removals that were refuted recently.
     fn refuted(&self, now: Time) -> impl Iterator<Item = PeerKey> {
         let remembered = self.confirm_after * REMEMBERED;
         let of_late = self.all.iter().filter(move |removal| now.since(removal.at) < remembered);
@@ -136,7 +136,7 @@ impl Removals {
                 refuted.insert(removal.node.peer);
             }
             confirmed += usize::from(is_over && removal.fate == Fate::Silent);
-            // Whatever is heard of the peer, the removal counts as open for as long.
+            // With or without a sign of life of the peer, the removal counts as open for as long.
             open += usize::from(!is_over && removal.is_loss);
         }
         let base = OPEN_MAX.max(members / 3);
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(removals.allowance(9, at(40)), 1, "a peer that returns that late was away");
     }
 
-    /// A peer whose process dies and starts again, time after time, makes the group neither careful nor bold.
+    /// A peer with a process that dies and starts again, time after time, makes the group neither careful nor bold.
     #[test]
     fn a_peer_that_returns_counts_neither_way() {
         let mut removals = Removals::new(Duration::from_secs(30));

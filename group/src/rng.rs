@@ -1,16 +1,16 @@
-//! The only source of chance: seeded, so that a run can be repeated.
+//! The only source of random numbers: seeded, so that a run can be repeated.
 
 /// SplitMix64: small, fast, good enough for jitter.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator that this seed determines.
+    /// Creates a generator that this seed determines.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    /// 64 bits.
+    /// Returns 64 random bits.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,19 +19,19 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 where that is 0.
+    /// Returns a number below `bound`; 0 where that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.draw() % bound }
     }
 
-    /// Puts these in another order, each as likely.
+    /// Shuffles these, with each order equally likely.
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         for index in (1..all.len()).rev() {
             all.swap(index, self.below(index as u64 + 1) as usize);
         }
     }
 
-    /// A duration below `bound`.
+    /// Returns a duration below `bound`.
     pub fn duration_below(&mut self, bound: core::time::Duration) -> core::time::Duration {
         let nanos = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
         core::time::Duration::from_nanos(self.below(nanos))

@@ -1,8 +1,8 @@
-//! How long answers take.
+//! Time that answers take.
 
 use core::time::Duration;
 
-/// As TCP has it (RFC 6298): where others have much to do, or a way is long, what takes longer is not lost.
+/// Estimator of round trips after TCP (RFC 6298): where a peer is busy, or a way is long, a slow answer is not lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundTrip {
     smooth: Duration,
@@ -10,7 +10,7 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// An answer took so long. It has to be known which question it answers, also where one is asked again.
+    /// Takes the time of an answer. The caller must know which request it answers, also where one was sent again.
     pub fn took(&mut self, time: Duration) {
         if self.smooth.is_zero() {
             (self.smooth, self.varies) = (time, time / 2);
@@ -20,8 +20,8 @@ impl RoundTrip {
         }
     }
 
-    /// What has not been answered after so long may be lost; nothing is known before the first answer. It is half as long again as
-    /// answers take at least: where all take the same some will take a little longer.
+    /// Returns the time after which an unanswered request may be lost; `None` before the first answer. At least 1.5 times the average:
+    /// where all answers take the same time, some take a little longer.
     pub fn patience(&self) -> Option<Duration> {
         (!self.smooth.is_zero()).then(|| self.smooth + (4 * self.varies).max(self.smooth / 2))
     }

@@ -1,4 +1,4 @@
-//! Reads that a switch spreads over the members: what this one answers by itself, and what it leaves to the primary.
+//! Reads that a switch spreads over the members: this member answers some by itself, and leaves the rest to the primary.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -13,35 +13,35 @@ use crate::outbox::GroupOutput;
 use crate::table::Lookup;
 use crate::time::Time;
 
-/// What was complete when the switch stamped a read may still be on its way here, for it left the primary at the same time as
-/// the word to the switch: so long it is waited for.
+/// Time that a read waits for writes which were complete when the switch stamped it: they may still be on their way here, for they left the
+/// primary at the same time as the message to the switch.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
-/// So many at most: each is looked at whenever something comes.
+/// Upper limit of reads that wait so: each is checked again whenever a message comes.
 const BEHIND_READS_MAX: usize = 1 << 10;
 
-/// A read that a switch sent to this member.
+/// Read that a switch sent to this member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpreadRead {
-    /// To be given back.
+    /// Tag of the read, echoed.
     pub tag: u64,
-    /// Whose partition.
+    /// Ballot of the partition's primary.
     pub ballot: TermBallot,
-    /// The switch's id.
+    /// Id of the switch.
     pub switch: u32,
-    /// Up to which number all was complete when it passed.
+    /// Number up to which all writes were complete when the read passed the switch.
     pub point: u64,
-    /// The key.
+    /// Key to read.
     pub key: Key,
-    /// A read.
+    /// Operation, which is a read.
     pub op: Op,
 }
 
-/// Reads that wait until this member has executed what they may rest on, each until then at the latest, in that order.
+/// Reads that wait until this member has executed the writes that they may rest on, each until its time at the latest, in that order.
 pub(crate) type Behind = VecDeque<(Time, SpreadRead)>;
 
 impl Group {
-    /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is
-    /// loaded. An answer of nothing leaves it to the primary.
+    /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is loaded.
+    /// `None` leaves the answer to the primary.
     pub fn read_spread(&mut self, read: SpreadRead) {
         let answer = match self.may_answer(&read) {
             Answers::No => None,
@@ -53,7 +53,7 @@ impl Group {
                 Lookup::Loading if self.spread.len() < self.config.waiting_max => {
                     return self.spread.wait(read.key.clone(), read);
                 }
-                // What a key with a deadline comes to is the primary's affair.
+                // A key with a deadline is left to the primary.
                 Lookup::Known(record) if record.as_ref().is_none_or(|record| record.deadline.is_none()) => {
                     if let Some(watched) = &mut self.watched_alone {
                         watched.push(read.clone());
@@ -75,7 +75,7 @@ impl Group {
         }
     }
 
-    /// Something came, or time has passed: looks again whether those may be answered that this member was behind for.
+    /// Checks again, after a message or some time, whether waiting reads may be answered now.
     pub(crate) fn look_behind(&mut self) {
         if self.behind.is_empty() {
             return;
@@ -89,25 +89,25 @@ impl Group {
         }
     }
 
-    /// When the first of them is not waited for any longer.
+    /// Returns when the first waiting read is given up.
     pub(crate) fn behind_due(&self) -> Time {
         self.behind.front().map_or(Time::NEVER, |(until, _)| *until)
     }
 
-    /// A key's record was loaded: whether it may be answered is looked at again.
+    /// Checks again whether the reads of this key may be answered: its record was loaded.
     pub(crate) fn go_on_spread(&mut self, key: &Key) {
         for read in self.spread.take(key) {
             self.read_spread(read);
         }
     }
 
-    /// Leaves all that wait to their primary.
+    /// Leaves all waiting reads to their primary.
     pub(crate) fn leave_spread(&mut self) {
         let behind = core::mem::take(&mut self.behind).into_iter().map(|(_, read)| read);
         self.spread.drain().chain(behind).for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
     }
 
-    /// What was to pass a switch came back.
+    /// Takes a pass that came back from the switch.
     pub fn on_passed(&mut self, ballot: TermBallot, passed: &Passed) {
         if let Some(primary) = self.primaries.get_mut(&ballot) {
             primary.on_passed(&mut context!(self), &mut local!(self), passed);

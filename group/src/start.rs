@@ -1,4 +1,4 @@
-//! How a member comes to be: founding a network, joining a group, or going on with what was stored.
+//! Start of a member: it founds a network, joins a group, or continues with its stored state.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -35,36 +35,36 @@ use crate::time::{Now, Time};
 use crate::vouching::{Acknowledgements, Vouching};
 use crate::waiting::Waiting;
 
-/// The token of the scan that fills the table at start.
+/// Token of the scan that fills the table at start.
 const PRELOAD: u64 = 0;
-/// How much of the store is read in one go then, in bytes.
+/// Size of a page of that scan, in bytes.
 const PRELOAD_BYTES: usize = 1 << 20;
 
-/// What was stored of a group.
+/// Stored data of a group.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// Its state.
+    /// State of the group.
     pub state: GroupState,
-    /// The log's promise, with its epoch.
+    /// Promise in the log, with its epoch.
     pub log_promised: Option<(Epoch, Ballot)>,
-    /// The log's accepted entries.
+    /// Accepted entries of the log.
     pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
-    /// What was promised to primaries.
+    /// Promises to primaries.
     pub promises: Option<IntervalMap<Option<TermBallot>>>,
-    /// Committees.
+    /// Committees: the fixed part, the received numbers and the chosen mark of each.
     pub committees: Vec<(CommitteeHead, NumberSet, Option<u64>)>,
     /// Unsettled writes by term.
     pub unsettled: BTreeMap<Term, Vec<Write>>,
-    /// There are no records.
+    /// Whether there are no records.
     pub empty: bool,
-    /// Nothing can be missing: a clean stop sealed the store.
+    /// Whether nothing can be missing: a clean stop sealed the store.
     pub sealed: bool,
-    /// Something may be missing although it was acknowledged.
+    /// Doubt: acknowledged data may be missing.
     pub doubt: Option<Doubt>,
 }
 
 impl Stored {
-    /// Without anything that was promised or accepted.
+    /// Returns the data without promises and accepted values.
     fn forgotten(self) -> Stored {
         Stored {
             log_promised: None,
@@ -79,22 +79,22 @@ impl Stored {
 }
 
 impl Group {
-    /// The first member of the first group of a new network.
+    /// Creates the first member of the first group of a new network.
     pub fn found(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
         let mut group = Group::start(config, me, state, now, seed, None);
-        // Nobody else can have granted or promised anything.
+        // No other node can have granted or promised anything.
         group.granted_before = Slot(0);
         group.begin();
         group
     }
 
-    /// A newcomer, from a state that names it.
+    /// Creates a newcomer from a state that names it.
     pub fn join(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
         Group::join_holding(config, me, state, now, seed, Vec::new())
     }
 
-    /// The same, with what was copied before: chosen records, each table of another part of the range, on one side of point
-    /// zero. It counts for nothing until it was compared.
+    /// Creates a newcomer with copied chosen records. Each table is of another part of the range, on one side of point zero. The records
+    /// count for nothing until they were compared.
     pub fn join_holding(
         config: GroupConfig,
         me: NodeId,
@@ -108,13 +108,13 @@ impl Group {
         copied.into_iter().for_each(|table| group.table.add(table));
         group.preloading = !group.table.is_whole();
         group.granted_before = Slot(0);
-        // In this life it may have been a primary of what was here before, and have executed what comes once more.
+        // In this incarnation it may have been a primary of an earlier group here, and have executed operations that come once more.
         group.strays = Strays::forgotten_up_to(Epoch(born.0.saturating_sub(1)));
         group.begin();
         group
     }
 
-    /// As it was stored, with the same incarnation. It votes once others have vouched that nothing is missing.
+    /// Creates a member from stored data, with the same incarnation. It votes once the other members have vouched that nothing is missing.
     pub fn restore(config: GroupConfig, me: NodeId, stored: Stored, now: Now, seed: u64) -> Group {
         let state = stored.state.clone();
         let mut group = Group::start(config, me, state, now, seed, Some(stored));
@@ -139,7 +139,7 @@ impl Group {
         let whole = stored.as_ref().is_none_or(|stored| stored.empty);
         let doubt = stored.as_ref().and_then(|stored| stored.doubt);
         let doubt = doubt.filter(|_| !config.defects.has(Defect::DoubtForgotten));
-        // Also a store that was sealed: it may be a copy that was made when an earlier run stopped.
+        // Also for a sealed store: it may be a copy that was made when an earlier run stopped.
         let vouching = stored.as_ref().map(|_| Vouching::new(now.time));
         let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };
         let doubting = Doubting::new(doubt, (state.epoch, state.applied), now.time);
@@ -222,7 +222,7 @@ impl Group {
         self.tick();
     }
 
-    /// A page of records came from the store.
+    /// Takes a page of records from the store.
     pub fn on_scanned(&mut self, token: u64, records: Vec<(Key, Arc<Record>)>, done: bool) {
         if token == PURGE {
             return self.on_purge_page(records, done);

@@ -26,7 +26,7 @@ use crate::transaction::plan::LOST_MAX;
 
 /// Upper limit of the configurations that recovery asks beside the current one.
 pub const RECOVERY_MAX: usize = 8;
-/// The same limit for a group just born of two others: it inherits the recovery lists of both, and both configurations.
+/// The same limit for a group just born of two groups: it inherits the recovery lists of both, and both configurations.
 const RECOVERY_INHERITED_MAX: usize = 2 * (RECOVERY_MAX + 1);
 
 /// One member, or learner, of a group.

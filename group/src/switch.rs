@@ -1,13 +1,13 @@
-//! What a group's log says about a switch that spreads its reads (`Harmonia §6.3`), and when one may.
+//! Switch that spreads a group's reads, as the group's log has it (`Harmonia §6.3`), and the conditions for its use.
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::GroupState;
 
-/// The switch that spreads a group's reads over its members.
+/// Switch that spreads a group's reads over its members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Switch {
-    /// The id under which it numbers, or the last one did. It only goes up; 0: there was none.
+    /// Id under which it numbers, or the last one did. It only goes up; 0: there was none.
     pub id: u32,
     /// Whether it is to be used.
     pub used: Use,
@@ -16,48 +16,48 @@ pub struct Switch {
 /// Whether a group is to use a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Use {
-    /// Not under this id; whoever controls one may name another.
+    /// Not under this id; a switch controller may name another.
     #[default]
     No,
-    /// It is.
+    /// Used.
     Yes,
-    /// Not before a person says so: no id is taken.
+    /// Not used before an administrator lifts the bar: no id is taken.
     Barred,
 }
 
 impl Switch {
-    /// This one.
+    /// Returns the switch of this id, in use.
     pub fn on(id: u32) -> Switch {
         Switch { id, used: Use::Yes }
     }
 
-    /// None, after this one.
+    /// Returns no switch, after the one of this id.
     pub fn off(id: u32) -> Switch {
         Switch { id, used: Use::No }
     }
 
-    /// None any more, after this one.
+    /// Returns no switch and a bar, after the one of this id.
     pub fn barred(id: u32) -> Switch {
         Switch { id, used: Use::Barred }
     }
 
-    /// One is to be used.
+    /// Returns whether a switch is to be used.
     pub fn is_on(self) -> bool {
         self.used == Use::Yes
     }
 
-    /// None is, before a person says so.
+    /// Returns whether none is to be used before an administrator lifts the bar.
     pub fn is_barred(self) -> bool {
         self.used == Use::Barred
     }
 
-    /// The id under which one is to be used.
+    /// Returns the id under which a switch is to be used.
     pub fn wanted(self) -> Option<u32> {
         self.is_on().then_some(self.id)
     }
 
-    /// What the log says after this was applied to it: ids only go up, what is turned off stays so under the same one, and a bar
-    /// holds against whatever is named until it is lifted, which is to turn off what is barred.
+    /// Returns the switch after this entry. Ids only go up, and a switch that is turned off stays so under the same id. A bar holds against
+    /// any named switch until it is lifted: by an entry that turns the barred switch off.
     #[must_use]
     pub fn then(self, next: Switch) -> Switch {
         match next.used {
@@ -68,20 +68,20 @@ impl Switch {
         }
     }
 
-    /// Of all groups that become one or others: the last id counts, and so does one bar.
+    /// Returns the switch of a group born of these groups: the last id counts, and so does one bar.
     pub fn inherited(all: impl Iterator<Item = Switch> + Clone) -> Switch {
         let id = all.clone().map(|switch| switch.id).max().unwrap_or(0);
         let is_barred = all.into_iter().any(Switch::is_barred);
         if is_barred { Switch::barred(id) } else { Switch::off(id) }
     }
 
-    /// Is this an id that one may have?
+    /// Returns whether a switch may have this id.
     pub fn is_id(id: u32) -> bool {
         id > 0 && id < u32::MAX
     }
 }
 
-/// Why no switch may spread a group's reads.
+/// Reason why no switch may spread a group's reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// Writes are not settled in the order of their numbers (hazard 54).
@@ -90,13 +90,16 @@ pub enum Unfit {
     /// There are no leases, of which grants are parts.
     #[error("the network was founded without --leases: its primaries have nothing to grant")]
     NoLeases,
-    /// They stand in several places, or nobody said where.
+    /// The members are in several clusters, or have no label.
     #[error("its members do not all have the same --cluster label")]
     Scattered,
 }
 
 impl GroupState {
-    /// Whether a switch may spread the group's reads, as long as nothing changes: the policy (`docs/design/switch.md`).
+    /// Checks that a switch may spread the group's reads, as long as nothing changes: the policy (`docs/design/switch.md`).
+    ///
+    /// # Errors
+    /// Returns the reason why none may.
     pub fn fits_switch(&self) -> Result<(), Unfit> {
         let mut clusters = self.members.iter().map(|member| &member.cluster);
         let label = clusters.next().filter(|label| !label.is_empty());
@@ -108,7 +111,7 @@ impl GroupState {
         }
     }
 
-    /// May members answer reads that a switch sends them? Not while they change, or what they own does.
+    /// Returns whether members may answer reads that a switch sends them. They may not while the members or the range change.
     pub fn may_offload(&self) -> bool {
         let is_calm = self.recovery.is_empty() && self.learners.is_empty() && self.ended.is_none();
         is_calm && self.dealings.is_calm() && self.fits_switch().is_ok()

@@ -1,53 +1,54 @@
-//! How fast a node copies from others.
+//! Limit of the rate at which a node copies from other members.
 
 use core::time::Duration;
 
 use crate::time::Time;
 
-/// Shares a bandwidth out over time: who has taken much waits until that was its share.
+/// Shares a bandwidth out over time: after a large copy the next one waits until that was its share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Throttle {
     free_at: Time,
-    /// How much smaller than the largest pages are that came of late, in halvings.
+    /// Ratio of the largest page to recent pages, in halvings.
     halved: u32,
 }
 
 impl Throttle {
-    /// What may come ahead of its time.
+    /// Time by which data may come early.
     const BURST: Duration = Duration::from_millis(20);
 
-    /// What one page takes at most, as long as it has not come: whoever is silent does not keep others waiting for long.
+    /// Upper limit of the time counted for one page that has not come: a silent source does not delay other copies for
+    /// long.
     const PAGE_MAX: Duration = Duration::from_millis(50);
 
-    /// A page is expected to take this part of the largest one at least, in halvings: an eighth.
+    /// Upper limit of the halvings: a page is expected to take at least an eighth of the largest one.
     const HALVED_MAX: u32 = 3;
 
-    /// How long so many bytes take.
+    /// Returns the time that this many bytes take.
     fn time_of(bytes: u64, per_second: u64) -> Duration {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(per_second.max(1));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 4))
     }
 
-    /// So many bytes came.
+    /// Counts bytes that came.
     pub fn take(&mut self, now: Time, bytes: u64, per_second: u64) {
         self.free_at = self.free_at.max(now) + Throttle::time_of(bytes, per_second);
     }
 
-    /// A page of so many bytes came, of `page_max` that a page has at most.
+    /// Counts a page that came, with the limit `page_max` of a page, in bytes.
     pub(crate) fn take_page(&mut self, now: Time, bytes: u64, page_max: u64, per_second: u64) {
         self.take(now, bytes, per_second);
-        // Large ones are expected at once, smaller ones with each page more.
+        // Large pages are expected at once, smaller ones with each page more.
         let halved = (1..=Throttle::HALVED_MAX).take_while(|halved| bytes <= page_max >> halved);
         self.halved = halved.last().unwrap_or(0).min(self.halved + 1);
     }
 
-    /// A page was asked for, of `page_max` bytes at most.
+    /// Counts a page that was asked for, of at most `page_max` bytes.
     pub(crate) fn expect(&mut self, asked: Time, page_max: u64, per_second: u64) {
         let page = Throttle::time_of(page_max >> self.halved, per_second);
         self.free_at = self.free_at.max(asked) + page.min(Throttle::PAGE_MAX);
     }
 
-    /// When more may be asked for; now, if it may.
+    /// Returns when more may be asked for; `now`, if it may.
     pub fn opens(&self, now: Time) -> Time {
         now + self.free_at.since(now).saturating_sub(Throttle::BURST)
     }
@@ -71,7 +72,7 @@ mod tests {
         assert!((9.5..10.6).contains(&seconds), "10 MB at 1 MB/s took {seconds} s");
     }
 
-    /// Where pages turn out to be small, more of them are asked for at the same time; after a large one, fewer.
+    /// Small pages are asked for in greater number at the same time; after a large one, fewer.
     #[test]
     fn small_pages_may_be_asked_for_together() {
         let (page_max, per_second) = (256 << 10, 8 << 20);

@@ -1,4 +1,4 @@
-//! Time, as a driver tells it. The cores have no clock of their own.
+//! Time, as a driver supplies it. The cores have no clock of their own.
 
 use core::fmt;
 use core::ops::{Add, Sub};
@@ -14,7 +14,7 @@ impl Time {
     /// A time that never comes.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// How long since `earlier`; zero if that is still to come.
+    /// Returns the time since `earlier`; zero if that is still to come.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -40,17 +40,17 @@ impl fmt::Debug for Time {
     }
 }
 
-/// Milliseconds since 1970 as somebody's wall clock has it: for display, expiry and other user data, never for order.
+/// Milliseconds since 1970 by a wall clock: for display, expiry and other user data, never for order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WallMillis(pub u64);
 
-/// What a driver's clocks say at one moment.
+/// Clocks of a driver at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
-    /// The clock that everything waits by and leases count in. Runs on while the machine sleeps (`CLOCK_BOOTTIME`).
+    /// Clock for all timers and leases. Runs on while the machine sleeps (`CLOCK_BOOTTIME`).
     pub time: Time,
-    /// The clock that stops while the machine sleeps (`CLOCK_MONOTONIC`): where the two drift apart, it slept.
+    /// Clock that stops while the machine sleeps (`CLOCK_MONOTONIC`): where the two drift apart, it slept.
     pub awake: Time,
-    /// The wall clock.
+    /// Wall clock.
     pub wall: WallMillis,
 }

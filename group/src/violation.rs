@@ -1,12 +1,12 @@
-//! Contradictions: a peer says something that cannot be true together with what this member accepted before.
+//! Contradictions: a peer sends a message that cannot be true together with a value that this member accepted before.
 //!
-//! No honest peer does so. A peer whose store went back in time does, and so do two processes with one identity, and
-//! liars. A contradiction is found before it changes anything, and what was accepted first stays.
+//! No honest peer does so. A peer with a store that went back in time does, and so do two processes with one identity,
+//! and liars. A contradiction is found before it changes anything, and the value that was accepted first stays.
 //!
-//! - It contradicts a value that was *accepted*: this member ignores the sender's ballot from then on. Others decide
-//!   without this member's vote, or the group grants a new term.
+//! - It contradicts a value that was *accepted*: this member ignores the sender's ballot from then on. The other
+//!   members decide without this member's vote, or the group grants a new term.
 //! - It contradicts a value that is *chosen*: two quorums decided differently, so the group has forked. This member
-//!   stops serving its group, and says so ([`GroupOutput::Halted`]).
+//!   stops serving its group, and reports so ([`GroupOutput::Halted`]).
 //!
 //! Simulation and tests set [`GroupConfig::fatal_contradictions`](crate::config::GroupConfig::fatal_contradictions):
 //! there all peers are honest, so a contradiction is a defect of this program, and panics.
@@ -22,10 +22,10 @@ use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
 
-/// The most ballots that are ignored. Beyond that the lowest are forgotten: newer promises stand against them.
+/// Upper limit of ignored ballots. Beyond it the lowest are forgotten: newer promises stand against them.
 const DISOWNED_MAX: usize = 64;
 
-/// What a message contradicts.
+/// Value that a message contradicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contradicts {
     /// A value that this member accepted and does not know to be chosen.
@@ -34,7 +34,7 @@ pub(crate) enum Contradicts {
     Chosen,
 }
 
-/// Ballots whose owners contradicted themselves.
+/// Ballots with owners that contradicted themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Disowned<B>(BTreeSet<B>);
 
@@ -45,7 +45,7 @@ impl<B> Default for Disowned<B> {
 }
 
 impl<B: Ord> Disowned<B> {
-    /// Is this ballot ignored?
+    /// Returns whether this ballot is ignored.
     pub(crate) fn has(&self, ballot: &B) -> bool {
         !self.0.is_empty() && self.0.contains(ballot)
     }
@@ -59,7 +59,7 @@ impl<B: Ord> Disowned<B> {
     }
 }
 
-/// Deals with one contradiction by `from`; `what` completes the sentence "this peer …".
+/// Handles one contradiction by `from`; `what` completes the sentence "this peer …".
 ///
 /// # Panics
 /// Where contradictions are fatal.
@@ -86,7 +86,8 @@ pub(crate) fn contradiction(ctx: &mut Context<'_>, of: Contradicts, from: NodeId
     }
 }
 
-/// Are these one chosen state of a key? What a record remembers of operations is left out: older ids may be forgotten.
+/// Returns whether both are one chosen state of a key. The operations that a record remembers are left out: older ids
+/// may be forgotten.
 pub(crate) fn is_same_value(one: &Record, other: &Record) -> bool {
     one.version == other.version && one.kind == other.kind && one.deadline == other.deadline && one.value == other.value
 }

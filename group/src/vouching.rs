@@ -3,7 +3,7 @@
 //!
 //! Where the end of its store is in [`crate::doubt`], *all* other members must answer. Two conditions end the doubt:
 //!
-//! - All of them have followed the run that may have lost something from its first message on, and the store lacks nothing that they know
+//! - All of them have followed the run that may have lost some data from its first message on, and the store lacks nothing that they know
 //!   of. Then no acknowledgement to them is lost.
 //! - The store also lacks nothing that they themselves have accepted, in an epoch that none of them knows to be over. A primary or leader
 //!   acknowledges to itself too, which no other member knows; but other members accepted the same values.
@@ -57,7 +57,7 @@ struct Answered {
     followed: u32,
     last: Epoch,
     round: u64,
-    /// Last slot in which the other member has accepted something.
+    /// Last slot in which the other member has accepted an entry.
     slot: Slot,
     /// Whether this node's store shows all that the other member knows of its progress, and has accepted itself.
     is_shown: bool,
@@ -404,7 +404,7 @@ mod tests {
     use super::*;
     use crate::ballot::Term;
 
-    /// A member that has forgotten something of a run is no witness of that run, or of any before.
+    /// A member that has forgotten a part of a run is no witness of that run, or of any before.
     #[test]
     fn a_run_of_which_something_is_forgotten_does_not_count() {
         let node = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!((followed(true), followed(false)), ((3, 4), (0, 1)));
     }
 
-    /// Lets a node promise something.
+    /// Lets a node promise a ballot.
     fn promise(known: &mut Acknowledgements, node: NodeId) {
         let ballot = Ballot { round: 7, node };
         let promise = LogMessage::Promise { ballot, state: None, accepted: Vec::new(), doubt: SURE };

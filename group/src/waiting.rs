@@ -1,11 +1,11 @@
-//! Reads of this member's own records that wait for these to be loaded.
+//! Reads of this member's own records that wait until these are loaded.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use overlay::Key;
 
-/// Those that wait, by key, each key's in the order in which they came.
+/// Waiting reads by key, those of one key in the order of their arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting<T> {
     by_key: BTreeMap<Key, Vec<T>>,
@@ -19,25 +19,25 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// How many.
+    /// Returns the number of waiting reads.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// One more.
+    /// Adds a read.
     pub(crate) fn wait(&mut self, key: Key, read: T) {
         self.count += 1;
         self.by_key.entry(key).or_default().push(read);
     }
 
-    /// Those that wait for this key's record.
+    /// Removes and returns the reads that wait for this key's record.
     pub(crate) fn take(&mut self, key: &Key) -> Vec<T> {
         let taken = self.by_key.remove(key).unwrap_or_default();
         self.count -= taken.len();
         taken
     }
 
-    /// All that wait.
+    /// Removes and returns all waiting reads.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         core::mem::take(self).by_key.into_values().flatten()
     }

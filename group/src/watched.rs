@@ -1,4 +1,4 @@
-//! What a member shows of itself to checks, beside its state.
+//! Events of a member for checks, beside its state.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,28 +10,28 @@ use crate::record::Record;
 use crate::spread::SpreadRead;
 use crate::state::{Entry, GroupState};
 
-/// What has happened since it was last asked for.
+/// Events since the last request for them.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// Records that this member came to know as chosen.
+    /// Records that this member learned to be chosen.
     pub chosen: Vec<(Key, Arc<Record>)>,
-    /// What its acceptor accepted.
+    /// Writes that its acceptor accepted.
     pub accepted: Vec<Write>,
-    /// Entries of the log that were applied, in order. Where a whole state was taken over, what led to it is not among them.
+    /// Entries of the log that were applied, in order. Where a whole state was taken over, the entries that led to it are missing.
     pub applied: Vec<Applied>,
     /// Reads that a switch sent to this member, and that it answered by itself.
     pub alone: Vec<SpreadRead>,
-    /// The group's state is another one than when it was last durable and asked for.
+    /// Whether the group's state has changed since the last request at which everything was durable.
     pub moved: bool,
 }
 
-/// One entry of the log, and what it did.
+/// Entry of the log with its effect.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// The state that it was applied to.
+    /// State before the entry.
     pub before: GroupState,
     /// The entry.
     pub entry: Entry,
-    /// The state after it.
+    /// State after the entry.
     pub after: GroupState,
 }
