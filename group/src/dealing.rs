@@ -213,7 +213,7 @@ impl Group {
         if let Some(why) = self.state.dealings.refuses_begin(&own, &plan) {
             return Err(BeginRefusal::NotNow(why));
         }
-        // In its state since its birth: its range has not changed since. A group that does not know that state would refuse.
+        // They must know its state since its birth: its range has not changed since. A group that does not know it would refuse.
         let takes_part = |group| plan.party(group).is_some();
         if !self.dealing.dealer.is_known(self.state.born, &self.state.dealings, takes_part) {
             return Err(BeginRefusal::NotNow("a neighbour that takes part does not know this group yet"));
@@ -478,8 +478,8 @@ impl Group {
         }
     }
 
-    /// Asks the neighbours, from each member, while no member leads: other groups may own the range by now, and no member that knows may be
-    /// left here.
+    /// Asks the neighbours, from each member that knows no leader or hears no majority: other groups may own the range by now, and no
+    /// member that knows may be left here.
     fn seek_word(&mut self) {
         if self.hears_majority() && self.log.leader().is_some() {
             self.dealing.lonely = None;

@@ -38,8 +38,8 @@ impl LetGo {
 }
 
 impl Group {
-    /// Notes whether the state, which came after `before`, has released a node. To be called before this state is sent to any node. If the
-    /// state is several slots later, a node may have come and gone in between.
+    /// Notes the slot of the state, which came after `before`, if the state has released a node. To be called before this state is sent to
+    /// any node. If the state is several slots later, a node may have come and gone in between.
     pub(crate) fn note_let_go(&mut self, before: &GroupState) {
         let jumps = self.state.applied > before.applied.next();
         if jumps || before.audience().into_iter().any(|node| !self.state.is_in_audience(node)) {

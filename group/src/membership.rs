@@ -21,7 +21,7 @@ use crate::time::Time;
 pub const JOINERS_MAX: usize = 64;
 /// Time after which a noted newcomer asks again; a newcomer that is not noted asks after up to three times as long.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// Silence of a newcomer after which it has gone elsewhere.
+/// Time without a new request after which a newcomer has gone elsewhere.
 pub(crate) const JOINER_SILENCE_MAX: Duration = Duration::from_secs(8);
 /// Upper limit of removed peers with remembered ages, so that their ages do not begin anew when they return.
 const LIVED_MAX: usize = 256;
@@ -232,7 +232,7 @@ impl Group {
         for (node, force) in leaving.into_iter().filter(|_| !heals) {
             let others: Vec<NodeId> = members.iter().map(|member| member.node).filter(|other| *other != node).collect();
             if !self.leaves_able(&others) {
-                continue; // It leaves when the epoch is established, or when the dead are removed.
+                continue; // It leaves when the transaction is decided, or when the dead are removed.
             }
             if (room > 0 || force) && members.len() > 1 {
                 members.retain(|member| member.node != node);
