@@ -393,7 +393,7 @@ pub enum CommitteeMessage {
         switch: u32,
         /// All its writes up to this number are chosen.
         chosen: u64,
-        /// Number of the switch.
+        /// Number of the switch up to which its writes are chosen.
         point: u64,
     },
     /// Lets the receiver answer reads alone that this switch has stamped, for a limited time.

@@ -104,7 +104,7 @@ pub enum GroupOutput {
         ballot: TermBallot,
         /// Id of the switch.
         switch: u32,
-        /// Number of the switch.
+        /// Last complete number of the switch.
         number: u64,
     },
     /// Result of a read that a switch sent here: the answer, or `None` where the primary must answer.
