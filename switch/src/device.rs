@@ -1,7 +1,7 @@
-//! One switch in software: a pipeline, ports, and counters, between those who move packets and those who set tables.
+//! One switch in software: a pipeline, ports and counters, shared by the packet loop and the table service.
 //!
-//! All of it is behind one lock. Whoever moves packets takes it for a batch of them at a time, so a change of the tables falls
-//! between two batches, and no packet sees half of one.
+//! All state is behind one lock. The packet loop takes the lock for a whole batch, so a change of the tables falls between two
+//! batches. No packet sees half of a change.
 
 mod counters;
 mod ports;
@@ -17,31 +17,31 @@ use crate::dirty::Shape;
 use crate::pipeline::{Pipeline, Verdict, Why};
 use crate::tables::{Partition, Unfit};
 
-/// What is shared.
+/// Switch state that is shared between threads.
 #[derive(Debug)]
 pub struct Device {
     state: Mutex<State>,
 }
 
-/// What is behind the lock.
+/// State behind the lock.
 ///
 /// # Invariants
-/// - Only partitions that are in the pipeline have counters, so there are no more of these than registers.
+/// - Only partitions of the pipeline have counters, so there are at most as many of these as registers.
 #[derive(Debug)]
 pub struct State {
     pipeline: Pipeline,
-    /// Where replicas are.
+    /// Addresses of replicas.
     pub ports: Ports,
-    /// What all packets came to.
+    /// Counters of all packets.
     pub counters: Counters,
-    /// By the partitions' numbers, which only go up here.
+    /// Counters of partitions, in the order of their numbers.
     partitions: Vec<(u32, PartitionCounters)>,
-    /// Where the last one was: most packets are of the partition that the one before was of.
+    /// Position of the last partition: most packets are of the same partition as the one before.
     last: usize,
 }
 
 impl Device {
-    /// Without partitions and ports.
+    /// Returns a switch without partitions and ports.
     pub fn new(shape: Shape, registers: usize) -> Device {
         let state = State {
             pipeline: Pipeline::new(shape, registers),
@@ -53,28 +53,29 @@ impl Device {
         Device { state: Mutex::new(state) }
     }
 
-    /// Takes the lock. No packet moves until it is given back: only for what takes no longer than a batch of packets.
+    /// Takes the lock. No packet moves until it is released: use it only for work that takes no longer than a batch of packets.
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        // What is behind it holds between any two statements, whatever became of whoever held it last.
+        // The state is valid between any two statements, even if the last holder of the lock panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// The pipeline, to look at.
+    /// Returns the pipeline.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
 
-    /// The pipeline, to change what packets change. Partitions are set and removed by what follows, which sees to their counters.
+    /// Returns the pipeline for changes of its registers and dirty set. Use the methods below to set and remove partitions: they
+    /// keep the counters.
     pub fn pipeline_mut(&mut self) -> &mut Pipeline {
         &mut self.pipeline
     }
 
-    /// As [`Pipeline::set`].
+    /// Sets a partition, as [`Pipeline::set`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Pipeline::set`]; nothing has changed then.
     pub fn set_partition(&mut self, number: u32, partition: Partition) -> Result<(), Unfit> {
         self.pipeline.set(number, partition)?;
         if let Err(place) = self.partitions.binary_search_by_key(&number, |(number, _)| *number) {
@@ -83,18 +84,19 @@ impl State {
         Ok(())
     }
 
-    /// As [`Pipeline::remove`]; its counters go, too.
+    /// Removes a partition, as [`Pipeline::remove`] does, and its counters.
     pub fn remove_partition(&mut self, number: u32) -> Option<Partition> {
         self.partitions.retain(|(other, _)| *other != number);
         self.pipeline.remove(number)
     }
 
-    /// What packets of each partition came to.
+    /// Returns the counters of each partition.
     pub fn partitions(&self) -> &[(u32, PartitionCounters)] {
         &self.partitions
     }
 
-    /// As [`Pipeline::process`], counted by kinds; what goes no further is counted in all by whoever says so ([`Counters::cut`]).
+    /// Processes a packet, as [`Pipeline::process`] does, and counts it by kind. The caller counts the total of dropped packets
+    /// ([`Counters::cut`]).
     pub fn process(&mut self, header: &mut Header, chance: u32) -> Verdict {
         let verdict = self.pipeline.process(header, chance);
         let total = &mut self.counters;
@@ -107,7 +109,7 @@ impl State {
         }
         if self.partitions.get(self.last).is_none_or(|(number, _)| *number != header.partition) {
             let found = self.partitions.binary_search_by_key(&header.partition, |(number, _)| *number);
-            // What is in the pipeline is here: see above.
+            // Each partition of the pipeline is in this list: see the invariant.
             let Ok(place) = found else { return verdict };
             self.last = place;
         }
@@ -123,7 +125,7 @@ impl State {
             }
             (_, Operation::WriteFirst) => (own.writes, total.writes) = (own.writes + 1, total.writes + 1),
             (_, Operation::WriteRest) => total.write_rests += 1,
-            // Replies are gone, and what is no fast read by now is none.
+            // Replies have returned above; a read that is not fast by now goes to the primary.
             (_, Operation::Read | Operation::Reply) => {
                 (own.reads_primary, total.reads_primary) = (own.reads_primary + 1, total.reads_primary + 1);
             }
@@ -183,7 +185,7 @@ mod tests {
         let counters = &state.counters;
         assert_eq!((counters.reads_single, counters.reads_primary, counters.writes), (1, 2, 1));
         assert_eq!((counters.write_rests, counters.completions, counters.replies), (1, 1, 1));
-        // The number that came last is gone, and another one has its place.
+        // The partition of the last packet is removed, and another one takes its position.
         state.process(&mut header(Operation::Read, 9, 0), 0);
         assert!(state.remove_partition(5).is_some());
         state.process(&mut header(Operation::Read, 5, 0), 0);

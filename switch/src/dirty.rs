@@ -1,140 +1,142 @@
-//! The dirty set: objects with writes that are not complete, in a hash table that a switch can have (`Harmonia §7.1`).
+//! Dirty set: objects with writes that are not complete, in a hash table that a switch can have (`Harmonia §7.1`).
 //!
-//! Some stages, each an array of slots. An object has one place in each stage; it is put into the first stage where that is free. A
-//! packet passes each stage once and changes one slot there at most, as it does in hardware.
+//! The table has a few stages; each is an array of slots. An object has one place in each stage. It is put into the first stage
+//! where its place is free. A packet passes each stage once and changes at most one slot there, as in hardware.
 //!
 //! # Places
-//! Three words of 32 bits are made of a CRC of the object, and their lowest bits are its places. So a place is some bits of the CRC,
-//! or sums of two of them; those of different stages are as independent as 32 bits can be. Of 2^k slots in each stage:
+//! Three words of 32 bits are made of a CRC of the object; their lowest bits are its places. So a place is some bits of the CRC,
+//! or sums of two of them. The places of different stages are as independent as 32 bits can be. With 2^k slots in each stage:
 //!
-//! - two stages have min(2k, 32) independent bits, and three have min(3k, 32). Of objects that meet in one stage as many meet in
-//!   another as chance has it, one in 2^k;
-//! - with 64K slots or more, different objects that meet in one stage meet in no other.
+//! - two stages have min(2k, 32) independent bits, and three have min(3k, 32). Of objects that collide in one stage, the share
+//!   that collides in another is that of chance, one in 2^k;
+//! - with 64K slots or more, different objects that collide in one stage collide in no other.
 //!
-//! A CRC of the object and the stage's number would not do: it is linear, so objects that meet in one stage would meet in all. Who
-//! chooses keys can have objects meet, as with any hash that is known: the set is full earlier then, and nothing worse.
+//! A CRC of the object and the stage's number would not do: it is linear, so objects that collide in one stage would collide in
+//! all. A client that chooses keys can make objects collide, as with any known hash: the set is full earlier then, and there is
+//! no worse effect.
 //!
-//! Nothing is ever cleared by a controller: what is in a slot counts only if it bears the *mark* of whoever looks at it (its
-//! partition and switch), and a number beyond what is complete. So a new switch id makes everything void at once, and what a lost
-//! completion left behind is void when a later one has come (`Harmonia §6.2`).
+//! A controller never clears a slot. A slot's content counts only for a partition and switch with the same *mark*, and only with
+//! a number above the point up to which writes are complete. So a new switch id makes all content void at once. The content that
+//! a lost completion left behind is void when a later completion has come (`Harmonia §6.2`).
 //!
 //! # Invariants
-//! - An object that was put in with a number is found dirty until everything up to that number is complete.
-//! - A place where nothing counts is free.
-//! - What is in a slot has left its hint beside it, or nothing is known of it: a slot is looked at only where one of these is so.
-//!   Most objects that are not there are found so in little memory, which is near. A switch in hardware has no need of it.
+//! - An object that was inserted with a number is found dirty until everything up to that number is complete.
+//! - A place without content that counts is free.
+//! - The hint beside a slot is that of its content, or is unknown; a slot is read only in these two cases. So most lookups of
+//!   absent objects need the hints alone, which are few bytes and stay in near memory. A switch in hardware does not need hints.
 
-/// So many stages are independent of each other, and no more: there are 32 bits to make places of.
+/// Upper limit of stages that are independent of each other: places are made of 32 bits.
 pub const STAGES_MAX: usize = 3;
 
-/// How many stages there are, and how many slots in each.
+/// Number of stages, and of slots in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// At least one, and [`STAGES_MAX`] at most.
+    /// Number of stages, from 1 to [`STAGES_MAX`].
     pub stages: usize,
-    /// A power of two.
+    /// Slots in each stage: a power of two.
     pub slots: usize,
 }
 
 impl Shape {
-    /// As in the paper: 3 stages of 64K slots.
+    /// Shape of the paper: 3 stages of 64K slots.
     pub const DEFAULT: Shape = Shape { stages: 3, slots: 64 << 10 };
 }
 
-/// A part of each stage that belongs to one partition alone: `slots` of them from `first` on.
+/// Part of each stage that belongs to one partition alone: `slots` of them from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// Where it begins.
+    /// First slot.
     pub first: u32,
-    /// How many slots it has: a power of two.
+    /// Number of slots: a power of two.
     pub slots: u32,
 }
 
 impl Region {
-    /// Where it begins, and where it has ended.
+    /// Returns the first slot and the one after the last.
     pub fn ends(self) -> (u64, u64) {
         (u64::from(self.first), u64::from(self.first) + u64::from(self.slots))
     }
 
-    /// Whether two have a slot in common.
+    /// Returns whether two regions have a slot in common.
     pub fn meets(self, other: Region) -> bool {
         let ((first, end), (other_first, other_end)) = (self.ends(), other.ends());
         first < other_end && other_first < end
     }
 }
 
-/// Whose what is in a slot is.
+/// Owner of a slot's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// The partition, given out once.
+    /// Partition number, assigned once.
     pub partition: u32,
-    /// The switch's id; 0 in slots that nothing was ever put into.
+    /// Switch id; 0 in slots without any content so far.
     pub switch: u32,
 }
 
-/// A place for an object, in one stage.
+/// Slot: a place for an object, in one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// Whose it is.
+    /// Owner of the content.
     pub mark: Mark,
-    /// The object.
+    /// Object.
     pub object: u32,
-    /// The number of its last write.
+    /// Number of the object's last write.
     pub sequence: u64,
 }
 
 impl Slot {
-    /// There is something in it for whoever has this mark, beyond what is complete.
+    /// Returns whether the content has this mark and a number above the point `committed`.
     fn counts(&self, mark: Mark, committed: u64) -> bool {
         self.mark == mark && self.sequence > committed
     }
 }
 
-/// The table.
+/// The hash table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DirtySet {
     stages: Vec<Box<[Slot]>>,
-    /// One for each slot: [`EMPTY`], [`UNKNOWN`], or that of the object in it.
+    /// One hint for each slot: [`EMPTY`], [`UNKNOWN`], or that of the object in it.
     hints: Vec<Box<[u8]>>,
 }
 
-/// Nothing was ever put into a slot.
+/// Hint of a slot without any content so far.
 const EMPTY: u8 = 0;
-/// What is in a slot was not put there by a packet.
+/// Hint of a slot whose content did not come from a packet.
 const UNKNOWN: u8 = 1;
 
-/// Where an object is in a stage, if it is there.
+/// Place of an object in a stage.
 #[derive(Clone, Copy)]
 struct Place {
     slot: usize,
-    /// Neither [`EMPTY`] nor [`UNKNOWN`]. Others of the same slot have the same with a chance of about 1 : 254.
+    /// Neither [`EMPTY`] nor [`UNKNOWN`]. Another object of the same slot has the same hint with a probability of about 1 : 254.
     hint: u8,
 }
 
-/// What an object's places are made of, one word for each stage. Each has all bits of the object in it, and no two of them have
-/// the lowest sixteen in common: see the module's documentation.
+/// Returns the words of which an object's places are made, one for each stage. Each word holds all bits of the object. No two
+/// words have the lowest sixteen bits in common: see the module's documentation.
 fn words(object: u32) -> [u32; STAGES_MAX] {
     let hash = crc32fast::hash(&object.to_be_bytes());
     let (high, low) = ((hash >> 16) as u16, hash as u16);
-    // Turned, so that where there are few slots, this one's lowest bits are of those that are not the others' lowest.
+    // The rotation matters where there are few slots: the lowest bits of this word then come from bits that are not the lowest of
+    // the other words.
     let both = low.rotate_right(11) ^ high.rotate_right(5);
     [hash, hash.rotate_left(16), u32::from(low) << 16 | u32::from(both)]
 }
 
-/// An object's places, one in each stage.
+/// Returns an object's places, one in each stage.
 fn places(region: Region, object: u32) -> impl Iterator<Item = Place> {
     words(object).into_iter().map(move |word| Place {
         slot: (region.first + (word & (region.slots - 1))) as usize,
-        // From the other end: where there are no more than 2^24 slots, this says nothing of the slot.
+        // The highest bits: with at most 2^24 slots, the hint is independent of the slot.
         hint: ((word >> 24) as u8).max(UNKNOWN + 1),
     })
 }
 
 impl DirtySet {
-    /// Empty, of this shape.
+    /// Returns an empty set of this shape.
     ///
     /// # Panics
-    /// Where the shape is none: see [`Shape`].
+    /// If the shape is not valid: see [`Shape`].
     pub fn new(shape: Shape) -> DirtySet {
         let Shape { stages, slots } = shape;
         assert!(
@@ -147,24 +149,24 @@ impl DirtySet {
         }
     }
 
-    /// So many slots in each stage.
+    /// Returns the number of slots in each stage.
     pub fn slots(&self) -> usize {
         self.stages[0].len()
     }
 
-    /// All slots, by stages.
+    /// Returns all slots, by stages.
     pub fn stages(&self) -> &[Box<[Slot]>] {
         &self.stages
     }
 
-    /// The slots of a stage, to be changed; `None` where there is no such stage.
+    /// Returns the slots of a stage for changes; `None` if there is no such stage.
     pub fn stage_mut(&mut self, stage: usize) -> Option<&mut [Slot]> {
         self.hints.get_mut(stage)?.fill(UNKNOWN);
         self.stages.get_mut(stage).map(|stage| &mut stage[..])
     }
 
-    /// An object is written under this number. False where there is no room: then nothing has changed, and the write must not
-    /// go on.
+    /// Inserts an object that is written under this number. Returns `false` if there is no room: then nothing has changed, and
+    /// the write must not be forwarded.
     pub fn insert(&mut self, region: Region, mark: Mark, object: u32, sequence: u64, committed: u64) -> bool {
         let places = places(region, object);
         let stages = self.stages.iter_mut().zip(&mut self.hints);
@@ -179,7 +181,7 @@ impl DirtySet {
         false
     }
 
-    /// Whether an object has writes that are not complete.
+    /// Returns whether an object has writes that are not complete.
     pub fn contains(&self, region: Region, mark: Mark, object: u32, committed: u64) -> bool {
         let stages = self.stages.iter().zip(&self.hints);
         places(region, object).zip(stages).any(|(place, (slots, hints))| {

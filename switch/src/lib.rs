@@ -1,12 +1,14 @@
 //! A switch that spreads linearizable reads over all replicas (`Harmonia`).
 //!
-//! [`pipeline`] is what it does with a packet, as a value: tables that a controller sets, registers that packets change. The same
-//! is meant to run in software and, as a P4 program (`p4/harmonia.p4`), in hardware; so it does nothing that a switch cannot do at
-//! line rate. [`trace`] has stories of what becomes of packets, to be told to either.
+//! [`pipeline`] is the treatment of a packet, as a value: tables that a controller sets, and registers that packets change. The
+//! same treatment is meant to run in software and, as a P4 program (`p4/harmonia.p4`), in hardware. So it does nothing that a
+//! switch cannot do at line rate. [`trace`] has stories: packets with their expected treatment, which either of them can be
+//! tested with.
 //!
-//! With the feature `soft`, which is on by default, there is the switch in software: a pipeline with ports and counters (`device`),
-//! and what runs it over UDP (`soft`). With the feature `p4runtime`, on by default as well, there is `p4rt`: how a controller sets
-//! the tables of any of them. And with `control` there is what decides how they are set: the controller (`control`).
+//! The feature `soft`, on by default, adds the switch in software: a pipeline with ports and counters (`device`), and the loop
+//! that runs it over UDP (`soft`). The feature `p4runtime`, also on by default, adds `p4rt`: the protocol by which a controller
+//! sets the tables of any such switch. The feature `control` adds the controller, which decides about the content of the tables
+//! (`control`).
 
 #[cfg(feature = "control")]
 pub mod control;

@@ -14,7 +14,7 @@ use switch::trace::cli::{ReplayArgs, replay};
 /// Version and commit, as `--version` prints them behind the name of the program.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("SCATTER_BUILD_COMMIT"), ")");
 
-/// What spreads linearizable reads over all replicas of a group.
+/// Spreads linearizable reads over all replicas of a group.
 #[derive(Debug, Parser)]
 #[command(name = "scatter-switch", version = VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(
@@ -30,28 +30,28 @@ struct Cli {
 enum Command {
     /// Run a switch in software: one core, and not line rate
     ///
-    /// Clients send their packets (UDP) to it and replicas their answers. Its tables are set by a controller through P4Runtime, or
-    /// by --ports and --partition for trials without one. It stops at SIGTERM, SIGINT and SIGHUP; at a second SIGTERM or SIGINT, at
+    /// Clients send their packets (UDP) to it, and replicas their answers. A controller sets its tables through P4Runtime; for
+    /// trials without one, --ports and --partition do. It stops at SIGTERM, SIGINT and SIGHUP; at a second SIGTERM or SIGINT, at
     /// once.
     Soft(Box<SoftArgs>),
 
     /// Keep a switch's tables as the groups that use it need them
     ///
-    /// It asks peers what their groups are, sets the switch's tables through P4Runtime, and has groups choose ids for it. What changes
-    /// is said on stderr. SIGTERM, SIGINT and SIGHUP end it, and the tables stay as they are: so they do when it is killed, and whoever
-    /// comes next goes on with them.
+    /// It asks peers about their groups, sets the switch's tables through P4Runtime, and has groups choose ids for it. Changes
+    /// are reported on stderr. SIGTERM, SIGINT and SIGHUP end it, and the tables stay as they are. They also stay when it is
+    /// killed; the next controller continues with them.
     #[cfg(feature = "control")]
     Control(ControlArgs),
 
-    /// Play a story on a switch: set its tables, send it packets, and see that what comes of them is what the story says
+    /// Play a story on a switch: set its tables, send it packets, and compare their treatment with the story
     ///
-    /// Nobody else may use the switch meanwhile. On BMv2 the routes to this machine have to be set beforehand.
+    /// No other client may use the switch meanwhile. On BMv2 the routes to this machine have to be set beforehand.
     #[cfg(feature = "p4runtime")]
     Replay(ReplayArgs),
 
     /// Print completions for a shell
     Completions {
-        /// Which shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
 }
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Ok(Cli { command: Command::Replay(args) }) => replay(&args),
         Ok(Cli { command: Command::Completions { shell } }) => print(&completions(shell)),
         Err(error) => {
-            // Help and version are no errors.
+            // Help and version are not errors.
             if !error.use_stderr() {
                 return print(error.to_string().as_bytes());
             }
@@ -77,13 +77,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints an answer; the exit code says whether that worked.
+/// Prints an answer; the exit code tells whether that worked.
 fn print(text: &[u8]) -> ExitCode {
     let mut out = io::stdout().lock();
     cli::printed(out.write_all(text).and_then(|()| out.flush()))
 }
 
-/// A script that completes the command line in this shell.
+/// Returns a script that completes the command line in this shell.
 fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "scatter-switch", &mut script);

@@ -1,47 +1,47 @@
-//! What becomes of a packet (`Harmonia` Algorithm 1).
+//! Treatment of a packet (`Harmonia` Algorithm 1).
 
 use header::{Header, NO_OBJECT, Operation};
 
 use crate::dirty::{DirtySet, Mark, Shape};
 use crate::tables::{Partition, Replica, Tables, Unfit};
 
-/// So many partitions may be in the table, unless told otherwise.
+/// Default number of registers: the upper limit of partitions in the table.
 pub const REGISTERS: usize = 256;
 
-/// What becomes of a packet.
+/// Decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes to this one.
+    /// Forward the packet to this replica.
     To(Replica),
-    /// It goes where it is addressed to.
+    /// Forward the packet to its own destination.
     On,
-    /// It goes nowhere.
+    /// Drop the packet.
     Drop(Why),
 }
 
-/// Why a packet goes nowhere. Whoever sent it asks again.
+/// Reason for which a packet is dropped. Its sender asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// No such partition, or not in this term.
+    /// No partition has this number and term.
     NoPartition,
-    /// There is no room in the dirty set: a write that is not in it must not go on (hazard 56).
+    /// The dirty set has no room: a write that is not in it must not be forwarded (hazard 56).
     Full,
-    /// A completion of a write that another switch numbered, or none.
+    /// A completion of a write that another switch numbered, or of no write.
     Stale,
 }
 
-/// What packets change, of one partition. It counts only for whoever has its mark.
+/// Fields of one partition that packets change. They count only for a partition with the same mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Register {
-    /// Whose it is.
+    /// Mark of the partition to which the fields belong.
     pub mark: Mark,
-    /// The last number given.
+    /// Last number given to a write.
     pub sequence: u64,
-    /// Everything up to here is complete; 0: nothing has been yet, and no read may go to any one replica.
+    /// All writes up to this number are complete. At 0 no write is complete yet, and no read may go to any one replica.
     pub committed: u64,
 }
 
-/// A switch.
+/// Switch: tables, registers and the dirty set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pipeline {
     tables: Tables,
@@ -50,31 +50,32 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Without partitions.
+    /// Returns a pipeline without partitions.
     pub fn new(shape: Shape, registers: usize) -> Pipeline {
         let registers = vec![Register::default(); registers].into();
         Pipeline { tables: Tables::default(), registers, dirty: DirtySet::new(shape) }
     }
 
-    /// Sets a partition, in place of that with this number.
+    /// Sets a partition; replaces the partition with this number.
     ///
     /// # Errors
-    /// Where it takes what is another's, or not there, or moves under the id that it has; nothing has changed then.
+    /// [`Unfit`], if the partition takes another partition's places, takes places that do not exist, or moves under the id that
+    /// it has. Nothing has changed then.
     pub fn set(&mut self, number: u32, partition: Partition) -> Result<(), Unfit> {
         self.tables.set(number, partition, self.registers.len(), self.dirty.slots())
     }
 
-    /// Takes a partition out.
+    /// Removes a partition and returns it.
     pub fn remove(&mut self, number: u32) -> Option<Partition> {
         self.tables.remove(number)
     }
 
-    /// A partition, as it was set.
+    /// Returns a partition as it was set.
     pub fn partition(&self, number: u32) -> Option<&Partition> {
         self.tables.get(number)
     }
 
-    /// Whether this object has writes in that partition that are not complete.
+    /// Returns whether this object has writes in that partition that are not complete.
     pub fn is_dirty(&self, number: u32, object: u32) -> bool {
         let Some(partition) = self.tables.get(number) else { return false };
         let mark = partition.mark(number);
@@ -83,27 +84,27 @@ impl Pipeline {
         self.dirty.contains(partition.region, mark, object, committed)
     }
 
-    /// What packets have changed, by [`Partition::index`].
+    /// Returns the registers, by [`Partition::index`].
     pub fn registers(&self) -> &[Register] {
         &self.registers
     }
 
-    /// The same, for who changes it by hand: numbers that were given already must not be given again.
+    /// Returns the registers for changes by hand: a number that was already given must not be given again.
     pub fn registers_mut(&mut self) -> &mut [Register] {
         &mut self.registers
     }
 
-    /// The dirty set.
+    /// Returns the dirty set.
     pub fn dirty(&self) -> &DirtySet {
         &self.dirty
     }
 
-    /// The same, for who changes it by hand: what is taken out is not found dirty any more.
+    /// Returns the dirty set for changes by hand: an object that is taken out is not found dirty any more.
     pub fn dirty_mut(&mut self) -> &mut DirtySet {
         &mut self.dirty
     }
 
-    /// One packet passes. What the switch writes into it is in the header then; `chance` decides among replicas.
+    /// Processes one packet. The header then has the fields that the switch writes; `chance` selects one of the replicas.
     pub fn process(&mut self, header: &mut Header, chance: u32) -> Verdict {
         if header.operation == Operation::Reply {
             return Verdict::On;
@@ -127,21 +128,23 @@ impl Pipeline {
                 (header.switch, header.sequence) = (mark.switch, sequence);
                 Verdict::To(partition.primary)
             }
-            // The group has not forsworn other switches yet, or wants none, and sees to order by itself; or it is no first packet.
+            // The group has not forsworn other switches yet, or wants no switch: it keeps writes in order itself. Or this is not
+            // a write's first packet.
             Operation::WriteFirst | Operation::WriteRest => {
-                // What its sender put there would pass for a number that was given here.
+                // A number of the sender's own would pass for a number that this switch gave.
                 (header.switch, header.sequence) = (0, 0);
                 Verdict::To(partition.primary)
             }
             Operation::Completion => {
-                // Numbers beyond those given are nobody's: believed, they would hide what is given them later.
+                // A number beyond those given belongs to no write: if it counted, it would hide later writes that get such
+                // numbers.
                 if header.switch != mark.switch || !(1..=register.sequence).contains(&header.sequence) {
                     return Verdict::Drop(Why::Stale);
                 }
                 register.committed = register.committed.max(header.sequence);
                 Verdict::On
             }
-            // A read that claims to be fast is held for one that is not: what it was stamped with is not from here.
+            // A read that claims to be fast counts as an ordinary one: its stamp is not from this switch.
             _ => {
                 header.operation = Operation::Read;
                 let is_clean = partition.active

@@ -1,29 +1,30 @@
-//! What a controller sets: which partitions there are, and who answers for them.
+//! Tables that a controller sets: the partitions, and the replicas that answer for them.
 
 use std::collections::BTreeMap;
 
 use crate::dirty::{Mark, Region};
 
-/// Who may answer: a member of a group, by a number that the surroundings give a meaning.
+/// Replica that may answer: a member of a group, by a number. The device maps it to an address.
 pub type Replica = u32;
 
-/// A partition, as a controller has it.
+/// Partition, as a controller sets it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partition {
-    /// Its registers: no two partitions that are in the table have the same.
+    /// Index of its register: no two partitions in the table have the same.
     pub index: u32,
-    /// Its part of the dirty set: no two have a slot in common.
+    /// Its part of the dirty set: no two partitions have a slot in common.
     pub region: Region,
-    /// The term that it is of.
+    /// Term of the partition's primary.
     pub term: u64,
-    /// The id under which this switch numbers its writes; 0: it is not to. An id that it was told to leave, be it for 0, or that was
-    /// taken out with its partition, must not come back: numbers would begin anew under it. To rest under an id is not to be active.
+    /// Id under which this switch numbers the partition's writes; 0 if it must not number them. An id that was replaced (also by
+    /// 0), or that was removed with its partition, must not come back: numbers would begin anew under it. A partition that rests
+    /// keeps its id and is not active.
     pub switch: u32,
     /// Single replicas may answer reads: the group has granted it.
     pub active: bool,
-    /// Who answers everything else.
+    /// Replica that answers everything else.
     pub primary: Replica,
-    /// Who may answer reads of clean objects, and how often: in proportion to these weights.
+    /// Replicas that may answer reads of clean objects, each with a weight: their shares are proportional to the weights.
     pub replicas: Vec<(Replica, u8)>,
 }
 
@@ -32,7 +33,7 @@ impl Partition {
         Mark { partition, switch: self.switch }
     }
 
-    /// One of those who may answer, by chance; `None` where nobody may.
+    /// Returns one of the replicas that may answer reads, by chance; `None` if there is none.
     pub(crate) fn replica(&self, chance: u32) -> Option<Replica> {
         let all: u32 = self.replicas.iter().map(|(_, weight)| u32::from(*weight)).sum();
         let mut left = chance.checked_rem(all)?;
@@ -46,16 +47,16 @@ impl Partition {
     }
 }
 
-/// Why a partition is not taken; nothing has changed then.
+/// Reason for which a partition is refused; nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Its registers are not there, or another's.
+    /// Its register does not exist, or belongs to another partition.
     #[error("register {0} is taken, or is none")]
     Index(u32),
-    /// Its slots are not there, or some are another's, or they are no power of two.
+    /// Its slots do not exist, overlap another partition's, or are not a power of two.
     #[error("slots {} to {} are taken, or are none", .0.first, u64::from(.0.first) + u64::from(.0.slots))]
     Region(Region),
-    /// It has other registers or slots than before, and the same id.
+    /// It has another register or other slots than before, under the same id.
     #[error("it has other registers or slots under id {0} already: it moves only under another id")]
     Moves(u32),
 }
@@ -67,15 +68,19 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The one with this number.
+    /// Returns the partition with this number.
     pub fn get(&self, number: u32) -> Option<&Partition> {
         self.partitions.get(&number)
     }
 
-    /// Sets one, in place of that with this number, for a switch with so many registers and slots in each stage.
+    /// Sets a partition, for a switch with `registers` registers and `slots` slots in each stage. Replaces the partition with
+    /// this number.
     ///
-    /// It does not move under the id that it has. This can be told here, where what was there before is at hand; a switch in hardware
-    /// takes whatever it is told, and no switch remembers ids that were left before: both is up to whoever controls it.
+    /// A partition must not move under the id that it has. The check is possible here because the former setting is known. A
+    /// switch in hardware takes any setting, and no switch remembers ids that were left before: both are up to the controller.
+    ///
+    /// # Errors
+    /// [`Unfit`]; nothing has changed then.
     pub fn set(&mut self, number: u32, partition: Partition, registers: usize, slots: usize) -> Result<(), Unfit> {
         let others = || self.partitions.iter().filter(|(other, _)| **other != number).map(|(_, other)| other);
         if partition.index as usize >= registers || others().any(|other| other.index == partition.index) {
@@ -85,7 +90,7 @@ impl Tables {
         if !region.slots.is_power_of_two() || end > slots as u64 || others().any(|other| other.region.meets(region)) {
             return Err(Unfit::Region(partition.region));
         }
-        // Elsewhere nobody would know any more what this id gave numbers to: objects would pass for clean while they are written.
+        // At other places the open writes under this id would not be found: objects would pass for clean while they are written.
         let place = |partition: &Partition| (partition.index, partition.region);
         let goes_on = |before: &&Partition| before.switch == partition.switch && before.switch > 0;
         if self.partitions.get(&number).filter(goes_on).is_some_and(|before| place(before) != place(&partition)) {
@@ -95,7 +100,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Takes one out; its packets are dropped from then on.
+    /// Removes a partition and returns it; its packets are dropped from then on.
     pub fn remove(&mut self, number: u32) -> Option<Partition> {
         self.partitions.remove(&number)
     }

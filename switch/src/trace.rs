@@ -1,7 +1,7 @@
-//! Stories of what becomes of packets: golden, so that the pipeline's meaning stays what it is, and to be played on any
-//! switch that claims to have the same (module `replay`).
+//! Stories: packets with their expected treatment. They are golden files, so that the pipeline's meaning does not change. They
+//! can be played on any switch that claims the same meaning (module `replay`).
 //!
-//! A line is a step: a partition is set or removed, or a packet passes, and behind `->` is what comes of it.
+//! Each line is a step: a partition is set or removed, or a packet passes. The expected treatment of a packet is behind `->`.
 //!
 //! ```text
 //! # Harmonia §6.1: a read of an object that is being written goes to the primary.
@@ -14,8 +14,8 @@
 //! read 5 object=1                 -> drop no-partition
 //! ```
 //!
-//! A packet has the term of its partition unless it says otherwise, and zero for whatever it does not say. Of the header, what the
-//! switch has changed is behind the verdict, and nothing else.
+//! Unless its line gives another value, a packet has the term of its partition, and zero in all other fields. The verdict is
+//! followed by exactly those header fields that the switch has changed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ pub mod cli;
 #[cfg(feature = "p4runtime")]
 pub mod replay;
 
-/// What operations are called.
+/// Names of operations.
 const OPERATIONS: [(&str, Operation); 6] = [
     ("read", Operation::Read),
     ("fast-read", Operation::FastRead),
@@ -42,59 +42,59 @@ const OPERATIONS: [(&str, Operation); 6] = [
     ("completion", Operation::Completion),
 ];
 
-/// What reasons are called.
+/// Names of reasons.
 const REASONS: [(&str, Why); 3] = [("no-partition", Why::NoPartition), ("full", Why::Full), ("stale", Why::Stale)];
 
-/// A line that is wrong: it cannot be read, or something else comes of it.
+/// Wrong line: it cannot be parsed, or the result differs from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct Wrong {
-    /// Counted from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the difference.
     pub why: String,
 }
 
-/// What comes of a packet.
+/// Treatment of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Where it goes.
+    /// Decision of the pipeline.
     pub verdict: Verdict,
-    /// Its header, when it has passed.
+    /// Header of the packet after it has passed.
     pub header: Header,
 }
 
-/// What happens.
+/// Action of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A partition is set, in place of that with this number.
+    /// Sets a partition; replaces the partition with this number.
     Set(u32, Partition),
-    /// It is taken out.
+    /// Removes the partition with this number.
     Remove(u32),
     /// A packet passes.
     Packet {
-        /// Its header.
+        /// Header of the packet.
         header: Header,
-        /// What decides among replicas.
+        /// Number that selects one of the replicas.
         chance: u32,
-        /// What is said to come of it.
+        /// Expected treatment, in words.
         golden: String,
     },
 }
 
-/// A line.
+/// Line of a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Counted from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What happens.
+    /// Action of the step.
     pub action: Action,
 }
 
-/// A story.
+/// Story.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Its lines, in order.
+    /// Steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -115,7 +115,7 @@ impl FromStr for Trace {
     }
 }
 
-/// The words of a line that have a value or stand for themselves.
+/// Words of a line, with a value or without.
 struct Words<'a> {
     words: BTreeMap<&'a str, &'a str>,
 }
@@ -219,10 +219,10 @@ fn packet(
 }
 
 impl Trace {
-    /// Plays it on the pipeline. Says what comes of each packet, in their order.
+    /// Plays the story on the pipeline. Returns the treatment of each packet, in order.
     ///
     /// # Errors
-    /// The first line of which something else comes than it says.
+    /// The first line whose result differs from the story.
     pub fn run(&self) -> Result<Vec<Outcome>, Wrong> {
         let mut pipeline = Pipeline::new(Shape::DEFAULT, REGISTERS);
         let mut outcomes = Vec::new();
@@ -251,7 +251,7 @@ impl Trace {
     }
 }
 
-/// What comes of a packet, in words.
+/// Treatment of a packet, in words.
 struct Comes<'a> {
     before: &'a Header,
     outcome: &'a Outcome,
@@ -265,7 +265,7 @@ impl fmt::Display for Comes<'_> {
             Verdict::On => write!(f, "on")?,
             Verdict::Drop(why) => {
                 let name = REASONS.iter().find(|(_, reason)| reason == why).map_or("", |(name, _)| name);
-                // What is in a packet that goes nowhere is nothing to anybody.
+                // The header of a dropped packet has no meaning.
                 return write!(f, "drop {name}");
             }
         }

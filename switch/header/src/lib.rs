@@ -1,6 +1,6 @@
-//! The packet that clients, a switch and replicas exchange, inside the payload of a UDP datagram (`Harmonia §6.1`, `§7.1`).
+//! Packet that clients, a switch and replicas exchange, inside the payload of a UDP datagram (`Harmonia §6.1`, `§7.1`).
 //!
-//! A fixed part that a switch reads and writes at fixed places, and behind it a key and a value that it never looks at:
+//! A packet has a fixed part, which a switch reads and writes at fixed offsets. A key and a value follow, which no switch reads:
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -17,13 +17,13 @@
 //! | 48-49 | bytes of the key |
 //! | 50-51 | zero, for later |
 //! | 52-55 | bytes of the whole value |
-//! | 56-59 | where in the value this packet's part of it begins |
+//! | 56-59 | offset in the value at which this packet's part of it begins |
 //! | 60-75 | [`ReplyTo::ip`] |
 //! | 76-77 | [`ReplyTo::port`] |
 //! | 78-79 | zero, for later |
-//! | 80- | the key, and then a part of the value, up to the end of the datagram |
+//! | 80- | the key, then a part of the value, up to the end of the datagram |
 //!
-//! Numbers are big-endian, as switches have them.
+//! Numbers are big-endian, as in switches.
 #![no_std]
 
 extern crate alloc;
@@ -34,44 +34,44 @@ mod reply_to;
 pub use packet::{Malformed, Packet};
 pub use reply_to::ReplyTo;
 
-/// What every packet begins with: "HM".
+/// First two bytes of every packet: "HM".
 pub const MAGIC: u16 = 0x484d;
-/// Of this layout. A switch passes other versions on as it passes on anything else.
+/// Version of this layout. A switch forwards packets of other versions like any foreign traffic.
 pub const VERSION: u8 = 1;
-/// Bytes before the key.
+/// Length of the header in bytes: the offset of the key.
 pub const HEADER_BYTES: usize = 80;
-/// Stands for no object: a write of it is numbered, and makes nothing dirty. No key hashes to it.
+/// Stands for no object: a switch numbers a write of it and marks nothing as dirty. No key hashes to it.
 pub const NO_OBJECT: u32 = 0;
-/// The UDP port that is reserved for these packets: a switch looks at nothing else.
+/// UDP port that is reserved for these packets: a switch inspects no other port.
 pub const UDP_PORT: u16 = 6477;
-/// The longest key.
+/// Upper limit of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1024;
-/// The longest value, in however many packets.
+/// Upper limit of a value, in bytes, over all its packets.
 pub const VALUE_BYTES_MAX: usize = 128 << 10;
-/// The longest packet: with the headers of UDP and IPv6 it fits into an Ethernet frame of 1,500 bytes, so that nothing on the way
-/// cuts it in two.
+/// Upper limit of a packet, in bytes. With the headers of UDP and IPv6 it fits into an Ethernet frame of 1,500 bytes, so that no
+/// hop fragments it.
 pub const PACKET_BYTES_MAX: usize = 1452;
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Operation {
-    /// A client reads; the partition's primary answers.
+    /// Read of a client; the partition's primary answers.
     Read = 1,
-    /// A read that a switch has found to be of a clean object: any one replica may answer, if it may be sure.
+    /// Read that a switch has found to be of a clean object: any one replica may answer, if it can be sure.
     FastRead = 2,
-    /// A client writes: the first packet, by which the object becomes dirty.
+    /// First packet of a client's write: by it the object becomes dirty.
     WriteFirst = 3,
-    /// What of a write did not fit into the first packet. It changes nothing in a switch, and bears no number behind one.
+    /// Rest of a write, behind its first packet. It changes nothing in a switch, and has no number when it leaves one.
     WriteRest = 4,
-    /// An answer to a client.
+    /// Answer to a client.
     Reply = 5,
-    /// Every later read at any one replica will see the write of this sequence number, and all before it.
+    /// Completion: every later read at any one replica will see the write of this sequence number, and all before it.
     Completion = 6,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations, in the order of their codes.
     pub const ALL: [Operation; 6] = [
         Operation::Read,
         Operation::FastRead,
@@ -81,41 +81,42 @@ impl Operation {
         Operation::Completion,
     ];
 
-    /// The one with this code.
+    /// Returns the operation with this code, or `None` if there is none.
     pub fn of(code: u8) -> Option<Operation> {
-        // They are numbered from 1 on, in this order.
+        // The codes begin at 1 and follow the order of `ALL`.
         Operation::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 }
 
-/// What of the fixed part a switch works on.
+/// Fields of the fixed part that a switch works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// Kind of the packet.
     pub operation: Operation,
-    /// One primary's part of a group's range in one term (the paper's replica group): a number that the group gives out once.
+    /// Number of one primary's part of a group's range in one term (the paper's replica group). A group assigns each number once.
     pub partition: u32,
-    /// A hash of the key: what a switch knows an object by. Two keys may have the same.
+    /// Hash of the key, by which a switch knows an object. Two keys may have the same hash.
     pub object: u32,
-    /// Which switch has numbered it, or is to: the ids that a group gives to switches only go up. 0 is none.
+    /// Id of the switch that numbered the packet, or that is to number it. The ids that a group gives to switches only increase.
+    /// 0 is none.
     pub switch: u32,
-    /// In which of its primary's terms.
+    /// Term of the partition's primary.
     pub term: u64,
-    /// The number that the switch gave to a write: of one switch and partition they only go up. 0 is none, and so it is behind a
-    /// switch that gave none, whatever the sender wrote.
+    /// Number that the switch gave to a write; for one switch and partition it only increases. 0 is none. A switch that gives no
+    /// number writes 0, over any number of the sender.
     pub sequence: u64,
-    /// Of a fast read: all writes up to this number were complete when it passed the switch.
+    /// In a fast read: all writes up to this number were complete when the read passed the switch.
     pub committed: u64,
-    /// The client's own: an answer has that of its question.
+    /// Tag of the client's choice: an answer has the tag of its request.
     pub tag: u64,
 }
 
 impl Header {
-    /// Writes what a switch may change (operation, switch, sequence, committed) into a datagram that has been decoded: as if it
-    /// were encoded anew with them, but what else is in it is not even looked at.
+    /// Writes the fields that a switch may change (operation, switch, sequence, committed) into a datagram that has been decoded.
+    /// The result equals a new encoding with these fields. No other byte is read or written.
     ///
     /// # Panics
-    /// Where the datagram is shorter than a header.
+    /// If the datagram is shorter than a header.
     pub fn stamp(&self, datagram: &mut [u8]) {
         datagram[3] = self.operation as u8;
         datagram[12..16].copy_from_slice(&self.switch.to_be_bytes());

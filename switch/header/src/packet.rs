@@ -1,4 +1,4 @@
-//! A packet as bytes.
+//! Encoding and decoding of a packet.
 
 use alloc::vec::Vec;
 
@@ -6,44 +6,44 @@ use crate::{
     HEADER_BYTES, Header, KEY_BYTES_MAX, MAGIC, Operation, PACKET_BYTES_MAX, ReplyTo, VALUE_BYTES_MAX, VERSION,
 };
 
-/// A packet: its header, a key, and a part of a value.
+/// Packet: a header, a key, and a part of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What a switch works on.
+    /// Fields that a switch works on.
     pub header: Header,
-    /// Where the answer goes. Only a claim, like all that is in a packet.
+    /// Address for the answer. It is a claim, like all fields of a packet.
     pub reply_to: ReplyTo,
-    /// The key, at most [`KEY_BYTES_MAX`] bytes.
+    /// Key, at most [`KEY_BYTES_MAX`] bytes.
     pub key: &'a [u8],
-    /// Bytes of the whole value, at most [`VALUE_BYTES_MAX`].
+    /// Length of the whole value in bytes, at most [`VALUE_BYTES_MAX`].
     pub value_bytes: u32,
-    /// Where in the value [`Packet::value`] begins.
+    /// Offset in the value at which [`Packet::value`] begins.
     pub value_at: u32,
-    /// This packet's part of the value: it ends within it.
+    /// This packet's part of the value; it ends within the value.
     pub value: &'a [u8],
 }
 
-/// Why bytes are no packet.
+/// Reason for which bytes are not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Fewer bytes than a header has, or more than a packet may have.
+    /// The datagram is shorter than a header or longer than [`PACKET_BYTES_MAX`].
     #[error("a packet of {0} bytes")]
     Size(usize),
-    /// It begins with something else.
+    /// The datagram does not begin with [`MAGIC`].
     #[error("not one of ours")]
     Magic,
-    /// Of another layout.
+    /// The layout has another version.
     #[error("version {0}")]
     Version(u8),
-    /// No such operation.
+    /// No operation has this code.
     #[error("operation {0}")]
     Operation(u8),
-    /// Lengths that do not fit together, or what is for later is not zero.
+    /// The lengths contradict each other, or a reserved byte is not zero.
     #[error("lengths that cannot be")]
     Lengths,
 }
 
-/// A number at a fixed place of a header.
+/// Returns the bytes of a number at a fixed place of a header.
 fn at<const N: usize>(bytes: &[u8; HEADER_BYTES], place: usize) -> [u8; N] {
     let mut number = [0; N];
     number.copy_from_slice(&bytes[place..place + N]);
@@ -51,27 +51,27 @@ fn at<const N: usize>(bytes: &[u8; HEADER_BYTES], place: usize) -> [u8; N] {
 }
 
 impl<'a> Packet<'a> {
-    /// Without a value, with nothing of one to come, and without an answer.
+    /// Returns a packet without a value and without an address for the answer.
     pub fn of(header: Header, key: &'a [u8]) -> Packet<'a> {
         Packet { header, reply_to: ReplyTo::NOWHERE, key, value_bytes: 0, value_at: 0, value: &[] }
     }
 
-    /// Whether it can be sent: see [`Packet::decode`].
+    /// Returns whether the packet can be sent: see [`Packet::decode`].
     pub fn fits(&self) -> bool {
         let size = HEADER_BYTES + self.key.len() + self.value.len();
         size <= PACKET_BYTES_MAX && self.key.len() <= KEY_BYTES_MAX && self.is_part()
     }
 
-    /// Its part of the value is one.
+    /// Returns whether the part of the value lies within the value.
     fn is_part(&self) -> bool {
         let end = u64::from(self.value_at) + self.value.len() as u64;
         end <= u64::from(self.value_bytes) && self.value_bytes as usize <= VALUE_BYTES_MAX
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded packet to `out`.
     ///
     /// # Panics
-    /// Where it does not fit ([`Packet::fits`]): whoever makes packets cuts values into parts.
+    /// If the packet does not fit ([`Packet::fits`]): senders cut values into parts.
     pub fn encode(&self, out: &mut Vec<u8>) {
         assert!(self.fits(), "a key of {} and a value of {} bytes", self.key.len(), self.value.len());
         let Header { operation, partition, object, switch, term, sequence, committed, tag } = self.header;
@@ -83,7 +83,7 @@ impl<'a> Packet<'a> {
         for number in [term, sequence, committed, tag] {
             out.extend_from_slice(&number.to_be_bytes());
         }
-        // It has at most as many as a key may have.
+        // The key is at most `KEY_BYTES_MAX` bytes long.
         out.extend_from_slice(&(self.key.len() as u16).to_be_bytes());
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&self.value_bytes.to_be_bytes());
@@ -95,7 +95,10 @@ impl<'a> Packet<'a> {
         out.extend_from_slice(self.value);
     }
 
-    /// Reads a whole datagram. Nothing in it is believed: what it says of lengths is held against what is there.
+    /// Decodes a whole datagram. Nothing in it is trusted: all lengths are compared with the bytes that are there.
+    ///
+    /// # Errors
+    /// [`Malformed`], with the first contradiction that was found.
     pub fn decode(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
         if bytes.len() > PACKET_BYTES_MAX {
             return Err(Malformed::Size(bytes.len()));
@@ -207,11 +210,11 @@ mod tests {
         assert_eq!(with(0, 0), Err(Malformed::Magic));
         assert_eq!(with(2, 2), Err(Malformed::Version(2)));
         assert_eq!((with(3, 0), with(3, 7)), (Err(Malformed::Operation(0)), Err(Malformed::Operation(7))));
-        // The key is longer than what is there, or than any key; what is for later; a part that is none.
+        // A key longer than the datagram, or than any key; reserved bytes; a part outside of its value.
         for (place, byte) in [(49, 4), (48, 0xff), (50, 1), (51, 1), (78, 1), (79, 1), (49, 2), (56, 1)] {
             assert_eq!(with(place, byte), Err(Malformed::Lengths), "{place}");
         }
-        // A value that nobody has.
+        // A value longer than the limit.
         assert_eq!(with(52, 1), Err(Malformed::Lengths));
     }
 
@@ -234,7 +237,7 @@ mod tests {
             prop_assert_eq!(Packet::decode(&bytes), Ok(packet));
         }
 
-        /// What a switch writes in place is what it would have encoded anew, and whatever it may not change stays.
+        /// A stamp in place equals a new encoding, and leaves all bytes that a switch may not change.
         #[test]
         fn a_stamp_is_as_a_new_encoding(
             (code, stamped_code) in (1u8..=6, 1u8..=6),
@@ -247,12 +250,12 @@ mod tests {
             let operation = Operation::of(stamped_code).unwrap();
             let stamped = Header { operation, switch, sequence, committed, ..header };
             let mut bytes = encoded(&packet);
-            // The rest of a header is not a switch's to change.
+            // A switch must not change the rest of a header.
             Header { partition: 0, object: 0, term: 0, tag: 0, ..stamped }.stamp(&mut bytes);
             prop_assert_eq!(&bytes, &encoded(&Packet { header: stamped, ..packet }));
         }
 
-        /// Whatever arrives: it is refused, or it is what it says.
+        /// Any bytes are either refused, or encode to themselves again.
         #[test]
         fn nonsense_is_refused(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200),

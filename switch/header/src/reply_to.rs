@@ -1,31 +1,32 @@
-//! Where an answer goes.
+//! Address for an answer.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Where the answer to a packet goes, and an answer is going.
+/// Address for the answer to a packet; in an answer, its destination.
 ///
-/// A switch in software speaks from an address of its own, so a replica cannot see in a datagram who asked; a client says it
-/// here, and a replica repeats it in its answer. In hardware it is what the client's datagram comes from anyway.
+/// A switch in software sends from an address of its own, so a replica cannot see the client's address in a datagram. The client
+/// states its address here, and a replica repeats it in its answer. With a switch in hardware it is the source of the client's
+/// datagram anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplyTo {
-    /// An address of IPv6, or one of IPv4 as IPv6 has it (`::ffff:192.0.2.1`).
+    /// IPv6 address, or an IPv4 address in its IPv6 form (`::ffff:192.0.2.1`).
     pub ip: Ipv6Addr,
-    /// A UDP port; 0: there is to be no answer, and it goes nowhere.
+    /// UDP port; 0 if no answer is wanted.
     pub port: u16,
 }
 
 impl ReplyTo {
-    /// There is to be no answer.
+    /// No address: no answer is wanted.
     pub const NOWHERE: ReplyTo = ReplyTo { ip: Ipv6Addr::UNSPECIFIED, port: 0 };
 
-    /// The socket that an answer goes to; `None` where there is to be none.
+    /// Returns the socket address for an answer; `None` if no answer is wanted.
     pub fn address(self) -> Option<SocketAddr> {
         (self.port != 0).then(|| SocketAddr::new(self.ip.to_canonical(), self.port))
     }
 }
 
 impl From<SocketAddr> for ReplyTo {
-    /// Without what an address of IPv6 has beside (a zone, a flow): those mean something on one machine only.
+    /// Drops the zone and the flow of an IPv6 address: they have a meaning on one machine only.
     fn from(address: SocketAddr) -> ReplyTo {
         let ip = match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),

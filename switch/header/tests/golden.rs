@@ -1,4 +1,4 @@
-//! The bytes of packets that pass a switch, as `tests/golden` has them: none changes without the header's version.
+//! Bytes of packets that pass a switch, as `tests/golden` has them: none changes without the header's version.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use header::{Header, Operation, Packet, ReplyTo, VERSION};
 const PACKETS: Format =
     Format { version: VERSION as u64, constant: "VERSION in switch/header/src/lib.rs", package: "header" };
 
-/// The operations; one that is new has to come in here.
+/// Returns all operations. The match is exhaustive, so that a new operation has to be added here.
 fn operations() -> Vec<Operation> {
     let next = |operation: &Operation| match operation {
         Operation::Read => Some(Operation::FastRead),

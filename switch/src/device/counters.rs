@@ -1,13 +1,13 @@
-//! What packets came to, in numbers.
+//! Counters of packets.
 
 use header::Malformed;
 
 use crate::pipeline::Why;
 
-/// Sizes of batches are counted up to these.
+/// Upper bounds of the classes into which sizes of batches are counted, in packets.
 pub const BATCH_BOUNDS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Why a packet went no further.
+/// Reason for which a packet was not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cut {
     /// [`Malformed::Size`]
@@ -26,22 +26,22 @@ pub enum Cut {
     Full,
     /// [`Why::Stale`]
     Stale,
-    /// It is for a replica that has no port.
+    /// The destination is a replica that has no port.
     NoPort,
-    /// A question that wants its answer to go to somebody else.
+    /// A request whose answer should go to an address other than its source.
     ForeignReply,
     /// A packet of a write, an answer or a completion that comes from no replica.
     Stranger,
-    /// An answer to nobody, or to whom nothing was heard of lately.
+    /// An answer without an address, or to a client that sent no request lately.
     UnknownClient,
-    /// The system had no room for it.
+    /// The system had no buffer space to send it.
     SendFull,
-    /// The system did not send it: no way leads there, say.
+    /// The system did not send it, for example for want of a route.
     SendFailed,
 }
 
 impl Cut {
-    /// All of them.
+    /// All reasons, in the order of their places in [`Counters`].
     pub const ALL: [Cut; 14] = [
         Cut::Size,
         Cut::Magic,
@@ -59,7 +59,7 @@ impl Cut {
         Cut::SendFailed,
     ];
 
-    /// What it is called where metrics are read.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Cut::Size => "malformed_size",
@@ -102,55 +102,55 @@ impl From<Why> for Cut {
     }
 }
 
-/// Of a whole switch, since it began.
+/// Counters of a whole switch, since its start.
 ///
-/// Each packet that was received is, in the end, in one of forwarded, absorbed and the cuts.
+/// Each packet that was received is, in the end, counted once: as forwarded, as absorbed, or as one of the cuts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams that came.
+    /// Datagrams that were received.
     pub received: u64,
-    /// What the system has taken to send.
+    /// Packets that the system accepted for sending.
     pub forwarded: u64,
     /// Completions that were for the switch alone.
     pub absorbed: u64,
     cuts: [u64; Cut::ALL.len()],
-    /// Reads that the pipeline gave to any one replica.
+    /// Reads that the pipeline sent to any one replica.
     pub reads_single: u64,
-    /// Reads that it gave to primaries.
+    /// Reads that the pipeline sent to primaries.
     pub reads_primary: u64,
     /// Writes, by their first packets.
     pub writes: u64,
-    /// Their other packets.
+    /// Further packets of writes.
     pub write_rests: u64,
-    /// Completions that were believed.
+    /// Completions that the pipeline accepted.
     pub completions: u64,
     /// Answers from replicas.
     pub replies: u64,
-    /// Batches of at most so many packets as [`BATCH_BOUNDS`] says.
+    /// Batches by size; the classes are those of [`BATCH_BOUNDS`].
     pub batches: [u64; BATCH_BOUNDS.len()],
-    /// Clients that were forgotten before their time, because others needed the place.
+    /// Clients that were forgotten before their time, because other clients needed the place.
     pub clients_evicted: u64,
-    /// Receiving that failed.
+    /// Failed attempts to receive.
     pub receive_errors: u64,
 }
 
 impl Counters {
-    /// A packet goes no further.
+    /// Counts a packet that is not forwarded.
     pub fn cut(&mut self, cut: Cut) {
         self.cut_many(cut, 1);
     }
 
-    /// So many packets go no further.
+    /// Counts `packets` that are not forwarded.
     pub fn cut_many(&mut self, cut: Cut, packets: u64) {
         self.cuts[cut as usize] += packets;
     }
 
-    /// So many packets went no further for this reason.
+    /// Returns the number of packets that were not forwarded for this reason.
     pub fn of(&self, cut: Cut) -> u64 {
         self.cuts[cut as usize]
     }
 
-    /// So many packets came at once, at least one.
+    /// Counts a batch of at least one received packet.
     pub fn batch(&mut self, packets: usize) {
         let place = BATCH_BOUNDS.iter().position(|bound| packets <= *bound).unwrap_or(BATCH_BOUNDS.len() - 1);
         self.batches[place] += 1;
@@ -158,20 +158,20 @@ impl Counters {
     }
 }
 
-/// Of one partition, since it was set. What is of no partition or no partition's (answers) is only in [`Counters`].
+/// Counters of one partition, since it was set. Packets without a partition in the table, and answers, are only in [`Counters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionCounters {
-    /// As [`Counters::reads_single`].
+    /// See [`Counters::reads_single`].
     pub reads_single: u64,
-    /// As [`Counters::reads_primary`].
+    /// See [`Counters::reads_primary`].
     pub reads_primary: u64,
-    /// As [`Counters::writes`].
+    /// See [`Counters::writes`].
     pub writes: u64,
-    /// As [`Counters::completions`].
+    /// See [`Counters::completions`].
     pub completions: u64,
-    /// As [`Cut::Full`].
+    /// See [`Cut::Full`].
     pub full: u64,
-    /// As [`Cut::Stale`].
+    /// See [`Cut::Stale`].
     pub stale: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Where replicas are.
+//! Addresses of replicas.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -7,33 +7,33 @@ use header::ReplyTo;
 
 use crate::tables::Replica;
 
-/// So many replicas may have ports.
+/// Upper limit of replicas with a port.
 pub const PORTS_MAX: usize = 4096;
 
-/// Why a port is not taken; nothing has changed then.
+/// Reason for which a port is refused; nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPort {
-    /// There are [`PORTS_MAX`] already.
+    /// The table has [`PORTS_MAX`] ports already.
     #[error("there are {PORTS_MAX} ports already")]
     Full,
-    /// It has no number, so nothing can be sent there.
+    /// The address has port number 0, so no packet can be sent there.
     #[error("port 0 is nowhere")]
     Zero,
 }
 
-/// The table of ports: each replica's address. Several replicas may have the same.
+/// Table of ports: the address of each replica. Several replicas may have the same address.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     of: BTreeMap<Replica, ReplyTo>,
-    /// How many replicas have each address.
+    /// Number of replicas at each address.
     at: HashMap<ReplyTo, usize>,
 }
 
 impl Ports {
-    /// Sets where a replica is, in place of where it was.
+    /// Sets the address of a replica; replaces the former one.
     ///
     /// # Errors
-    /// Where it cannot be there, or where there is no room for another one.
+    /// If the address has port number 0, or there is no room for another replica. Nothing has changed then.
     pub fn set(&mut self, replica: Replica, address: SocketAddr) -> Result<(), NoPort> {
         if address.port() == 0 {
             return Err(NoPort::Zero);
@@ -48,7 +48,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Takes a replica out; what is for it is dropped, and what comes from there is not believed from then on.
+    /// Removes a replica and returns its address. Packets for it are then dropped, and packets from that address are not trusted.
     pub fn remove(&mut self, replica: Replica) -> Option<SocketAddr> {
         let address = self.of.remove(&replica)?;
         if let Some(count) = self.at.get_mut(&address) {
@@ -60,27 +60,27 @@ impl Ports {
         address.address()
     }
 
-    /// Where a replica is.
+    /// Returns the address of a replica.
     pub fn get(&self, replica: Replica) -> Option<ReplyTo> {
         self.of.get(&replica).copied()
     }
 
-    /// Whether a replica is there.
+    /// Returns whether a replica is at this address.
     pub fn is_replica(&self, address: ReplyTo) -> bool {
         self.at.contains_key(&address)
     }
 
-    /// All of them, by their numbers.
+    /// Returns all replicas with their addresses, by their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (Replica, SocketAddr)> {
         self.of.iter().filter_map(|(replica, address)| Some((*replica, address.address()?)))
     }
 
-    /// How many there are.
+    /// Returns the number of replicas.
     pub fn len(&self) -> usize {
         self.of.len()
     }
 
-    /// There are none.
+    /// Returns whether there are no replicas.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }

@@ -1,4 +1,4 @@
-//! `scatter-switch soft`: what it takes, and how it starts and ends.
+//! `scatter-switch soft`: its arguments, its start and its end.
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
@@ -16,25 +16,25 @@ use crate::dirty::{Region, Shape};
 use crate::pipeline::REGISTERS;
 use crate::tables::{Partition, Replica};
 
-/// The number of a switch in software among its controller's devices.
+/// Number of a switch in software among its controller's devices.
 pub const DEVICE: u64 = 1;
 
-/// What `scatter-switch soft` takes.
+/// Arguments of `scatter-switch soft`.
 #[derive(Debug, Args)]
 pub struct SoftArgs {
-    /// Where clients and replicas send their packets (UDP)
+    /// Address for the packets of clients and replicas (UDP)
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     listen: SocketAddr,
 
-    /// Where controllers come (P4Runtime), or `off`
+    /// Address for controllers (P4Runtime), or `off`
     #[arg(long, value_name = "HOST:PORT", value_parser = address_or_off, default_value = "off")]
     p4runtime: Endpoint,
 
-    /// Where /metrics and /healthz are (HTTP), or `off`
+    /// Address of /metrics and /healthz (HTTP), or `off`
     #[arg(long, value_name = "HOST:PORT", value_parser = address_or_off, default_value = "off")]
     metrics: Endpoint,
 
-    /// Where replicas are, by their numbers: for trials without a controller
+    /// Addresses of replicas, by their numbers: for trials without a controller
     #[arg(long, value_name = "REPLICA=HOST:PORT,…", value_delimiter = ',', value_parser = port)]
     ports: Vec<(Replica, SocketAddr)>,
 
@@ -45,7 +45,7 @@ pub struct SoftArgs {
     #[arg(long, value_name = "PARTITION", value_parser = partition)]
     partition: Vec<Given>,
 
-    /// How to print what there is to be said
+    /// Format of messages
     #[arg(long, value_name = "FORMAT", env = "SCATTER_OUTPUT", default_value = "text")]
     output: Output,
 }
@@ -57,7 +57,7 @@ enum Endpoint {
     At(SocketAddr),
 }
 
-/// How to print.
+/// Format of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// For people
@@ -66,7 +66,7 @@ enum Output {
     Json,
 }
 
-/// A partition from the command line: what of it is not worked out.
+/// Partition from the command line, without the places that are derived later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Given {
     number: u32,
@@ -76,9 +76,9 @@ struct Given {
     replicas: Vec<(Replica, u8)>,
 }
 
-/// `HOST:PORT`.
+/// Parses `HOST:PORT`.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    // A name is asked for once, at the beginning.
+    // A name is resolved once, at the start.
     let mut found = text.to_socket_addrs().map_err(|_| "no HOST:PORT, or a name that is not known".to_owned())?;
     found.next().ok_or_else(|| "a name without an address".to_owned())
 }
@@ -119,13 +119,13 @@ fn partition(text: &str) -> Result<Given, String> {
     Ok(given)
 }
 
-/// `7` or `7*2`.
+/// Parses `7` or `7*2`.
 fn weighed(text: &str) -> Option<(Replica, u8)> {
     let (replica, weight) = text.split_once('*').unwrap_or((text, "1"));
     Some((replica.parse().ok()?, weight.parse().ok().filter(|weight| *weight > 0)?))
 }
 
-/// Why it does not run.
+/// Reason for which the switch does not run.
 #[derive(Debug, thiserror::Error)]
 enum Stop {
     #[error("{0}")]
@@ -136,18 +136,19 @@ enum Stop {
     Start(#[from] io::Error),
 }
 
-/// How a command ends that printed an answer: 74 where that could not be done (`EX_IOERR` of sysexits.h), as those of `scatter` do.
+/// Returns the exit code of a command that printed an answer: 74 if that failed (`EX_IOERR` of sysexits.h), as in the commands of
+/// `scatter`.
 pub fn printed(written: io::Result<()>) -> ExitCode {
     const UNPRINTED: u8 = 74;
     let Err(error) = written else { return ExitCode::SUCCESS };
-    // Whoever closes a pipe has seen enough of it.
+    // A reader that closes the pipe wants no message.
     if error.kind() != io::ErrorKind::BrokenPipe {
         let _ = writeln!(io::stderr(), "scatter-switch: cannot print the answer: {error}");
     }
     ExitCode::from(UNPRINTED)
 }
 
-/// Runs it to its end.
+/// Runs the switch to its end.
 pub fn run(args: &SoftArgs) -> ExitCode {
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -174,11 +175,11 @@ fn start(args: &SoftArgs) -> Result<(), Stop> {
             Some(address)
         }
     };
-    // Held until the end: dropped, it answers no more.
+    // Held until the end: the service stops when it is dropped.
     let controllers = serve_controllers(args.p4runtime, &device)?;
     let p4runtime = controllers.as_ref().map(Controllers::address);
     let line = ready(args.output, switch.socket().local_addr()?, p4runtime, metrics);
-    // Nobody has to read it.
+    // A closed stdout is not an error.
     let _ = writeln!(io::stdout(), "{line}");
     switch.run(&stop);
     Ok(())
@@ -187,7 +188,7 @@ fn start(args: &SoftArgs) -> Result<(), Stop> {
 #[cfg(feature = "p4runtime")]
 use crate::p4rt::server::Running as Controllers;
 
-/// Nobody answers controllers in this build.
+/// This build has no service for controllers.
 #[cfg(not(feature = "p4runtime"))]
 enum Controllers {}
 
@@ -216,8 +217,8 @@ fn serve_controllers(endpoint: Endpoint, device: &Arc<Device>) -> Result<Option<
     }
 }
 
-/// The first signal asks for the end; a second one is one. A SIGHUP is no second one: where a terminal closes, both the kernel and
-/// the shell send one.
+/// The first signal asks for the end; a second one ends the process at once. A SIGHUP does not count as second: where a terminal
+/// closes, both the kernel and the shell send one.
 fn stop_at_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -241,7 +242,7 @@ fn set_tables(args: &SoftArgs, device: &Device) -> Result<(), String> {
         }
         state.ports.set(*replica, *at).map_err(|error| error.to_string())?;
     }
-    // Each takes an equal part of every stage.
+    // Each partition takes an equal part of every stage.
     let slots = Shape::DEFAULT.slots / args.partition.len().max(1).next_power_of_two();
     for (index, given) in args.partition.iter().enumerate() {
         let Given { number, term, switch, primary, replicas } = given.clone();
@@ -257,7 +258,7 @@ fn set_tables(args: &SoftArgs, device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// The line that says that packets are taken from now on. Addresses need no escaping in JSON.
+/// Returns the line that announces that packets are taken from now on. Addresses need no escaping in JSON.
 fn ready(output: Output, listen: SocketAddr, p4runtime: Option<SocketAddr>, metrics: Option<SocketAddr>) -> String {
     let or = |address: Option<SocketAddr>, none: &str, quote: &str| match address {
         Some(address) => format!("{quote}{address}{quote}"),

@@ -1,32 +1,32 @@
-//! Who asked lately: the only ones, beside replicas, that this switch sends anything to.
+//! Recent clients: the only addresses, beside replicas, to which this switch sends packets.
 //!
-//! An answer says where it goes, and whoever sends one says so; a switch that believed it would let a stranger have packets sent
-//! to anybody, from an address that is not the stranger's. So a client is an address that a question came *from* in the last
-//! [`CLIENT_SECONDS`], and that the question wanted its answer at. What this does not stop, as nothing without a handshake does:
-//! whoever can send from a false address can have answers sent there.
+//! The sender of an answer states its destination. A switch that trusted it would let a stranger send packets to any address,
+//! from an address that is not the stranger's. So a client is an address from which a request came in the last
+//! [`CLIENT_SECONDS`], and at which that request wanted its answer. One attack remains, as for any protocol without a handshake:
+//! a host that can send from a false address can have answers sent to that address.
 //!
 //! # Invariants
-//! - It takes the same memory, however many ask. Where a place is needed, the one who has been silent longest of
-//!   4 is forgotten: a real client is known again with its next question.
+//! - The memory is constant, for any number of clients. Where a place is needed, the client of 4 that has been silent longest is
+//!   forgotten: a real client is known again with its next request.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use header::ReplyTo;
 
-/// For so long after a question an answer may come.
+/// Time after a request in which an answer may come, in seconds.
 pub const CLIENT_SECONDS: u32 = 60;
-/// So many are known at most.
+/// Upper limit of known clients.
 pub const CLIENTS_MAX: usize = SETS * WAYS;
-/// Nobody can choose addresses that all fall into one set: which one it is depends on a secret of this process.
+/// Number of sets. A stranger cannot choose addresses that all fall into one set: the hash depends on a secret of this process.
 const SETS: usize = 16 << 10;
 /// Places in each set.
 const WAYS: usize = 4;
 
-/// One who asked.
+/// Address that sent a request.
 #[derive(Clone, Copy, Debug)]
 struct Client {
     address: ReplyTo,
-    /// In seconds, when it last asked.
+    /// Time of its last request, in seconds.
     seen: u32,
 }
 
@@ -36,7 +36,7 @@ impl Client {
     }
 }
 
-/// All who asked.
+/// All recent clients.
 #[derive(Debug)]
 pub struct Clients {
     sets: Box<[[Client; WAYS]]>,
@@ -55,16 +55,17 @@ impl Clients {
         (self.hasher.hash_one((u128::from(address.ip), address.port)) % SETS as u64) as usize
     }
 
-    /// One asked, at this time in seconds, which never goes back. Whether another one was forgotten for it who is still known.
+    /// Records a request from `address` at `now`, in seconds, which never goes back. Returns whether another client, still known,
+    /// was forgotten for it.
     ///
     /// # Panics
-    /// Where the address is nowhere: nothing comes from there.
+    /// If the address has port 0: no packet comes from there.
     pub fn saw(&mut self, address: ReplyTo, now: u32) -> bool {
         assert!(address.port != 0, "{address:?} asks");
         let place = self.set(address);
         let set = &mut self.sets[place];
         if let Some(client) = set.iter_mut().find(|client| client.address == address) {
-            // Most ask many times a second: what does not change is not written.
+            // Most clients ask many times a second: an unchanged time is not written again.
             if client.seen != now {
                 client.seen = now;
             }
@@ -77,7 +78,7 @@ impl Clients {
         is_evicted
     }
 
-    /// Whether this one asked lately.
+    /// Returns whether this address sent a request lately.
     pub fn knows(&self, address: ReplyTo, now: u32) -> bool {
         address.port != 0 && self.sets[self.set(address)].iter().any(|client| client.is(address, now))
     }
@@ -110,14 +111,14 @@ mod tests {
         let evicted = |clients: &mut Clients, from: u32, now| {
             (from..from + 2 * CLIENTS_MAX as u32).filter(|number| clients.saw(address(*number), now)).count()
         };
-        // Half of them had no room from the beginning.
+        // Half of the clients had no room from the start.
         assert!(evicted(&mut clients, 0, 1) >= CLIENTS_MAX);
         let known = |clients: &Clients, from: u32, now| {
             (from..from + 2 * CLIENTS_MAX as u32).filter(|number| clients.knows(address(*number), now)).count()
         };
         let before = known(&clients, 0, 1);
         assert!((CLIENTS_MAX * 9 / 10..=CLIENTS_MAX).contains(&before), "{before}");
-        // Who has been silent for long is no loss.
+        // A client that has been silent for long counts as no loss.
         assert!(evicted(&mut clients, 1 << 30, 1 + CLIENT_SECONDS) < 2 * CLIENTS_MAX - before + CLIENTS_MAX / 10);
         clients.saw(address(1 << 29), 2 + CLIENT_SECONDS);
         assert!(clients.knows(address(1 << 29), 2 + CLIENT_SECONDS));

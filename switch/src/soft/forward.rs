@@ -1,4 +1,4 @@
-//! What becomes of each datagram of a batch: the pipeline, and whom it is believed from.
+//! Decision about each datagram of a batch: the pipeline, and the sources that are trusted.
 
 use header::{Operation, Packet, ReplyTo};
 
@@ -7,7 +7,7 @@ use super::{Batch, Plan};
 use crate::device::{Cut, State};
 use crate::pipeline::Verdict;
 
-/// Decides, and remembers who asked.
+/// Decides about datagrams, and remembers recent clients.
 #[derive(Debug)]
 pub struct Forwarder {
     clients: Clients,
@@ -15,14 +15,14 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Nobody has asked yet. `seed` is the beginning of chance.
+    /// Returns a forwarder without recent clients. `seed` is the start of the random numbers.
     pub fn new(seed: u64) -> Forwarder {
-        // All but 0 come to every other number.
+        // From every start but 0, xorshift reaches all other numbers but 0.
         Forwarder { clients: Clients::default(), chance: seed.max(1) }
     }
 
-    /// Decides about a batch; `now` is in seconds and never goes back. What the switch writes into packets is in them then, and
-    /// what of them goes where is in `plan`, which holds nothing else.
+    /// Decides about a batch; `now` is in seconds and never goes back. Writes the switch's fields into the packets. `plan` then
+    /// lists the packets to send and their destinations, and nothing else.
     pub fn decide(&mut self, state: &mut State, batch: &mut Batch, plan: &mut Plan, now: u32) {
         plan.clear();
         state.counters.batch(batch.len());
@@ -36,7 +36,7 @@ impl Forwarder {
         }
     }
 
-    /// Where one goes; `None` where it was for the switch alone.
+    /// Decides about one datagram: its destination, or `None` if it was for the switch alone.
     fn one(
         &mut self,
         state: &mut State,
@@ -46,7 +46,7 @@ impl Forwarder {
     ) -> Result<Option<ReplyTo>, Cut> {
         let Packet { header, reply_to, .. } = Packet::decode(datagram)?;
         match header.operation {
-            // Clients send reads alone; a primary has its own writes pass. From anybody, they would fill the dirty set.
+            // Clients send only reads; a primary sends its own writes. Writes from any source would fill the dirty set.
             Operation::Reply | Operation::Completion | Operation::WriteFirst | Operation::WriteRest
                 if !state.ports.is_replica(source) =>
             {
@@ -54,7 +54,7 @@ impl Forwarder {
             }
             Operation::Reply | Operation::Completion => {}
             _ if reply_to == source => {
-                // Nothing comes from port 0, whatever a datagram says; it could not be answered.
+                // No packet comes from port 0, even if a datagram claims it; no answer could reach it.
                 if source.port != 0 && self.clients.saw(source, now) {
                     state.counters.clients_evicted += 1;
                 }
@@ -76,7 +76,7 @@ impl Forwarder {
         }
     }
 
-    /// The next number by chance (xorshift64*): it shares out reads, no more.
+    /// Returns the next random number (xorshift64*): it only distributes reads.
     fn chance(&mut self) -> u32 {
         let mut x = self.chance;
         x ^= x >> 12;

@@ -1,14 +1,15 @@
-//! Whom a request on loopback is meant for: a web page whose name was made to lead to this machine (DNS rebinding) asks for that name.
+//! Name for which a request on loopback is meant: a web page whose name was made to lead to this machine (DNS rebinding) asks for
+//! that name.
 //!
 //! The same rule, and the same words, as at a peer's endpoint (`peer/src/http/host.rs`).
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What a request for another name is told, with status 403.
+/// Answer to a request for another name, with status 403.
 pub const REFUSAL: &str =
     "on loopback this endpoint answers only to an IP address or localhost, not to another name in Host";
 
-/// Which requests an endpoint answers, by their `Host`.
+/// Rule for the requests that an endpoint answers, by their `Host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hosts {
     /// Any: the endpoint is not on loopback.
@@ -39,7 +40,7 @@ fn is_this_machine(host: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     let is_local = |name: &str| name == "localhost" || name.ends_with(".localhost");
-    // A dot at the end of a name says that it is whole.
+    // A dot at the end of a name means that it is fully qualified.
     let name = name.strip_suffix('.').unwrap_or(name);
     name.parse::<IpAddr>().is_ok() || is_local(&name.to_ascii_lowercase())
 }

@@ -1,7 +1,8 @@
-//! The endpoint for monitoring: `GET` and `HEAD` of `/metrics` and `/healthz`.
+//! Endpoint for monitoring: `GET` and `HEAD` of `/metrics` and `/healthz`.
 //!
-//! A small answerer of its own, since a library for HTTP would bring more code than the rest of the switch has. Each connection has
-//! a thread and one question: a client that says nothing, or takes nothing, is let go, and before that makes room for others.
+//! A small server of its own, since an HTTP library would bring more code than the rest of the switch has. Each connection has a
+//! thread and one request. A client that sends nothing, or reads nothing, is disconnected after a time limit, and earlier if
+//! another client needs its place.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -13,28 +14,28 @@ use std::time::{Duration, Instant};
 use super::host::{Hosts, REFUSAL};
 use super::metrics::Metrics;
 
-/// So many are answered at one time. One too many takes the place of the oldest one.
+/// Upper limit of connections at one time. A further connection takes the place of the oldest one.
 const CONNECTIONS_MAX: usize = 32;
-/// Of those, so many are for clients on this machine.
+/// Connections of these that are kept for clients on this machine.
 const KEPT: usize = 8;
-/// A thread answers one question, and needs little.
+/// Stack of a thread, in bytes: a thread answers one request and needs little.
 const STACK_BYTES: usize = 128 << 10;
-/// From its first byte to its last a question takes no longer than this, and an answer neither.
+/// Time limit for a whole request, from the start of its connection, and for a whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A question is no longer.
+/// Upper limit of a request, in bytes.
 const QUESTION_BYTES_MAX: usize = 8 << 10;
 
-/// Answers as long as the process runs, in threads of its own.
+/// Answers requests as long as the process runs, in threads of its own.
 ///
 /// # Errors
-/// Where there are no threads to be had, or the listener has no address.
+/// If no thread can be started, or the listener has no address. No request is answered then.
 pub fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<()> {
     let open = Arc::new(Open::default());
     let served = Arc::new(Served { metrics, hosts: Hosts::of(listener.local_addr()?) });
     thread::Builder::new().name("http".into()).spawn(move || {
         loop {
             let begun = listener.accept().and_then(|(stream, address)| begin(stream, address.ip(), &open, &served));
-            // No handles or threads left, say: it passes.
+            // For example, no handles or threads are left: that passes.
             if begun.is_err() {
                 thread::sleep(Duration::from_millis(50));
             }
@@ -43,10 +44,10 @@ pub fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<()> {
     Ok(())
 }
 
-/// What stands behind the endpoint.
+/// Data behind the endpoint.
 struct Served {
     metrics: Arc<Metrics>,
-    /// Which requests are answered.
+    /// Rule for the requests that are answered.
     hosts: Hosts,
 }
 
@@ -55,14 +56,14 @@ fn begin(stream: TcpStream, from: IpAddr, open: &Arc<Open>, served: &Arc<Served>
     let number = open.enter(stream.try_clone()?, from.to_canonical().is_loopback());
     let (held, served) = (open.clone(), served.clone());
     let begun = thread::Builder::new().name("http".into()).stack_size(STACK_BYTES).spawn(move || {
-        // Whoever is gone before the answer is no trouble.
+        // A client that has left before the answer is not an error.
         let _ = answer(stream, &served);
         held.leave(number);
     });
     begun.map(drop).inspect_err(|_| open.leave(number))
 }
 
-/// The connections that are being answered, the oldest first.
+/// Connections that are being answered, the oldest first.
 #[derive(Debug, Default)]
 struct Open(Mutex<(u64, VecDeque<Client>)>);
 
@@ -78,7 +79,7 @@ impl Open {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a connection, and ends another one where there is no room: the number of the new one.
+    /// Adds a connection, and ends another one if there is no room. Returns the number of the new one.
     fn enter(&self, stream: TcpStream, is_local: bool) -> u64 {
         let mut open = self.lock();
         let (last, clients) = &mut *open;
@@ -87,7 +88,7 @@ impl Open {
         if clients.len() >= CONNECTIONS_MAX || (!is_local && remote >= CONNECTIONS_MAX - KEPT) {
             let goes = clients.iter().position(|client| !client.is_local);
             let goes = goes.or((is_local || local > KEPT).then_some(0));
-            // Its thread reads or writes, and finds that it cannot any more.
+            // The connection's thread finds that it can no longer read or write.
             goes.and_then(|place| clients.remove(place)).map(|client| client.stream.shutdown(Shutdown::Both));
         }
         *last += 1;
@@ -134,19 +135,19 @@ fn answer(mut stream: TcpStream, served: &Served) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)
 }
 
-/// How long it is until then; an error where that is past.
+/// Returns the time left until a deadline; an error if it has passed.
 fn until(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
     left.ok_or_else(|| io::ErrorKind::TimedOut.into())
 }
 
-/// The first line of a question that is complete. Of those behind it only [`host`] matters here.
+/// Returns the first line of a complete request. Of the further lines, only [`host`] matters here.
 fn first_line(question: &[u8]) -> Option<&[u8]> {
     let is_complete = question.windows(4).any(|four| four == b"\r\n\r\n");
     is_complete.then(|| question.split(|byte| *byte == b'\r').next().unwrap_or_default())
 }
 
-/// The value of `Host` in a question that is complete, if there is one.
+/// Returns the value of `Host` in a complete request, if there is one.
 fn host(question: &[u8]) -> Option<&[u8]> {
     let lines = question.split(|byte| *byte == b'\n').skip(1);
     lines.take_while(|line| *line != b"\r").find_map(|line| {
@@ -155,7 +156,7 @@ fn host(question: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// Whether the request wants the head of the answer alone.
+/// Returns whether the request wants the head of the answer alone.
 fn asks_for_head(question: &[u8]) -> bool {
     question.starts_with(b"HEAD ")
 }
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(held(&open), [&[local], stay].concat());
         let locals: Vec<u64> = (0..CONNECTIONS_MAX).map(|_| enter(true)).collect();
         assert_eq!(held(&open), locals);
-        // Those that hold more than is kept for them make room for a remote one.
+        // Local connections beyond those kept make room for a remote one.
         let last = enter(false);
         assert_eq!(held(&open), [&locals[1..], &[last]].concat());
         open.leave(last);

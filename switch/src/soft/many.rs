@@ -1,4 +1,4 @@
-//! The socket, many datagrams with each call to the system.
+//! Socket with many datagrams in each system call.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -13,7 +13,7 @@ use nix::{getsockopt_impl, sockopt_impl};
 use super::{BATCH, Batch, PATIENCE, Plan, SOCKET_BUFFER_BYTES, Sent, destination};
 
 sockopt_impl!(
-    /// What the system knows of a socket's memory.
+    /// The system's figures about a socket's memory.
     MemoryOfSocket,
     GetOnly,
     libc::SOL_SOCKET,
@@ -21,20 +21,20 @@ sockopt_impl!(
     [u32; 9]
 );
 
-/// Takes an address.
+/// Binds a socket.
 ///
 /// # Errors
-/// Where it cannot be had.
+/// If the address cannot be bound.
 pub fn bind(listen: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(listen)?;
     socket.set_read_timeout(Some(PATIENCE))?;
-    // The system gives as much as it allows: what does not fit is lost, and counted.
+    // The system gives as much as it allows: datagrams without room are lost, and counted.
     setsockopt(&socket, sockopt::RcvBuf, &SOCKET_BUFFER_BYTES)?;
     setsockopt(&socket, sockopt::SndBuf, &SOCKET_BUFFER_BYTES)?;
     Ok(socket)
 }
 
-/// A UDP socket, and what each call to the system needs. It stays with one thread.
+/// UDP socket with the buffers of its system calls. It stays with one thread.
 #[derive(Debug)]
 pub struct Link {
     socket: UdpSocket,
@@ -44,7 +44,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Over a socket of [`bind()`].
+    /// Returns a link over a socket of [`bind()`].
     pub fn new(socket: UdpSocket) -> Link {
         let is_v6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
         Link {
@@ -55,19 +55,19 @@ impl Link {
         }
     }
 
-    /// The socket itself.
+    /// Returns the socket itself.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// Waits for a datagram, and takes what else is there; none, if none comes for a while.
+    /// Waits for a datagram, and receives all others that are there; the batch is empty if none comes for a while.
     ///
     /// # Errors
-    /// What the system says; the batch is empty then.
+    /// Any error of the system; the batch is empty then.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<()> {
         batch.count = 0;
         let mut buffers = batch.bytes.iter_mut();
-        // There is one for each.
+        // Each slice has a buffer.
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH] =
             std::array::from_fn(|_| [IoSliceMut::new(buffers.next().map_or(&mut [], |buffer| buffer))]);
         let flags = MsgFlags::MSG_WAITFORONE;
@@ -84,7 +84,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what of a batch goes anywhere. It does not wait: what there is no room for is not sent.
+    /// Sends the packets of a plan. It does not wait: a packet without room is not sent.
     pub fn send(&mut self, batch: &Batch, plan: &Plan) -> Sent {
         let mut sent = Sent::default();
         let mut slices = [[IoSlice::new(&[])]; BATCH];
@@ -108,7 +108,7 @@ impl Link {
                 Ok(results) => {
                     let taken = results.count();
                     sent.done += taken as u64;
-                    // It stops before one that it cannot send, and says why when that is the first.
+                    // The call stops before a datagram that it cannot send. It returns the reason when that one is the first.
                     done += taken;
                 }
                 Err(Errno::EINTR) => {}
@@ -121,24 +121,24 @@ impl Link {
         sent
     }
 
-    /// Datagrams that came to this socket and were lost, because they were not received in time.
+    /// Returns the number of datagrams that came to this socket and were lost, because they were not received in time.
     pub fn lost(socket: &UdpSocket) -> Option<u64> {
         let memory = getsockopt(socket, MemoryOfSocket).ok()?;
         Some(u64::from(memory[libc::SK_MEMINFO_DROPS as usize]))
     }
 
-    /// The bytes of memory that the system has for what waits to be received.
+    /// Returns the bytes of memory that the system has for datagrams that wait to be received.
     pub fn room(socket: &UdpSocket) -> Option<u64> {
         getsockopt(socket, sockopt::RcvBuf).ok().map(|bytes| bytes as u64)
     }
 }
 
-/// Where a datagram came from.
+/// Returns the address from which a datagram came.
 fn source(address: &SockaddrStorage) -> ReplyTo {
     match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
         (Some(address), _) => ReplyTo { ip: address.ip().to_ipv6_mapped(), port: address.port() },
         (_, Some(address)) => ReplyTo { ip: address.ip(), port: address.port() },
-        // A UDP socket has no others.
+        // A UDP socket has no other families.
         (None, None) => ReplyTo::NOWHERE,
     }
 }

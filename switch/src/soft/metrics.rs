@@ -1,4 +1,4 @@
-//! What a switch in software shows of itself, as Prometheus reads it.
+//! Metrics of a switch in software, in Prometheus's format.
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;
@@ -10,14 +10,14 @@ use super::Link;
 use super::clients::CLIENTS_MAX;
 use crate::device::{BATCH_BOUNDS, Counters, Cut, Device, PartitionCounters};
 
-/// Without a beat for so long, whoever moves packets hangs.
+/// Upper limit between two beats: without a beat for longer, the packet loop counts as hung.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 
-/// Whether packets are being moved: whoever moves them beats, even if none come.
+/// Sign of life of the packet loop: it beats even if no packets come.
 #[derive(Clone, Debug)]
 pub struct Pulse {
     began: Instant,
-    /// Milliseconds since then.
+    /// Time of the last beat, in milliseconds since `began`.
     last: Arc<AtomicU64>,
 }
 
@@ -36,28 +36,28 @@ impl Pulse {
         self.last.store(self.now(), Ordering::Relaxed);
     }
 
-    /// It has beaten lately.
+    /// Returns whether the loop has beaten lately.
     pub fn is_alive(&self) -> bool {
         u128::from(self.now().saturating_sub(self.last.load(Ordering::Relaxed))) < BEAT_MAX.as_millis()
     }
 }
 
-/// What is to be known of a switch from outside.
+/// Data of a switch that is visible from outside.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Its tables and counters.
+    /// Tables and counters.
     pub device: Arc<Device>,
-    /// Its socket.
+    /// The switch's socket.
     pub socket: UdpSocket,
-    /// Whether it runs.
+    /// Sign of life of the packet loop.
     pub pulse: Pulse,
 }
 
-/// A name, a kind, and what it is.
+/// Name, kind and help text of a metric.
 type Family = (&'static str, &'static str, &'static str);
 
 impl Metrics {
-    /// All of it.
+    /// Returns all metrics as text.
     pub fn text(&self) -> String {
         let (counters, partitions, ports) = {
             let state = self.device.lock();
@@ -125,12 +125,12 @@ fn of_partitions(out: &mut Page, partitions: &[(u32, PartitionCounters)]) {
     }
 }
 
-/// A text in Prometheus's format. Names and labels are our own words and numbers: nothing in them needs to be escaped.
+/// Text in Prometheus's format. Names and labels are constants of this crate and numbers: they need no escaping.
 struct Page(String);
 
 impl Page {
     fn head(&mut self, (name, kind, what): Family) {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP scatter_switch_{name} {what}\n# TYPE scatter_switch_{name} {kind}");
     }
 

@@ -1,18 +1,19 @@
 //! The switch in software: the pipeline over one UDP socket.
 //!
-//! Clients send their reads to it, replicas what they write, their answers and completions. It is for where there is no switch in hardware, and
-//! it is not one: one core, and not line rate. Whoever stands in its place on a network has to guard against what a switch's place
-//! guards against by itself: who may send to whom.
+//! Clients send it their reads; replicas send it their writes, answers and completions. It stands in where there is no switch in
+//! hardware, and does not equal one: it has one core, and not line rate. A switch's place in a network restricts by itself which
+//! host may send to which. A program at another place has to check that itself:
 //!
-//! - A read is taken from anybody, if it wants its answer at the address that it comes from, or none. From a replica it may want
-//!   it anywhere: replicas pass on what clients asked. It goes to replicas only.
-//! - A packet of a write is taken only from an address that is in the table of ports, and goes to replicas only: primaries have their
-//!   own writes pass, and what nobody completes would fill the dirty set.
-//! - An answer, and a completion, is believed only from such an address, too; and it goes on only to who asked lately
-//!   ([`clients`]). A completion that says nowhere is for the switch alone.
-//! - All else is dropped and counted, and so is what cannot be sent. Nothing that arrives, and no error, ends it.
+//! - A read is accepted from any source, if it wants its answer at the address from which it comes, or no answer. A read from a
+//!   replica may name any address: replicas forward requests of clients. A read is sent to replicas only.
+//! - A packet of a write is accepted only from an address in the table of ports, and is sent to replicas only. Primaries send
+//!   their own writes; writes without completions would fill the dirty set.
+//! - An answer or a completion, too, is accepted only from such an address. It is sent on only to a recent client ([`clients`]).
+//!   A completion without an address is for the switch alone.
+//! - All other packets are dropped and counted, and so are packets that cannot be sent. No input and no error ends the loop.
 //!
-//! It trusts sources, as the rest of a data centre's network does: where somebody can send from a replica's address, somebody can
+//! The switch trusts source addresses, as the rest of a data centre's network does: a host that can send from a replica's address
+//! can claim that writes are complete.
 //! say what is complete.
 
 pub mod cli;
@@ -44,16 +45,16 @@ pub use single::{Link, bind};
 
 use crate::device::{Cut, Device};
 
-/// So many datagrams are received, or sent, with one call to the system at most.
+/// Upper limit of datagrams that are received, or sent, with one system call.
 pub const BATCH: usize = 64;
-/// One more than a packet has: what is longer shows itself by filling it.
+/// Size of a buffer in bytes: one more than the longest packet, so that a longer datagram is seen because it fills the buffer.
 const BUFFER_BYTES: usize = PACKET_BYTES_MAX + 1;
-/// After so long without a packet a call comes back, to see whether it is over.
+/// Time after which a system call without a packet returns, so that the loop can end.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Room for packets that wait, asked of the system; it may give less.
+/// Memory for waiting packets, in bytes, requested from the system; the system may give less.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 
-/// Datagrams that came at once.
+/// Datagrams that were received at once.
 #[derive(Debug)]
 pub struct Batch {
     bytes: Box<[[u8; BUFFER_BYTES]]>,
@@ -74,17 +75,17 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// How many there are.
+    /// Returns the number of datagrams.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// There are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// One of them, and where it came from.
+    /// Returns a datagram and its source.
     pub fn get_mut(&mut self, place: usize) -> (&mut [u8], ReplyTo) {
         (&mut self.bytes[place][..self.lengths[place]], self.sources[place])
     }
@@ -94,7 +95,7 @@ impl Batch {
     }
 }
 
-/// Which datagrams of a batch go where, in this order.
+/// Datagrams of a batch to send, with their destinations, in this order.
 #[derive(Debug)]
 pub struct Plan {
     sends: [(usize, ReplyTo); BATCH],
@@ -108,39 +109,39 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Nothing goes anywhere.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// This datagram goes there, after those before.
+    /// Adds a datagram and its destination, after those before.
     ///
     /// # Panics
-    /// Where it is full: a batch has no more.
+    /// If the plan is full: a batch has no more datagrams.
     pub fn push(&mut self, place: usize, to: ReplyTo) {
         self.sends[self.count] = (place, to);
         self.count += 1;
     }
 
-    /// All of it.
+    /// Returns all entries.
     pub fn sends(&self) -> &[(usize, ReplyTo)] {
         &self.sends[..self.count]
     }
 }
 
-/// What became of a plan.
+/// Result of sending a plan, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// The system has taken so many.
+    /// Packets that the system accepted.
     pub done: u64,
-    /// For so many it had no room.
+    /// Packets for which the system had no room.
     pub full: u64,
-    /// So many it did not send for another reason.
+    /// Packets that the system did not send for another reason.
     pub failed: u64,
 }
 
 impl Sent {
-    /// One was not sent.
+    /// Counts one packet that was not sent.
     fn not(&mut self, why: &io::Error) {
         match why.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => self.full += 1,
@@ -160,7 +161,7 @@ fn is_no_buffers(_: &io::Error) -> bool {
     false
 }
 
-/// The address that a socket of this family sends to; `None` where it cannot.
+/// Returns the address to which a socket of this family sends; `None` if it cannot.
 fn destination(is_v6: bool, to: ReplyTo) -> Option<SocketAddr> {
     match (is_v6, to.address()?) {
         (true, _) => Some(SocketAddr::new(to.ip.into(), to.port)),
@@ -168,7 +169,7 @@ fn destination(is_v6: bool, to: ReplyTo) -> Option<SocketAddr> {
     }
 }
 
-/// A switch in software, before it runs and while it does.
+/// Switch in software, before it runs and while it does.
 #[derive(Debug)]
 pub struct Switch {
     socket: UdpSocket,
@@ -178,41 +179,41 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Takes its address.
+    /// Returns a switch that is bound to this address.
     ///
     /// # Errors
-    /// Where it cannot be had.
+    /// If the address cannot be bound.
     pub fn bind(listen: SocketAddr, device: Arc<Device>) -> io::Result<Switch> {
         let socket = bind(listen)?;
         Ok(Switch { socket, device, pulse: Pulse::default(), forwarder: Forwarder::new(chance()) })
     }
 
-    /// Its address.
+    /// Returns the socket.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// What is to be known of it from outside while it runs.
+    /// Returns the data that is visible from outside while the switch runs.
     ///
     /// # Errors
-    /// Where the system gives no second handle of its socket.
+    /// If the system gives no second handle of the socket.
     pub fn metrics(&self) -> io::Result<Metrics> {
         Ok(Metrics { device: self.device.clone(), socket: self.socket().try_clone()?, pulse: self.pulse.clone() })
     }
 
-    /// Moves packets until `stop` becomes true, and a tenth of a second more at most. Where it runs, nothing is allocated.
+    /// Moves packets until `stop` becomes true, and at most a tenth of a second longer. The running loop allocates nothing.
     pub fn run(mut self, stop: &AtomicBool) {
         let (mut link, mut batch, mut plan) = (Link::new(self.socket), Batch::default(), Plan::default());
         let began = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let received = link.receive(&mut batch);
-            // It begins with 1, since 0 is never: a switch lives for less than a century.
+            // The time begins at 1, since 0 means never. It ends after more than a century.
             let now = began.elapsed().as_secs().min(u64::from(u32::MAX) - 1) as u32 + 1;
             self.pulse.beat();
             if let Err(error) = received {
                 if error.kind() != io::ErrorKind::Interrupted {
                     self.device.lock().counters.receive_errors += 1;
-                    // If it cannot receive at all, it is not to spin.
+                    // A socket that cannot receive at all must not make the loop spin.
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 continue;
@@ -230,7 +231,7 @@ impl Switch {
     }
 }
 
-/// A number that nobody knows.
+/// Returns a number that no other process knows.
 fn chance() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0)

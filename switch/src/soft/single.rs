@@ -1,21 +1,21 @@
-//! The socket, one datagram with each call: for systems that have no other way. It has what `many.rs` has.
+//! Socket with one datagram in each system call, for systems that have no other way. It has the same items as `many.rs`.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
 use super::{Batch, PATIENCE, Plan, Sent, destination};
 
-/// Takes an address.
+/// Binds a socket.
 ///
 /// # Errors
-/// Where it cannot be had.
+/// If the address cannot be bound.
 pub fn bind(listen: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(listen)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
 
-/// A UDP socket, and what each call to the system needs. It stays with one thread.
+/// UDP socket with the state of its system calls. It stays with one thread.
 #[derive(Debug)]
 pub struct Link {
     socket: UdpSocket,
@@ -23,21 +23,21 @@ pub struct Link {
 }
 
 impl Link {
-    /// Over a socket of [`bind()`].
+    /// Returns a link over a socket of [`bind()`].
     pub fn new(socket: UdpSocket) -> Link {
         let is_v6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
         Link { socket, is_v6 }
     }
 
-    /// The socket itself.
+    /// Returns the socket itself.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// Waits for a datagram; none, if none comes for a while.
+    /// Waits for a datagram; the batch is empty if none comes for a while.
     ///
     /// # Errors
-    /// What the system says; the batch is empty then.
+    /// Any error of the system; the batch is empty then.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<()> {
         batch.count = 0;
         match self.socket.recv_from(&mut batch.bytes[0]) {
@@ -50,7 +50,7 @@ impl Link {
         }
     }
 
-    /// Sends what of a batch goes anywhere.
+    /// Sends the packets of a plan.
     pub fn send(&mut self, batch: &Batch, plan: &Plan) -> Sent {
         let mut sent = Sent::default();
         for (place, to) in plan.sends() {
@@ -63,12 +63,12 @@ impl Link {
         sent
     }
 
-    /// What was lost before it was received is not known here.
+    /// Returns `None`: this system does not tell how many datagrams were lost before they were received.
     pub fn lost(_: &UdpSocket) -> Option<u64> {
         None
     }
 
-    /// Nor how much may wait.
+    /// Returns `None`: this system does not tell how many bytes may wait.
     pub fn room(_: &UdpSocket) -> Option<u64> {
         None
     }

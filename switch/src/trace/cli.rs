@@ -14,28 +14,28 @@ use super::replay::{Failed, On};
 use crate::p4rt::controller::Config;
 use crate::soft::cli::{DEVICE, address, printed};
 
-/// No story is longer, and nothing that a compiler makes.
+/// Upper limit of a story, and of a compiler's output, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// What `scatter-switch replay` takes.
+/// Arguments of `scatter-switch replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The story: those that the pipeline is held to are in switch/tests/testdata
+    /// The story: those that the pipeline must pass are in switch/tests/testdata
     trace: PathBuf,
 
-    /// Where packets are sent so that they pass the switch (UDP)
+    /// Address to which packets are sent so that they pass the switch (UDP)
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     target: SocketAddr,
 
-    /// Where the switch is controlled (P4Runtime)
+    /// Address at which the switch is controlled (P4Runtime)
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     p4runtime: SocketAddr,
 
-    /// Its number there
+    /// The switch's number there
     #[arg(long, value_name = "NUMBER", default_value_t = DEVICE)]
     device: u64,
 
-    /// What a compiler has made of the program for it; a switch in software needs none
+    /// Compiler output of the program for the switch; a switch in software needs none
     #[arg(long, value_name = "FILE")]
     device_config: Option<PathBuf>,
 
@@ -44,7 +44,7 @@ pub struct ReplayArgs {
     here: Ipv4Addr,
 }
 
-/// All of a file that is given on the command line.
+/// Reads a file that is given on the command line.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
@@ -55,12 +55,12 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What is to be played, and on what.
+/// Returns the story and the switch for it.
 fn given(args: &ReplayArgs) -> Result<(Trace, On), String> {
     let text = String::from_utf8(read(&args.trace)?).map_err(|_| format!("{} is no text", args.trace.display()))?;
     let trace = text.parse().map_err(|wrong| format!("{}: {wrong}", args.trace.display()))?;
     let device_config = args.device_config.as_deref().map(read).transpose()?.unwrap_or_default();
-    // Whoever controls it otherwise has a lower one.
+    // Other controllers of the switch are expected to have lower election ids.
     let election = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos());
     let control = Config { endpoint: format!("http://{}", args.p4runtime), device: args.device, device_config };
     let (patience, quiet) = (Duration::from_secs(5), Duration::from_millis(200));

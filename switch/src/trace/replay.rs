@@ -1,14 +1,14 @@
-//! Plays a story on a switch that is there: sets its tables over P4Runtime, sends packets, and sees where they come out.
+//! Plays a story on a real switch: sets its tables over P4Runtime, sends packets, and compares the replicas at which they arrive.
 //!
-//! Each replica of the story is a socket here, and so is its client. A story's partitions get numbers that nobody had before, so that
-//! whatever is in the switch's registers is nothing to them; and each packet has a tag of its own, so that none is taken for
-//! another.
+//! Each replica of the story is a socket here, and so is its client. A story's partitions get numbers that were never used
+//! before, so the former content of the switch's registers does not matter. Each packet has a tag of its own, so that none is
+//! mistaken for another.
 //!
-//! Two things cannot be seen from outside. Chance is the switch's own: a read that the story gives to one replica may come to any
-//! one of its partition. And where a packet goes that is passed on depends on the network: all that is asked of it is that it comes
-//! to no replica.
+//! Two things cannot be seen from outside. The switch makes its own random choices: a read that the story gives to one replica
+//! may arrive at any one of its partition. The destination of a packet that is forwarded to its own address depends on the
+//! network: the only check is that it arrives at no replica.
 //!
-//! The switch must serve nobody else in the meantime: the tables are the story's alone, and empty in the end.
+//! The switch must serve no other client meanwhile: the tables are the story's alone, and empty at the end.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -29,30 +29,30 @@ use crate::p4rt::reconcile::{Incarnation, Wanted};
 use crate::pipeline::Verdict;
 use crate::tables::{Partition, Replica};
 
-/// Where a header says where its answer goes, in headers that do.
+/// Bytes of an encoded header that hold the address for the answer.
 const REPLY_TO: std::ops::Range<usize> = 60..78;
 
-/// A switch to play on.
+/// Switch on which a story is played.
 #[derive(Clone, Debug)]
 pub struct On {
-    /// Where packets are sent so that they pass it: its own address, or one behind it.
+    /// Address to which packets are sent so that they pass the switch: its own, or one behind it.
     pub data: SocketAddr,
-    /// Where it is controlled.
+    /// The switch's control endpoint.
     pub control: Config,
-    /// A higher election id than any that is in use there.
+    /// Election id, higher than any that is in use there.
     pub election: u128,
     /// This machine's address as the switch sees it.
     pub here: Ipv4Addr,
-    /// What has to come comes within this.
+    /// Time limit for a packet that has to arrive.
     pub patience: Duration,
-    /// What must not come would have come within this.
+    /// Time to wait for a packet that must not arrive.
     pub quiet: Duration,
 }
 
-/// Why a story was not played to its end.
+/// Reason for which a story was not played to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// Something else came of it.
+    /// The result differs from the story.
     #[error(transparent)]
     Wrong(#[from] Wrong),
     /// The switch's tables cannot be set.
@@ -63,17 +63,18 @@ pub enum Failed {
     Sockets(#[from] io::Error),
 }
 
-/// Who a packet came to.
+/// Receiver of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whom {
     Client,
     Replica(Replica),
 }
 
-/// Plays it to its end. Says how many packets passed.
+/// Plays a story to its end. Returns the number of packets that passed.
 ///
 /// # Errors
-/// Where the story itself is wrong, or something else comes of it, or it cannot be played.
+/// [`Failed`]: the story itself is wrong, the result differs from it, or it cannot be played. The tables may keep the story's
+/// entries then.
 pub async fn replay(trace: &Trace, on: &On) -> Result<usize, Failed> {
     let outcomes = trace.run()?;
     let mut stage = Stage::set(trace, on).await?;
@@ -89,7 +90,7 @@ pub async fn replay(trace: &Trace, on: &On) -> Result<usize, Failed> {
                 stage.control().await?;
             }
             Action::Packet { header, .. } => {
-                // There is one for each packet.
+                // Each packet has an outcome.
                 let Some(outcome) = left.next() else { break };
                 let wrong = |why| Wrong { line: step.line, why };
                 stage.packet(&Header { tag, ..*header }, outcome).await?.map_err(wrong)?;
@@ -102,13 +103,13 @@ pub async fn replay(trace: &Trace, on: &On) -> Result<usize, Failed> {
     Ok(outcomes.len())
 }
 
-/// All that a story is played with.
+/// Sockets and tables with which a story is played.
 struct Stage<'a> {
     on: &'a On,
     controller: Controller,
     lives: Incarnation,
     looks: u64,
-    /// Of the story's numbers, to get those that they have here.
+    /// Offset from the story's partition numbers to the numbers in the switch.
     base: u32,
     partitions: BTreeMap<u32, Partition>,
     ports: BTreeMap<Replica, SocketAddrV4>,
@@ -118,7 +119,7 @@ struct Stage<'a> {
     _listeners: JoinSet<()>,
 }
 
-/// All replicas of a story.
+/// Returns all replicas of a story; some come more than once.
 fn replicas(trace: &Trace) -> impl Iterator<Item = Replica> {
     let partition = |step: &'_ Step| match &step.action {
         Action::Set(_, partition) => Some(partition.clone()),
@@ -176,7 +177,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// The tables become as the story has them by now.
+    /// Sets the switch's tables to the story's tables at this step.
     async fn control(&mut self) -> Result<(), Failed> {
         let here = |(number, partition): (&u32, &Partition)| (self.base.wrapping_add(*number), partition.clone());
         let partitions = self.partitions.iter().map(here).collect();
@@ -208,7 +209,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// One packet passes. What is wrong with that is in the inner result.
+    /// Sends one packet and checks its treatment. The inner result describes a difference from the story.
     async fn packet(&mut self, header: &Header, outcome: &Outcome) -> Result<Result<(), String>, Failed> {
         let is_replicas = !matches!(header.operation, Operation::Read | Operation::FastRead);
         let primary = self.partitions.get(&header.partition).map(|partition| partition.primary);
