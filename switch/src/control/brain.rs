@@ -1,13 +1,15 @@
-//! What is to be in the switch's tables, and which groups need an id: decided from what peers say, and nothing else is done here.
+//! Decides about the content of the switch's tables, and about groups that need an id, from the reports of peers. It performs no
+//! I/O.
 //!
-//! Whoever drives it tells it what peers said ([`Brain::heard`]), how the switch stands ([`Brain::link`]) and what came of requests
-//! for ids ([`Brain::answered`]), in any order, and then has it decide ([`Brain::decide`]). Time is whatever the driver says it is.
+//! A driver passes in the reports of peers ([`Brain::heard`]), the state of the switch ([`Brain::link`]) and the results of
+//! requests for ids ([`Brain::answered`]), in any order. Then it asks for a decision ([`Brain::decide`]). The driver supplies the
+//! time.
 //!
 //! # Invariants
 //! - Rule S1, as [`super`] has it.
-//! - Who is not the primary controller decides nothing, and asks nobody.
-//! - No group is asked for an id that is not above every id that its log is known to have named, and of ids that it was asked for
-//!   it is asked for none again later.
+//! - A controller that is not the primary decides nothing and asks no group for an id.
+//! - A group is never asked for an id that is not above every id that its log is known to have named. It is never asked again for
+//!   an id of an earlier request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,77 +26,77 @@ use crate::p4rt::controller::Link;
 use crate::p4rt::ids::{SPENT_MAX, Spent};
 use crate::p4rt::reconcile::Wanted;
 
-/// When a reign begins, peers that do not answer are waited for so long before anything in the tables is changed.
+/// Time at the start of a reign in which peers without an answer are waited for, before anything in the tables is changed.
 const GRACE: Duration = Duration::from_secs(3);
-/// A group that no peer has spoken of for so long is gone, if one of its members says something at all.
+/// Time after which a group without a report is gone, if at least one of its members reports anything.
 const GONE: Duration = Duration::from_secs(5);
-/// And if none does, after so long.
+/// Time after which a group is gone if none of its members reports.
 const LOST: Duration = Duration::from_secs(600);
-/// A group that did not take an id is asked again after this, and then after twice as long each time.
+/// Time after which a group that did not take an id is asked again; it doubles with each attempt.
 const ASK_MIN: Duration = Duration::from_secs(1);
-/// But never later than this. Whoever has taken one, and does not show it, is asked again after this, too.
+/// Upper limit of that time. A group that took an id and does not show it is also asked again after this time.
 const ASK_MAX: Duration = Duration::from_secs(30);
-/// So many are asked at once.
+/// Upper limit of requests at one time.
 const ASKS_MAX: usize = 8;
-/// What has changed may change again: peers are asked more often for so long.
+/// Time after a change in which peers are asked more often, because further changes are likely.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// What it needs to know from the beginning.
+/// Settings that the controller needs from the start.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How each source of words is called: where a peer answers.
+    /// Name of each source of reports: the address at which a peer answers.
     pub sources: Vec<String>,
-    /// How many registers the switch has.
+    /// Number of registers of the switch.
     pub registers: u32,
-    /// How many slots, in each stage.
+    /// Number of slots of the switch, in each stage.
     pub slots: u32,
-    /// New ids are so far above the highest, where that is ahead of time: different for different controllers, so that no two of
-    /// them, one after the other, ask for the same. At least 1.
+    /// Distance of a new id from the highest one, where that is ahead of the time. It differs between controllers, so that no two
+    /// of them ask for the same id one after the other. At least 1.
     pub step: u32,
-    /// So many pairs of a partition and an id are remembered.
+    /// Upper limit of pairs of a partition and an id that are remembered.
     pub spent_max: usize,
 }
 
 impl Config {
-    /// For the P4 program as it is.
+    /// Returns the settings for the P4 program as it is.
     pub fn new(sources: Vec<String>, step: u32) -> Config {
         let slots = crate::dirty::Shape::DEFAULT.slots as u32;
         Config { sources, registers: crate::pipeline::REGISTERS as u32, slots, step, spent_max: SPENT_MAX }
     }
 }
 
-/// What came of a request for an id.
+/// Result of a request for an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is chosen.
+    /// The id is chosen.
     Given,
-    /// It is not, or that is not known; in words.
+    /// The id is not chosen, or that is unknown; the text describes the reason.
     Not(String),
 }
 
-/// A group is to be asked for an id.
+/// Request to ask a group for an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// In which reign: it goes with the answer.
+    /// Reign of the request; it is compared when the answer comes.
     pub reign: u64,
-    /// The group.
+    /// Group to ask.
     pub group: Group,
-    /// The id.
+    /// Id to ask for.
     pub id: u32,
-    /// By whom: one of the sources.
+    /// Source to ask: an index into the sources.
     pub source: usize,
 }
 
-/// What is to be done.
+/// Decision about the next actions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The tables are to become like this: in which reign, and the mark that it goes by.
+    /// New content of the tables, with the reign in which it holds and the mark that identifies it.
     pub wanted: Option<(u64, u64, Wanted)>,
-    /// These are to be asked.
+    /// Groups to ask for ids.
     pub asks: Vec<Ask>,
-    /// For people, and nothing twice.
+    /// Messages for operators; none is repeated.
     pub news: Vec<String>,
-    /// Things are changing: peers should be asked again soon.
+    /// Changes are going on: peers should be asked again soon.
     pub is_busy: bool,
 }
 
@@ -102,14 +104,14 @@ pub struct Decision {
 struct Asked {
     in_flight: bool,
     next: Duration,
-    /// What it was given is awaited in its log until then.
+    /// Time until which the id that the group took is awaited in its log.
     awaited_until: Duration,
     wait: Duration,
     tries: usize,
     problem: Option<String>,
 }
 
-/// The value that decides.
+/// Core of the controller, as a value.
 #[derive(Debug)]
 pub struct Brain {
     config: Config,
@@ -117,7 +119,7 @@ pub struct Brain {
     groups: BTreeMap<Group, Best>,
     claims: Claims,
     reign: Option<Reign>,
-    /// The switch is as it is wanted, or is looked at.
+    /// The tables are as wanted, or the controller reads them.
     is_linked: bool,
     switch: String,
     asked: BTreeMap<Group, Asked>,
@@ -129,7 +131,7 @@ pub struct Brain {
 }
 
 impl Brain {
-    /// Knows nothing.
+    /// Returns a core without knowledge.
     pub fn new(config: Config) -> Brain {
         let sources = config.sources.iter().map(|_| Source::default()).collect();
         Brain {
@@ -149,7 +151,7 @@ impl Brain {
         }
     }
 
-    /// A source said something, or why there is nothing that counts.
+    /// Takes a source's report, or the reason for which there is none that counts.
     pub fn heard(&mut self, source: usize, said: Result<Word, String>, now: Duration) {
         let word = match said {
             Ok(word) => word,
@@ -168,7 +170,7 @@ impl Brain {
         }
     }
 
-    /// The switch stands like this. `unix` is the time by everybody's clock, in seconds.
+    /// Takes the state of the switch. `unix` is the wall-clock time, in seconds since 1970.
     pub fn link(&mut self, link: &Link, now: Duration, unix: u32) {
         self.is_linked = false;
         let synced = match link {
@@ -205,7 +207,7 @@ impl Brain {
         self.mark += 1;
     }
 
-    /// What came of a request for an id.
+    /// Takes the result of a request for an id.
     pub fn answered(&mut self, ask: &Ask, answer: Answer, now: Duration) {
         let Some(reign) = self.reign.as_mut().filter(|reign| reign.number == ask.reign) else { return };
         let Some(asked) = self.asked.get_mut(&ask.group).filter(|asked| asked.in_flight) else { return };
@@ -227,7 +229,7 @@ impl Brain {
         }
     }
 
-    /// What is to be done now. `unix` as in [`Brain::link`].
+    /// Returns the actions that are due now. `unix` is as in [`Brain::link`].
     pub fn decide(&mut self, now: Duration, unix: u32) -> Decision {
         self.forget(now);
         let mut decision = Decision::default();
@@ -272,7 +274,7 @@ impl Brain {
         decision
     }
 
-    /// How things stand.
+    /// Returns the current figures.
     pub fn tally(&self, now: Duration) -> Tally {
         let partitions = || self.wanted.iter().flat_map(|wanted| wanted.partitions.values());
         let lately = |source: &&Source| source.word.as_ref().is_some_and(|(_, at)| now < *at + SILENT);
@@ -290,7 +292,7 @@ impl Brain {
         }
     }
 
-    /// Groups that are no more.
+    /// Forgets groups that no longer exist.
     fn forget(&mut self, now: Duration) {
         let lately = |said: &(Word, Duration)| now < said.1 + SILENT;
         let heard: BTreeSet<&Peer> = self
@@ -307,9 +309,9 @@ impl Brain {
         self.claims.retain(|group| self.groups.contains_key(group));
     }
 
-    /// Whom to ask for an id, of those that lack one.
+    /// Returns the requests for ids that are due, for groups that lack one.
     fn asks(&mut self, lacking: &BTreeSet<Group>, now: Duration, unix: u32) -> Vec<Ask> {
-        // Who lacks nothing any more is not asked, and what was wrong before is over.
+        // A group that lacks no id any more is not asked, and its former problem is over.
         for (_, asked) in self.asked.iter_mut().filter(|(group, _)| !lacking.contains(group)) {
             asked.problem = None;
         }
@@ -330,7 +332,7 @@ impl Brain {
             if able.is_empty() {
                 continue;
             }
-            // Whatever another controller asked for before this reign is not above the time at which it began.
+            // Ids that another controller asked for before this reign are not above the time at which the reign began.
             let Some(id) = self.claims.next(*group, named.max(reign.unix).max(reign.floor()), unix, self.config.step)
             else {
                 asked.problem = Some("there are no higher ids any more".to_owned());

@@ -1,31 +1,33 @@
-//! The ids that groups are asked for.
+//! Ids that groups are asked for.
 //!
-//! What an id is used for is a *pair* of a partition and an id (rule S1), and a partition is one group's: so ids of different groups
-//! need no order between them, and may be the same. Where two groups share a name for a partition, and one follows the other in the
-//! tables under one id, [`Spent`](crate::p4rt::ids::Spent) has that pair. An id for a group is above what that group's own log is
-//! known to have named, and above all that it was asked for before; so whatever is said of one group costs no other one its ids.
+//! An id is used for a *pair* of a partition and an id (rule S1), and a partition belongs to one group. So ids of different
+//! groups need no order between them, and may be equal. Two groups may share a partition's number, and one may follow the other
+//! in the tables under one id: [`Spent`](crate::p4rt::ids::Spent) has that pair. A new id for a group is above all ids that this
+//! group's own log is known to have named, and above all that it was asked for before. So a report about one group costs no other
+//! group its ids.
 //!
 //! # Two controllers of one group
-//! A group has one switch. Where controllers of two want it to be theirs, each would have it name its own id as soon as it saw the
-//! other's, and each new id costs the group a wait for what it granted. So whoever had an id in a group's log, and sees one there
-//! that it did not ask for, leaves the group alone for a while, and each time for twice as long, until its own has stood for longer
-//! than the other one can have waited. Who had none there, as after a restart, does not wait; nor does a group that uses no switch.
+//! A group has one switch. If the controllers of two switches want the group, each would have it name an id of its own as soon as
+//! it saw the other's. Each new id makes the group wait for the end of its grants. So a controller steps back if it had an id in
+//! the group's log and sees there one that it did not ask for. It leaves the group alone for a while, each time for twice as
+//! long, until its own id has stood for longer than the other controller can have waited. A controller that had no id in the log,
+//! as after a restart, does not wait. Nor does it wait if the group uses no switch.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::word::{Group, Known};
 
-/// A group that another controller has named an id for is left alone for so long, and then for twice as long each time.
+/// Time for which a group is left alone after another controller has named an id for it; it doubles each time.
 const REST_MIN: Duration = Duration::from_secs(5);
-/// But never longer than this, and a quarter.
+/// Upper limit of that time, without a random part of up to a quarter.
 const REST_MAX: Duration = Duration::from_secs(300);
-/// Where an id has stood for so long, nobody waits to name another.
+/// Time for which an id has to stand until former losses are forgotten.
 const PEACE: Duration = Duration::from_secs(600);
-/// So many ids that a group was asked for are remembered: what became of the last ones need not be known.
+/// Upper limit of ids that are remembered for a group: the results of the last requests may be unknown.
 const ASKED_MAX: usize = 8;
 
-/// What each group was asked for.
+/// Ids that each group was asked for.
 #[derive(Debug, Default)]
 pub struct Claims {
     groups: BTreeMap<Group, Claim>,
@@ -33,13 +35,13 @@ pub struct Claims {
 
 #[derive(Debug, Default)]
 struct Claim {
-    /// What it was asked for last, the highest at the end.
+    /// Ids of the last requests, the highest at the end.
     asked: VecDeque<u32>,
-    /// The last of these that its log has named, and since when the log names such.
+    /// The last of these that the group's log has named, and the time since when the log names such ids.
     held: Option<(u32, Duration)>,
-    /// So many times in a row somebody else named another.
+    /// Number of times in a row that another controller named an id.
     losses: u32,
-    /// Until then, and for how long, it is left alone.
+    /// End and length of the time for which the group is left alone.
     rest: Option<(Duration, Duration)>,
 }
 
@@ -51,8 +53,8 @@ impl Claim {
 }
 
 impl Claims {
-    /// A new id for a group whose log has named this one: the time, or so much above what there was. Asked for from now on.
-    /// `None` where there are no higher ids any more.
+    /// Returns a new id for a group whose log has named the id `named`, and records the request. The id is the time `unix`, or
+    /// `step` above the highest known id if that is not below the time. Returns `None` if there are no higher ids any more.
     pub fn next(&mut self, group: Group, named: u32, unix: u32, step: u32) -> Option<u32> {
         let claim = self.groups.entry(group).or_default();
         let floor = named.max(claim.asked.back().copied().unwrap_or(0));
@@ -66,16 +68,16 @@ impl Claims {
         })
     }
 
-    /// A group has taken an id that it was asked for.
+    /// Records that a group has taken an id that it was asked for.
     pub fn given(&mut self, group: Group, id: u32, now: Duration) {
         self.groups.entry(group).or_default().hold(id, now);
     }
 
-    /// A group is known like this. `seed`: different controllers do not wait for equally long.
+    /// Takes the state of a group. `seed` makes different controllers wait for different times.
     pub fn see(&mut self, group: Group, known: &Known, now: Duration, seed: u32) {
         let Some(claim) = self.groups.get_mut(&group) else { return };
         match claim.held {
-            // What is born of a group, say, has no switch.
+            // A group that was just born of a transaction, for example, has no switch.
             _ if !known.on => (claim.held, claim.rest) = (None, None),
             _ if claim.asked.contains(&known.id) => {
                 claim.hold(known.id, now);
@@ -94,13 +96,13 @@ impl Claims {
         }
     }
 
-    /// For how long a group is left alone, if it still is.
+    /// Returns the length of the time for which a group is left alone, if that time is not over.
     pub fn rests(&self, group: Group, now: Duration) -> Option<Duration> {
         let (until, wait) = self.groups.get(&group)?.rest?;
         (now < until).then_some(wait)
     }
 
-    /// All other groups are gone.
+    /// Forgets all groups that are gone.
     pub fn retain(&mut self, is_there: impl Fn(&Group) -> bool) {
         self.groups.retain(|group, _| is_there(group));
     }

@@ -1,4 +1,4 @@
-//! `scatter-switch control`: what it takes, and how it starts and ends.
+//! `scatter-switch control`: its arguments, its start and its end.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -19,19 +19,19 @@ use crate::p4rt::controller::Config;
 use crate::soft::cli::{DEVICE, address};
 use crate::trace::cli::read;
 
-/// Where switches are controlled, unless somebody says otherwise.
+/// Default port at which switches are controlled.
 const PORT: u16 = 9559;
-/// So many peers can be named.
+/// Upper limit of peers on the command line.
 const PEERS_MAX: usize = 256;
 
-/// What `scatter-switch control` takes.
+/// Arguments of `scatter-switch control`.
 #[derive(Debug, Args)]
 pub struct ControlArgs {
-    /// Where the switch is controlled (P4Runtime): http://HOST, with :PORT where that is not 9559
+    /// Address at which the switch is controlled (P4Runtime): http://HOST, with :PORT where that is not 9559
     #[arg(long, value_name = "URL", value_parser = target)]
     target: String,
 
-    /// Where the peers answer (HTTP) whose groups are to have this switch: as many as there are members
+    /// Addresses (HTTP) of peers with groups that are to have this switch: as many as there are members
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = address, required = true)]
     groups: Vec<SocketAddr>,
 
@@ -39,24 +39,24 @@ pub struct ControlArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = DEVICE)]
     device: u64,
 
-    /// Of several controllers that one writes which has the highest [default: the time, so the one that was started last]
+    /// Election id; of several controllers the one with the highest writes [default: the time, so the one that was started last]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     election_id: Option<u64>,
 
-    /// A file with the peers' admin token
+    /// File with the peers' admin token
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
     token_file: Option<PathBuf>,
 
-    /// Where to answer HTTP (/metrics); open to whoever can connect [default: off]
+    /// Address for HTTP requests (/metrics); open to every host that can connect [default: off]
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     metrics: Option<SocketAddr>,
 
-    /// What a compiler has made of the program for the switch; one in software needs none
+    /// Compiler output of the program for the switch; a switch in software needs none
     #[arg(long, value_name = "FILE")]
     device_config: Option<PathBuf>,
 }
 
-/// `http://HOST[:PORT]`, or without `http://`.
+/// Parses `http://HOST[:PORT]`, or the same without `http://`.
 fn target(text: &str) -> Result<String, String> {
     let wrong = || format!("it is http://HOST, or http://HOST:PORT where the port is not {PORT}");
     let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
@@ -75,7 +75,7 @@ fn target(text: &str) -> Result<String, String> {
     }
 }
 
-/// What is to be done, as it was typed.
+/// Returns the setup that the arguments describe.
 fn setup(args: &ControlArgs) -> Result<Setup, String> {
     if args.groups.len() > PEERS_MAX {
         return Err(format!("{PEERS_MAX} peers at most"));
@@ -101,7 +101,7 @@ fn setup(args: &ControlArgs) -> Result<Setup, String> {
     Ok(Setup { switch, election, peers, token: token.transpose()? })
 }
 
-/// Runs it to its end.
+/// Runs the controller to its end.
 pub fn control(args: &ControlArgs) -> ExitCode {
     let fail = |exit: u8, why: &str| {
         say(why);
@@ -120,7 +120,7 @@ pub fn control(args: &ControlArgs) -> ExitCode {
             let at = listener.as_ref().map(TcpListener::local_addr).transpose()?;
             let at = at.map(|at| format!(" metrics={at}")).unwrap_or_default();
             let serving = listener.map(|listener| tokio::spawn(serve(listener, tally)));
-            // Nobody has to read it.
+            // A closed stdout is not an error.
             let _ = writeln!(io::stdout(), "ready target={} peers={}{at}", setup.switch.endpoint, setup.peers.len());
             let show = |tally| {
                 tallies.send_replace(tally);
@@ -136,7 +136,7 @@ pub fn control(args: &ControlArgs) -> ExitCode {
     }
 }
 
-/// Done once a signal asks for the end: SIGTERM, SIGINT, or a SIGHUP that is not ignored.
+/// Returns a future that ends with a signal: SIGTERM, SIGINT, or a SIGHUP that is not ignored.
 fn signalled() -> io::Result<impl Future<Output = ()>> {
     let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut hangup = (!environment::is_hangup_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
@@ -151,7 +151,7 @@ fn signalled() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// A line for people; what others said may be in it.
+/// Prints a line for operators; it may contain text from other hosts.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "scatter-switch: {}", environment::shown(line).replace('\n', " "));
 }

@@ -1,4 +1,4 @@
-//! Questions to peers: few, small, each over a connection of its own, and each with an end.
+//! Requests to peers: few and small, each over a connection of its own, and each with a time limit.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use tokio::time::timeout;
 use super::brain::Answer;
 use super::word::{Group, Word};
 
-/// No answer is longer.
+/// Upper limit of an answer, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// Whoever has not said what its groups are after this is absent.
+/// Time after which a peer that has not reported its groups counts as absent.
 const GET_PATIENCE: Duration = Duration::from_secs(2);
-/// An id is chosen, or not, after this: a peer says so itself after ten seconds.
+/// Time limit for a request for an id: a peer itself reports a failure after ten seconds.
 const POST_PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a peer says of its groups.
+/// Asks a peer for the report about its groups.
 ///
 /// # Errors
-/// Why there is nothing that counts, in words.
+/// The reason for which no report counts, in words.
 pub async fn word(peer: SocketAddr) -> Result<Word, String> {
     let (status, body) = ask(peer, request(Method::GET, peer, "/v1/offload", Bytes::new()), GET_PATIENCE).await?;
     match status {
@@ -59,7 +59,7 @@ struct Refusal {
 fn request(method: Method, peer: SocketAddr, path: &str, body: Bytes) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = method;
-    // A path of digits and letters is one.
+    // A path of digits, letters and slashes always parses.
     *request.uri_mut() = path.parse().unwrap_or_default();
     let headers = request.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -86,7 +86,7 @@ async fn ask(
         tokio::pin!(connection, answering);
         tokio::select! {
             answer = &mut answering => answer,
-            // When it is over, what has come is still there to be read.
+            // When the connection is over, the answer that has come can still be read.
             _ = &mut connection => answering.await,
         }
     };
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// A peer that says this, and nothing more.
+    /// Starts a peer that sends this answer and nothing more.
     async fn says(answer: Vec<u8>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

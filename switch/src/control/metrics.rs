@@ -1,4 +1,4 @@
-//! What the controller shows of itself, as Prometheus reads it: `GET` and `HEAD` of `/metrics`.
+//! Metrics of the controller, in Prometheus's format: `GET` and `HEAD` of `/metrics`.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -19,19 +19,19 @@ use tokio::time::{sleep, timeout};
 use crate::p4rt::places::Places;
 use crate::soft::host::{Hosts, REFUSAL};
 
-/// So many connections there are at one time. One too many takes the place of the oldest one.
+/// Upper limit of connections at one time. A further connection takes the place of the oldest one.
 const CONNECTIONS_MAX: usize = 32;
-/// Of those, so many are for clients on this machine.
+/// Connections of these that are kept for clients on this machine.
 const KEPT: usize = 8;
-/// Whoever has not asked and heard all by then is let go.
+/// Time limit for a connection, from its start to the end of the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How things stand, in numbers.
+/// Current figures of the controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Peers that are asked.
     pub peers: u64,
-    /// Those that have answered lately.
+    /// Peers that have answered lately.
     pub answering: u64,
     /// Groups that are known.
     pub groups: u64,
@@ -39,30 +39,30 @@ pub struct Tally {
     pub contested: u64,
     /// Partitions that are to be in the tables.
     pub placed: u64,
-    /// Those of them that have an id.
+    /// Partitions of these that have an id.
     pub named: u64,
     /// Partitions for which there is no room.
     pub without_room: u64,
-    /// The switch answers, and takes what it is told.
+    /// The switch answers, and accepts the controller's entries.
     pub connected: bool,
     /// This controller is the primary one.
     pub primary: bool,
-    /// When the tables were last found or made as they are to be, by everybody's clock in seconds; 0: never.
+    /// Wall-clock time at which the tables were last found or made as wanted, in seconds since 1970; 0 means never.
     pub synced_unix_s: u64,
-    /// Questions to peers that were not answered, or not with sense.
+    /// Requests to peers without an answer, or without a valid one.
     pub words_failed: u64,
-    /// Times that a peer spoke of a group that it is no member of.
+    /// Times that a peer reported a group of which it is not a member.
     pub words_refused: u64,
     /// Requests for ids.
     pub asks: u64,
-    /// Those after which a group had one.
+    /// Requests after which the group had the id.
     pub ids_named: u64,
-    /// Those that were refused, or of which nobody knows what came.
+    /// Requests that were refused, or whose result is unknown.
     pub asks_refused: u64,
 }
 
 impl Tally {
-    /// All of it, in Prometheus's format.
+    /// Returns all figures in Prometheus's format.
     pub fn text(&self) -> String {
         let mut page = String::with_capacity(4 << 10);
         for (name, kind, what, value) in [
@@ -97,7 +97,7 @@ impl Tally {
             ("ids_named_total", "counter", "Requests after which a group had the id.", self.ids_named),
             ("asks_refused_total", "counter", "Requests that were refused or got lost.", self.asks_refused),
         ] {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 page,
                 "# HELP scatter_controller_{name} {what}\n# TYPE scatter_controller_{name} {kind}\nscatter_controller_{name} {value}"
@@ -107,15 +107,15 @@ impl Tally {
     }
 }
 
-/// Answers for ever.
+/// Answers requests without end.
 pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
     let places = Places::new(CONNECTIONS_MAX, KEPT);
-    // A listener without an address is taken for one on loopback, which answers less.
+    // A listener without an address counts as one on loopback, which answers fewer requests.
     let hosts = listener.local_addr().map_or(Hosts::ThisMachine, Hosts::of);
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
-            // No handles left, say: it passes.
+            // For example, no handles are left: that passes.
             Err(_) => {
                 sleep(Duration::from_millis(50)).await;
                 continue;
@@ -129,7 +129,7 @@ pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
                 async { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), answering);
-            // Whoever is gone before the answer is no trouble.
+            // A client that has left before the answer is not an error.
             tokio::select! {
                 _ = timeout(PATIENCE, connection) => {}
                 () = place.lost() => {}
@@ -154,10 +154,10 @@ fn respond(request: &Request<Incoming>, tally: &watch::Receiver<Tally>, hosts: H
     response
 }
 
-/// Where they ask; in a runtime of tokio.
+/// Binds the address for requests; needs a runtime of tokio.
 ///
 /// # Errors
-/// Where somebody else listens there, say.
+/// If the address cannot be bound, for example because another process listens there.
 pub fn listen(at: std::net::SocketAddr) -> io::Result<TcpListener> {
     let listener = std::net::TcpListener::bind(at)?;
     listener.set_nonblocking(true)?;
@@ -189,7 +189,7 @@ mod tests {
         let (tallies, tally) = watch::channel(Tally::default());
         tokio::spawn(serve(listener, tally));
         tallies.send_replace(Tally { groups: 7, connected: true, ..Tally::default() });
-        // More than there are places say nothing: they make room.
+        // More connections than there are places send nothing: they make room.
         let mut silent = Vec::new();
         for _ in 0..2 * CONNECTIONS_MAX {
             silent.push(TcpStream::connect(at).await.unwrap());

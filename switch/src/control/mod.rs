@@ -1,25 +1,26 @@
-//! The controller: keeps a switch's tables as the groups that use it need them, and gives groups ids for it.
+//! Controller: keeps a switch's tables in step with the groups that use it, and gives groups ids for it.
 //!
-//! It asks peers what their groups are ([`word`]), decides ([`brain`], which does nothing else: it is a value), and has that done: by
-//! [`p4rt::controller`](crate::p4rt::controller) in the switch's tables, and by a request to a peer where a group needs an id
-//! ([`http`], [`run`]).
+//! It asks peers for reports about their groups ([`word`]) and decides ([`brain`], a value without I/O). Then it has the decision
+//! carried out: in the switch's tables by [`p4rt::controller`](crate::p4rt::controller), and by a request to a peer where a group
+//! needs an id ([`http`], [`run`]).
 //!
 //! # An id for a life
-//! An id is used for one life of one set of registers and slots (rule S1), and this is whose duty it is. In the words of [`brain`]:
-//! a partition gets a group's id only
+//! An id is used for one life of one set of registers and slots (rule S1). The controller enforces that rule. In terms of
+//! [`brain`], a partition gets a group's id only
 //!
-//! - if it is in the tables with that id already, and stays where it is and of the term that it was of; or
-//! - if this controller asked the group for that id in this *reign* and was told that it is chosen, and the partition has not been
-//!   in the tables with that id in this reign, and left.
+//! - if the partition is in the tables with that id already, and keeps its place and its term; or
+//! - if this controller asked the group for that id in this *reign* and was told that it is chosen, and the partition has not
+//!   been in the tables with that id in this reign, and left.
 //!
-//! In all other cases it has id 0, and the group is asked for a new id: so it is after the switch has lost its registers, for all
-//! groups. A reign is a time in which this controller was the primary one without interruption, in one life of the switch; nobody
-//! else writes meanwhile. When one begins, what was before is not known, and not needed: an id that a group takes in it is above all that
-//! the group's log ever named, so none of its pairs was ever in the tables, and all that were before this reign are over unless they
-//! are in the tables now. So a controller that is started anew, or comes back, goes on with what it finds: partitions that did not
-//! change in the meantime keep their ids, and no read has to wait. What has changed costs its group a new id.
+//! In all other cases the partition has id 0, and the group is asked for a new id. So it is for all groups after the switch has
+//! lost its registers. A reign is a time in which this controller was the primary one without interruption, in one life of the
+//! switch; no other controller writes meanwhile. The state before a reign is unknown, and is not needed. An id that a group takes
+//! in the reign is above all that the group's log ever named, so none of its pairs was ever in the tables. All pairs from before
+//! this reign are over, unless they are in the tables now. So a controller that is started anew, or comes back, continues with
+//! the tables that it finds: partitions that did not change in the meantime keep their ids, and no read has to wait. A changed
+//! partition costs its group a new id.
 //!
-//! That all of it was lawful when it was found is what every controller before has seen to in the same way.
+//! Each earlier controller followed the same rule, so the tables that are found obey it.
 
 pub mod brain;
 mod claims;

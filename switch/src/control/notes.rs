@@ -1,15 +1,15 @@
-//! What there is to be said, each thing once.
+//! Messages for operators, each once.
 
 use std::collections::BTreeMap;
 
-/// How things stand, by what they are about.
+/// Last message about each subject.
 #[derive(Debug, Default)]
 pub struct Notes {
     said: BTreeMap<String, String>,
 }
 
 impl Notes {
-    /// Things stand like this now: what of that is new.
+    /// Takes all current messages, by subject, and returns the new ones.
     pub fn news(&mut self, now: BTreeMap<String, String>) -> Vec<String> {
         let is_new = |(about, text): &(&String, &String)| self.said.get(*about) != Some(*text);
         let mut news: Vec<String> = now.iter().filter(is_new).map(|(about, text)| format!("{about}: {text}")).collect();

@@ -1,8 +1,8 @@
-//! What peers said last, and what of that counts.
+//! Last reports of peers, and the rule for which of them count.
 //!
-//! A picture of a group counts only if it names whoever paints it as a member: of groups that it is not in, nobody is asked, and
-//! what it says all the same is worth nothing. Members are believed as their group believes them. Of several pictures the one counts
-//! that is furthest, by the epoch first: whoever has left still speaks of the time before.
+//! A peer's state of a group counts only if it names that peer as a member: peers are not asked about other groups, and such
+//! states are ignored. A member is trusted, as its group trusts it. Of several states of a group the furthest counts, by the
+//! epoch first: a member that has left still reports the time before.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -10,40 +10,41 @@ use std::time::Duration;
 
 use super::word::{Group, Known, Peer, Word};
 
-/// Who has said nothing for so long answers no reads.
+/// Time after which a silent peer counts as unable to answer reads.
 pub const SILENT: Duration = Duration::from_secs(3);
-/// Nor does whoever has not applied so much of its group's log as another member has. What it really may answer it knows itself.
+/// Upper limit of log slots by which a member may lag behind another one and still count as able to answer reads. The member
+/// itself knows which reads it may answer.
 const LAG: u64 = 1000;
 
-/// Where words come from.
+/// Source of reports.
 #[derive(Debug, Default)]
 pub struct Source {
-    /// What it said last, of groups that it is a member of, and when.
+    /// The last report, with the groups that the peer is a member of, and its time.
     pub word: Option<(Word, Duration)>,
-    /// How it stands with it, for people.
+    /// State of the source, for operators.
     pub state: Option<String>,
 }
 
-/// The best picture of a group.
+/// Furthest known state of a group.
 #[derive(Debug)]
 pub struct Best {
-    /// It.
+    /// The state.
     pub known: Known,
-    /// When somebody last spoke of the group.
+    /// Time of the last report that had the group.
     pub listed: Duration,
 }
 
-/// What became of the best picture of a group.
+/// Effect of a report on the furthest known state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It is as it was, as far as tables go.
+    /// Nothing changed for the tables.
     Same,
-    /// There is something in it that tables must follow.
+    /// A change that the tables must follow.
     Changed,
 }
 
 impl Source {
-    /// It said this. What it may not say is left out: says of how many groups that is so.
+    /// Takes a report without the groups of which the peer is not a member. Returns the number of these groups.
     pub fn hear(&mut self, mut word: Word, now: Duration) -> usize {
         let all = word.groups.len();
         word.groups.retain(|_, known| known.members.contains(&word.peer));
@@ -57,13 +58,13 @@ impl Source {
         refused
     }
 
-    /// It is a member of this group, as it says itself.
+    /// Returns whether the peer is a member of this group, by its own report.
     pub fn speaks_of(&self, group: Group) -> bool {
         self.word.as_ref().is_some_and(|(word, _)| word.groups.contains_key(&group))
     }
 }
 
-/// Takes what a member says of its group.
+/// Takes a member's state of its group.
 pub fn see(groups: &mut BTreeMap<Group, Best>, group: Group, known: &Known, now: Duration) -> Seen {
     let Some(best) = groups.get_mut(&group) else {
         groups.insert(group, Best { known: known.clone(), listed: now });
@@ -80,11 +81,11 @@ pub fn see(groups: &mut BTreeMap<Group, Best>, group: Group, known: &Known, now:
     if is_same { Seen::Same } else { Seen::Changed }
 }
 
-/// All peers, as they were heard last.
+/// All peers with their last reports.
 pub struct Peers<'a> {
-    /// By sources.
+    /// Sources, by index.
     pub sources: &'a [Source],
-    /// The time.
+    /// Current time.
     pub now: Duration,
 }
 
@@ -94,7 +95,7 @@ impl Peers<'_> {
         words.filter(|(word, _)| word.peer == *peer).max_by_key(|(_, at)| *at)
     }
 
-    /// Where it takes a lane's packets, as far as a switch can send them.
+    /// Returns the address at which a peer takes a lane's packets, if a switch can send to it.
     pub fn endpoint(&self, peer: &Peer, lane: u32) -> Option<SocketAddrV4> {
         match self.said(peer)?.0.endpoints.get(&lane)? {
             SocketAddr::V4(address) => Some(*address),
@@ -102,7 +103,7 @@ impl Peers<'_> {
         }
     }
 
-    /// It speaks, and is where its group is.
+    /// Returns whether a peer reports, and is near the furthest state of its group.
     pub fn keeps_up(&self, peer: &Peer, group: Group, best: &Known) -> bool {
         let Some((word, at)) = self.said(peer) else { return false };
         let is_near = |own: &Known| own.epoch == best.epoch && own.slot.saturating_add(LAG) >= best.slot;

@@ -1,4 +1,4 @@
-//! What is to be in the tables, of groups as they are known.
+//! Tables that follow from the known states of groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
@@ -9,25 +9,25 @@ use super::word::{Group, Peer};
 use crate::p4rt::reconcile::Wanted;
 use crate::tables::Partition;
 
-/// What is wanted, and what came up on the way.
+/// Wanted tables, and facts found on the way.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// What is to be in the tables.
+    /// Wanted content of the tables.
     pub wanted: Wanted,
     /// Groups that lack an id.
     pub lacking: BTreeSet<Group>,
-    /// So many partitions have no room in the switch.
+    /// Partitions without room in the switch.
     pub without_room: usize,
 }
 
-/// What is to be in the tables, and which groups lack an id.
+/// Returns the wanted content of the tables, and the groups that lack an id.
 pub fn plan(
     reign: &mut Reign,
     groups: &BTreeMap<Group, Best>,
     peers: &Peers<'_>,
     notes: &mut BTreeMap<String, String>,
 ) -> Plan {
-    // Which partitions can be there at all: of two groups with the same name for one, the first has it.
+    // Partitions that can be in the tables at all: if two groups share a partition's number, the first has it.
     let mut owners: BTreeMap<u32, (Group, SocketAddrV4)> = BTreeMap::new();
     for (group, Best { known, .. }) in groups {
         for (number, part) in &known.parts {

@@ -1,4 +1,4 @@
-//! What is in a switch's tables in one reign, and which ids partitions may have there (rule S1; see [`super`]).
+//! Content of a switch's tables in one reign, and the ids that partitions may have there (rule S1; see [`super`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
@@ -12,39 +12,39 @@ use crate::p4rt::ids::Spent;
 use crate::p4rt::reconcile::Incarnation;
 use crate::tables::Replica;
 
-/// A partition that has a place in the tables.
+/// Partition with a place in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Where.
+    /// Place of the partition.
     pub place: Place,
-    /// Its term.
+    /// Term of the partition.
     pub term: u64,
-    /// The id under which it is there; 0: none.
+    /// Id under which the partition is in the tables; 0 for none.
     pub id: u32,
 }
 
-/// A time in which this controller alone writes.
+/// Time in which this controller alone writes.
 #[derive(Debug)]
 pub struct Reign {
-    /// Its number ([`Synced::reign`]).
+    /// Number of the reign ([`Synced::reign`]).
     pub number: u64,
-    /// The life that the switch is in.
+    /// Life of the switch.
     pub life: Incarnation,
-    /// When it began.
+    /// Start of the reign.
     pub since: Duration,
-    /// The same by everybody's clock, in seconds.
+    /// Start of the reign by the wall clock, in seconds since 1970.
     pub unix: u32,
     room: Room,
     placed: BTreeMap<u32, Placed>,
     ports: BTreeMap<SocketAddrV4, Replica>,
     port_next: Replica,
-    /// Ids that groups have been given in it.
+    /// Ids that groups were given in this reign.
     given: BTreeMap<Group, u32>,
     spent: Spent,
 }
 
 impl Reign {
-    /// It begins, with what is in the tables.
+    /// Starts a reign with the found content of the tables.
     pub fn adopt(found: &Synced, (since, unix): (Duration, u32), mut room: Room, spent: Spent) -> Reign {
         let (mut placed, mut ports) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in found.present.iter() {
@@ -76,27 +76,27 @@ impl Reign {
         }
     }
 
-    /// Whether it is in the tables.
+    /// Returns whether a partition is in the tables.
     pub fn has(&self, partition: u32) -> bool {
         self.placed.contains_key(&partition)
     }
 
-    /// A group has chosen this id, because it was asked to.
+    /// Records that a group has chosen this id because this controller asked for it.
     pub fn give(&mut self, group: Group, id: u32) {
         self.given.insert(group, id);
     }
 
-    /// The id that it was given last.
+    /// Returns the id that a group was given last, or 0.
     pub fn given(&self, group: Group) -> u32 {
         self.given.get(&group).copied().unwrap_or(0)
     }
 
-    /// Every id up to here is over, for whatever partition.
+    /// Returns the highest id up to which all ids are over, for every partition.
     pub fn floor(&self) -> u32 {
         self.spent.floor()
     }
 
-    /// All others are taken out, and do not come back under the ids that they had.
+    /// Removes all other partitions; they do not come back under the ids that they had.
     pub fn keep_only(&mut self, wanted: &BTreeSet<u32>) {
         let gone: Vec<u32> = self.placed.keys().filter(|number| !wanted.contains(number)).copied().collect();
         for number in gone {
@@ -107,8 +107,8 @@ impl Reign {
         }
     }
 
-    /// A partition of this group is to be in the tables, in this term, with the id that the group's log names (0: none): how it
-    /// may be there. `None` where there is no room.
+    /// Places a partition of this group in the tables, in this term. `named` is the id that the group's log names (0 for none).
+    /// Returns the place and the id that the partition may have, or `None` if there is no room.
     pub fn place(&mut self, number: u32, group: Group, term: u64, named: u32) -> Option<Placed> {
         let given = self.given(group);
         let placed = match self.placed.entry(number) {
@@ -126,7 +126,7 @@ impl Reign {
         Some(*placed)
     }
 
-    /// What was wanted is in the tables like this. Whatever was held back there, or taken out by somebody else, is over.
+    /// Compares the wanted tables with the switch's. An id that was held back there, or removed by another writer, is over.
     pub fn compare(&mut self, present: &BTreeMap<Key, Value>) {
         for (number, placed) in self.placed.iter_mut().filter(|(_, placed)| placed.id > 0) {
             let is_there = matches!(present.get(&Key::Partition(*number)),
@@ -138,7 +138,7 @@ impl Reign {
         }
     }
 
-    /// The number that the switch knows whoever is there by. No number is used twice.
+    /// Returns the number by which the switch knows an address. No number is used twice.
     pub fn port(&mut self, address: SocketAddrV4) -> Replica {
         *self.ports.entry(address).or_insert_with(|| {
             let number = self.port_next;
@@ -147,7 +147,7 @@ impl Reign {
         })
     }
 
-    /// Nobody is anywhere else.
+    /// Forgets the addresses of all other numbers.
     pub fn keep_ports(&mut self, wanted: &BTreeMap<Replica, SocketAddrV4>) {
         self.ports.retain(|_, replica| wanted.contains_key(replica));
     }
@@ -169,7 +169,7 @@ mod tests {
         Reign::adopt(&found, (Duration::ZERO, 1000), Room::new(4, 1024), Spent::new(spent_max))
     }
 
-    /// Groups may have the same id, for their partitions have other names; and where they have not, that is seen.
+    /// Groups may have the same id, since their partitions have different numbers; and where they have not, that is detected.
     #[test]
     fn a_name_that_two_groups_share_does_not_come_back_under_one_id() {
         let mut reign = reign(8);

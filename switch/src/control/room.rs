@@ -1,44 +1,44 @@
-//! Which registers and slots of a switch are whose.
+//! Allocation of a switch's registers and slots to partitions.
 //!
-//! A partition keeps what it has for as long as it is in the tables, so room is not shared anew when another one comes: the first
-//! ones get a 64th of each stage, and when most of it is taken, later ones get less and less, down to [`SLOTS_MIN`].
+//! A partition keeps its place for as long as it is in the tables, so a further partition causes no new allocation. The first
+//! partitions get a 64th of each stage. When most of a stage is taken, later ones get less and less, down to [`SLOTS_MIN`].
 
 use std::collections::BTreeMap;
 
 use crate::dirty::Region;
 
-/// Of all slots, the most that one partition gets is one part of so many.
+/// Divisor of all slots: a partition gets at most this share of them.
 const SHARES: u32 = 64;
-/// What is left is divided into so many parts for those who are still to come.
+/// Divisor of the free slots: a partition gets at most this share of them, and the rest is left for later ones.
 const RESERVE: u32 = 16;
-/// No partition gets less: 3 stages of 16 slots take some twenty writes at once, if they are of different objects.
+/// Lower limit of slots of a partition: 3 stages of 16 slots take some twenty writes at once, if they are of different objects.
 pub const SLOTS_MIN: u32 = 16;
 
-/// A partition's place.
+/// Place of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its registers.
+    /// Its register.
     pub index: u32,
     /// Its slots.
     pub region: Region,
 }
 
-/// Who has what.
+/// Registers and slots, and the partitions that have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     registers: u32,
     slots: u32,
-    /// By registers.
+    /// Taken slots, by registers.
     taken: BTreeMap<u32, Region>,
 }
 
 impl Room {
-    /// All of it is free.
+    /// Returns an allocator in which everything is free.
     pub fn new(registers: u32, slots: u32) -> Room {
         Room { registers, slots, taken: BTreeMap::new() }
     }
 
-    /// Takes exactly this; `false` where some of it is another's, or not there.
+    /// Takes exactly this place; returns `false` if a part of it is taken or does not exist.
     pub fn take_exactly(&mut self, place: Place) -> bool {
         let Place { index, region } = place;
         let is_there = index < self.registers && region.slots.is_power_of_two();
@@ -50,12 +50,12 @@ impl Room {
         true
     }
 
-    /// Takes some that are free; `None` where there is no room.
+    /// Takes a free place; returns `None` if there is no room.
     pub fn take(&mut self) -> Option<Place> {
         let index = (0..self.registers).find(|index| !self.taken.contains_key(index))?;
         let used: u32 = self.taken.values().map(|region| region.slots).sum();
         let share = ((self.slots - used) / RESERVE).clamp(1, self.slots / SHARES);
-        // The largest power of two in it; and where that much does not lie together, less.
+        // The largest power of two in the share, or less if no free region has that size.
         let mut slots = 1 << share.ilog2();
         slots = slots.max(SLOTS_MIN);
         while slots >= SLOTS_MIN {
@@ -69,7 +69,7 @@ impl Room {
         None
     }
 
-    /// Gives back what somebody had.
+    /// Frees a place.
     pub fn give(&mut self, place: Place) {
         self.taken.remove(&place.index);
     }
@@ -96,7 +96,7 @@ mod tests {
         assert!(slots.is_sorted_by(|one, next| one >= next), "{slots:?}");
         assert_eq!((slots[0], slots[slots.len() - 1]), (1024, SLOTS_MIN));
         assert!(slots.len() > 128, "{}", slots.len());
-        // What is given back is there again, at the same place.
+        // A place that is given back can be taken again.
         room.give(places[3]);
         assert!(!room.take_exactly(places[4]) && room.take_exactly(places[3]) && room.take().is_none());
     }

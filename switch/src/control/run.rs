@@ -1,4 +1,4 @@
-//! The controller at work: what [`brain`](super::brain) has no hands for.
+//! Driver of the controller: the I/O around [`brain`](super::brain).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use super::metrics::Tally;
 use super::word::Word;
 use crate::p4rt::controller::{self, Controller};
 
-/// Peers are asked this often.
+/// Interval of requests to each peer.
 const POLL: Duration = Duration::from_secs(1);
-/// And so often while things change.
+/// The same while changes are going on.
 const POLL_BUSY: Duration = Duration::from_millis(100);
-/// Time alone changes things, too: who is silent, say.
+/// Interval of decisions without input: the passing of time alone changes things, for example when a peer is silent.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Which switch, for which groups.
+/// Switch and groups of a controller.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The switch.
     pub switch: controller::Config,
-    /// As whom: of several controllers that one writes which has the highest.
+    /// Election id: of several controllers the one with the highest writes.
     pub election: u128,
-    /// Where the peers answer whose groups are to have this switch.
+    /// Addresses of the peers with groups that are to have this switch.
     pub peers: Vec<SocketAddr>,
-    /// What peers want to be told by administrators, as it is sent.
+    /// Value of the authorization header for peers, with the administrator's token.
     pub token: Option<HeaderValue>,
 }
 
-/// Works until `stop` is done; the tables stay as they are then. What there is to be said goes to `say`, line by line, and how
-/// things stand to `show`, several times a second.
+/// Runs the controller until `stop` is done; the tables then stay as they are. Messages go to `say`, line by line, and the
+/// current figures to `show`, several times a second.
 pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnMut(&str), mut show: impl FnMut(Tally)) {
     let began = Instant::now();
     let step = 1 + (setup.election % 997) as u32;
@@ -47,7 +47,7 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
     let (words, mut heard) = mpsc::channel(setup.peers.len().max(1));
     let (answers, mut answered) = mpsc::channel(16);
     let setup = Arc::new(setup);
-    // Dropped with this, they end.
+    // The tasks end when this set is dropped.
     let mut tasks = JoinSet::new();
     for (source, peer) in setup.peers.iter().enumerate() {
         tasks.spawn(listen(source, *peer, words.clone(), polls.clone()));
@@ -62,7 +62,7 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
             Some((source, said)) = heard.recv() => brain.heard(source, said, began.elapsed()),
             Some((ask, answer)) = answered.recv() => brain.answered(&ask, answer, began.elapsed()),
             changed = link.changed() => {
-                // It lives as long as this does.
+                // The sender lives as long as the controller does.
                 if changed.is_err() { return }
                 let link = link.borrow_and_update().clone();
                 brain.link(&link, began.elapsed(), unix());
@@ -85,7 +85,7 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
     }
 }
 
-/// Asks a peer what its groups are, again and again.
+/// Asks a peer for its report, again and again.
 async fn listen(
     source: usize,
     peer: SocketAddr,
@@ -104,7 +104,7 @@ async fn listen(
                 changed = polls.changed() => if changed.is_err() { return },
             }
         }
-        // Whoever answers at once is not asked without a rest.
+        // A peer that answers at once is not asked again without a pause.
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -114,7 +114,7 @@ async fn request(setup: Arc<Setup>, ask: Ask, answers: mpsc::Sender<(Ask, Answer
     let _ = answers.send((ask, answer)).await;
 }
 
-/// Seconds by everybody's clock.
+/// Returns the wall-clock time, in seconds since 1970.
 fn unix() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u32::try_from(since.as_secs()).unwrap_or(u32::MAX)

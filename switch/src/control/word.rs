@@ -1,6 +1,6 @@
-//! What a peer says about its groups: `GET /v1/offload`.
+//! Report of a peer about its groups: `GET /v1/offload`.
 //!
-//! It is read strictly where it means something, and whatever else is in it is ignored: a newer peer may say more.
+//! All known fields are validated strictly, and unknown fields are ignored: a newer peer may report more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,21 +8,21 @@ use std::net::SocketAddr;
 
 use serde::Deserialize;
 
-/// So many groups have a place in an answer; with all that is said of them, more than a mebibyte has room for is said of none.
+/// Upper limit of groups in a report. A report of more than a mebibyte, with all fields of its groups, does not count at all.
 const GROUPS_MAX: usize = 1024;
-/// So many members a group has: as many may share a partition's reads.
+/// Upper limit of members of a group: as many as may share a partition's reads.
 const MEMBERS_MAX: usize = 100;
-/// So many primaries of sub-ranges it has: as many partitions a switch has room for.
+/// Upper limit of a group's primaries of sub-ranges: as many as a switch has room for partitions.
 const PARTS_MAX: usize = 256;
-/// So many lanes a peer has.
+/// Upper limit of a peer's lanes.
 const LANES_MAX: usize = 256;
-/// A peer's name is not longer.
+/// Upper limit of a peer's name, in characters.
 const PEER_CHARS_MAX: usize = 128;
 
-/// A peer, by its name among peers.
+/// Peer, by its name among peers.
 pub type Peer = String;
 
-/// A group, by its id.
+/// Group, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub u128);
 
@@ -32,48 +32,48 @@ impl fmt::Display for Group {
     }
 }
 
-/// What one peer said.
+/// Report of one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Who it is.
+    /// Name of the peer.
     pub peer: Peer,
-    /// Where it takes packets, by lanes.
+    /// Addresses at which the peer takes packets, by lanes.
     pub endpoints: BTreeMap<u32, SocketAddr>,
-    /// What it knows of each group that it has a part in.
+    /// State of each group that the peer has a part in.
     pub groups: BTreeMap<Group, Known>,
 }
 
-/// What a member knows of a group.
+/// State of a group, as a member knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The lane that it is on.
+    /// Lane of the group.
     pub lane: u32,
-    /// Which of its configurations this is.
+    /// Epoch of the group's configuration.
     pub epoch: u64,
-    /// How far the member has applied the group's log.
+    /// Slot up to which the member has applied the group's log.
     pub slot: u64,
-    /// The highest id that the group's log has named; 0: none.
+    /// Highest id that the group's log has named; 0 for none.
     pub id: u32,
-    /// It is to be used.
+    /// The id is to be used.
     pub on: bool,
-    /// Somebody has turned it off by hand: it takes no id.
+    /// An administrator has turned the use of switches off: the group takes no id.
     pub barred: bool,
-    /// The policy lets a switch spread its reads.
+    /// The policy lets a switch spread the group's reads.
     pub fit: bool,
-    /// Why not, for people.
+    /// Reason for which it does not, for operators.
     pub why: String,
-    /// Nothing is changing, so members may answer reads.
+    /// No change is going on, so members may answer reads.
     pub calm: bool,
-    /// Its members.
+    /// Members of the group.
     pub members: BTreeSet<Peer>,
-    /// Its sub-ranges, each of one primary's one term, by the switch's name for them.
+    /// Sub-ranges, each of one primary in one term, by their partition numbers in the switch.
     pub parts: BTreeMap<u32, Part>,
 }
 
-/// A sub-range with its primary.
+/// Sub-range with its primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The term.
+    /// Term of the primary.
     pub term: u64,
     /// The primary.
     pub primary: Peer,
@@ -124,10 +124,10 @@ struct RawPart {
 }
 
 impl Word {
-    /// Reads an answer.
+    /// Decodes a report.
     ///
     /// # Errors
-    /// Why it makes no sense: then nothing of it is believed.
+    /// The reason for which the report is invalid: then no part of it counts.
     pub fn read(json: &[u8]) -> Result<Word, String> {
         let raw: RawWord = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         limit("groups", raw.groups.len(), GROUPS_MAX)?;
@@ -192,7 +192,7 @@ fn peer(name: String) -> Result<Peer, String> {
     if is_name { Ok(name) } else { Err("a peer's id is letters and digits".to_owned()) }
 }
 
-/// Exactly so many digits.
+/// Parses a hexadecimal number of exactly `digits` digits.
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let is_hex = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()
@@ -202,7 +202,7 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
 mod tests {
     use super::*;
 
-    /// The answer as it is agreed on, and something newer in it.
+    /// A report in the agreed format, with newer fields.
     const WORD: &str = r#"{"peer_id":"12D3KooA","newer":[1],
         "endpoints":[{"lane":0,"packets":"127.0.0.1:4711","switch":"127.0.0.1:9000"}],
         "groups":[{"id":"000102030405060708090a0b0c0d0e0f","lane":0,"epoch":3,"slot":17,"newer":{},

@@ -14,7 +14,6 @@
 //!
 //! The switch trusts source addresses, as the rest of a data centre's network does: a host that can send from a replica's address
 //! can claim that writes are complete.
-//! say what is complete.
 
 pub mod cli;
 pub mod clients;
