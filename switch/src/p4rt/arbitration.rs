@@ -1,10 +1,10 @@
-//! Who may write (P4Runtime v1.4.1, "Client Arbitration and Controller Replication").
+//! Arbitration among controllers (P4Runtime v1.4.1, "Client Arbitration and Controller Replication").
 //!
-//! Of the controllers of a role, that one is the primary whose election id is the highest that was ever seen there. So there may be
-//! none for a while: when the primary goes, nobody follows by itself.
+//! The primary of a role is the controller with the highest election id that was ever seen for the role. So a role may have no
+//! primary for a while: when the primary goes, no backup follows by itself.
 //!
-//! Roles are told apart by name alone, and each may write everything: there is no scheme of what belongs to which, so nobody may
-//! ask for one.
+//! Roles differ by name alone, and each may write everything: entities are not assigned to roles. So a controller must not ask
+//! for such an assignment.
 //!
 //! # Invariants
 //! - No two controllers of a role have the same election id.
@@ -18,18 +18,18 @@ use super::problem::Problem;
 use super::proto::google::rpc;
 use super::proto::p4::v1;
 
-/// So many roles can be told apart. Each is kept for good, for its highest election id is.
+/// Upper limit of roles. Each role is kept for good, because its highest election id is.
 pub const ROLES_MAX: usize = 16;
 
-/// A controller's stream, by a number that is given once.
+/// Number of a controller's stream, given once.
 pub type StreamId = u64;
 
-/// What controllers are to be told, in this order.
+/// Notices for controllers, in this order.
 pub type Notices = Vec<(StreamId, v1::MasterArbitrationUpdate)>;
 
 #[derive(Debug, Default)]
 struct Role {
-    /// The highest that was ever seen.
+    /// Highest election id that was ever seen.
     highest: Option<u128>,
     primary: Option<StreamId>,
 }
@@ -37,7 +37,7 @@ struct Role {
 #[derive(Debug)]
 struct Controller {
     role: String,
-    /// Without one, it is lower than any.
+    /// A controller without an election id ranks below all others.
     election: Option<u128>,
 }
 
@@ -49,26 +49,26 @@ pub struct Arbitration {
     controllers: BTreeMap<StreamId, Controller>,
 }
 
-/// An election id as a number.
+/// Converts an election id to a number.
 pub fn number(id: &v1::Uint128) -> u128 {
     u128::from(id.high) << 64 | u128::from(id.low)
 }
 
-/// A number as an election id.
+/// Converts a number to an election id.
 pub fn election_id(number: u128) -> v1::Uint128 {
     v1::Uint128 { high: (number >> 64) as u64, low: number as u64 }
 }
 
 impl Arbitration {
-    /// Nobody was ever there.
+    /// Returns an arbitration without controllers.
     pub fn new(device: u64) -> Arbitration {
         Arbitration { device, roles: BTreeMap::new(), controllers: BTreeMap::new() }
     }
 
-    /// A controller says who it is, for the first time in its stream or again.
+    /// Takes a controller's arbitration update, the first in its stream or a later one. Returns the notices to send.
     ///
     /// # Errors
-    /// Why its stream is to end; [`Arbitration::close`] follows then.
+    /// The reason for which the stream has to end; nothing has changed then, and [`Arbitration::close`] follows.
     pub fn update(&mut self, stream: StreamId, update: &v1::MasterArbitrationUpdate) -> Result<Notices, Problem> {
         let role = update.role.as_ref();
         let name = role.map_or("", |role| &role.name);
@@ -100,14 +100,14 @@ impl Arbitration {
             return Ok(self.tell_all(name));
         }
         if role.primary == Some(stream) {
-            // It steps down.
+            // The primary steps down.
             role.primary = None;
             return Ok(self.tell_all(name));
         }
         Ok(vec![(stream, self.notice(stream, name))])
     }
 
-    /// A controller's stream has ended.
+    /// Removes a controller whose stream has ended. Returns the notices to send.
     pub fn close(&mut self, stream: StreamId) -> Notices {
         let Some(Controller { role: name, .. }) = self.controllers.remove(&stream) else { return Vec::new() };
         match self.roles.get_mut(&name) {
@@ -119,24 +119,24 @@ impl Arbitration {
         }
     }
 
-    /// Whether a stream is its role's primary.
+    /// Returns whether a stream is its role's primary.
     pub fn is_primary(&self, stream: StreamId) -> bool {
         self.roles.values().any(|role| role.primary == Some(stream))
     }
 
-    /// Whether somebody said who it is in this stream.
+    /// Returns whether a controller has sent an arbitration update in this stream.
     pub fn knows(&self, stream: StreamId) -> bool {
         self.controllers.contains_key(&stream)
     }
 
-    /// Whether who says of itself to have this role and this election id may write.
+    /// Checks that a controller with this role and this election id may write.
     ///
     /// # Errors
-    /// Where the device or the role is none, or somebody else is the primary, or nobody.
+    /// If the device or the role does not exist, or the role has another primary or none.
     pub fn may_write(&self, device: u64, role: &str, election: Option<&v1::Uint128>) -> Result<(), Problem> {
         self.is_here(device)?;
         let election = election.map(number);
-        // The default role is there before anybody has it.
+        // The default role exists before any controller has it.
         let Some(role) = self.roles.get(role) else {
             let code = if role.is_empty() { Code::PermissionDenied } else { Code::NotFound };
             return Err(Problem::new(code, "nobody has this role"));
@@ -147,10 +147,10 @@ impl Arbitration {
         }
     }
 
-    /// Whether this is the device that is meant.
+    /// Checks that this is the named device.
     ///
     /// # Errors
-    /// Where it is not.
+    /// If it is another one.
     pub fn is_here(&self, device: u64) -> Result<(), Problem> {
         if device == self.device {
             return Ok(());
@@ -158,7 +158,7 @@ impl Arbitration {
         Err(Problem::new(Code::NotFound, format!("this is device {}", self.device)))
     }
 
-    /// The primary hears of it last.
+    /// Returns a notice for each controller of a role; the primary gets it last.
     fn tell_all(&self, name: &str) -> Notices {
         let of_role = |(stream, controller): (&StreamId, &Controller)| (controller.role == name).then_some(*stream);
         let mut streams: Vec<StreamId> = self.controllers.iter().filter_map(of_role).collect();

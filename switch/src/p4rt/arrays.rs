@@ -1,4 +1,4 @@
-//! Counters and registers: arrays whose cells packets change.
+//! Counters and registers: arrays with cells that packets change.
 
 use tonic::Code;
 
@@ -10,13 +10,13 @@ use super::value;
 use crate::dirty::{Mark, Slot};
 use crate::pipeline::{Pipeline, Register};
 
-/// So many cells are read or written at once: no packet passes in the meantime.
+/// Upper limit of cells that are read or written at once: no packet passes in the meantime.
 const CELLS: usize = 4096;
 
-/// The bytes of a cell; of a slot, the first four are zero.
+/// Bytes of a cell; in a slot, the first four are zero.
 type Cell = [u8; 24];
 
-/// Which register, if it is one of ours.
+/// One of this program's registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Array {
     Partitions,
@@ -71,7 +71,7 @@ impl Array {
         }
     }
 
-    /// Sets some cells to the same. They are lent by whole arrays, which costs what a packet's way through does not.
+    /// Sets some cells to one value. The pipeline lends whole arrays, which costs more than the passage of a packet.
     fn set(self, pipeline: &mut Pipeline, places: std::ops::Range<usize>, cell: Cell) {
         let short = |at: usize| u32::from_be_bytes([cell[at], cell[at + 1], cell[at + 2], cell[at + 3]]);
         let long = |at: usize| u64::from(short(at)) << 32 | u64::from(short(at + 4));
@@ -103,7 +103,7 @@ fn cell(short: [u32; 2], long: [u64; 2]) -> Cell {
     cell
 }
 
-/// A place in an array of so many, or all of them.
+/// Returns a place in an array of `length` cells, or all places.
 fn places(index: Option<&v1::Index>, length: usize) -> Result<std::ops::Range<usize>, Problem> {
     match index.map(|index| index.index) {
         None => Ok(0..length),
@@ -115,7 +115,7 @@ fn places(index: Option<&v1::Index>, length: usize) -> Result<std::ops::Range<us
     }
 }
 
-/// What was read of one array: made into entities one by one, for there are many.
+/// Cells that were read from one array. There are many, so they become entities one by one.
 #[derive(Debug)]
 pub struct Cells {
     array: Array,
@@ -124,7 +124,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// As they are sent.
+    /// Returns the cells as entities, in their encoding for the wire.
     pub fn entities(self) -> impl Iterator<Item = v1::Entity> + Send {
         let Cells { array, first, cells } = self;
         (first..).zip(cells).map(move |(place, cell)| {
@@ -139,10 +139,10 @@ impl Cells {
     }
 }
 
-/// Cells of a register, or of all of them.
+/// Reads cells of a register, or of all registers.
 ///
 /// # Errors
-/// Where there are no such cells.
+/// If no such cells exist.
 pub fn read_registers(asked: &v1::RegisterEntry, target: &dyn Target) -> Result<Vec<Cells>, Problem> {
     let arrays = match asked.register_id {
         0 => [Array::Partitions, Array::Stage(0), Array::Stage(1), Array::Stage(2)].to_vec(),
@@ -164,10 +164,10 @@ pub fn read_registers(asked: &v1::RegisterEntry, target: &dyn Target) -> Result<
     Ok(read)
 }
 
-/// Sets a cell of a register, or all of them.
+/// Sets one cell of a register, or all of its cells.
 ///
 /// # Errors
-/// Where there is none, or the value is none of its.
+/// If no such cell exists, the value does not fit into it, or the update is not a modification. Nothing has changed then.
 pub fn write_register(kind: update::Type, entry: &v1::RegisterEntry, target: &dyn Target) -> Result<(), Problem> {
     if kind != update::Type::Modify {
         return Err(Problem::invalid("registers are there, and can only be modified"));
@@ -187,10 +187,10 @@ pub fn write_register(kind: update::Type, entry: &v1::RegisterEntry, target: &dy
     Ok(())
 }
 
-/// Counters of the one array that there is.
+/// Reads counters of the program's only array of counters.
 ///
 /// # Errors
-/// Where there are no such counters.
+/// If no such counters exist.
 pub fn read_counters(asked: &v1::CounterEntry, target: &dyn Target) -> Result<Vec<v1::Entity>, Problem> {
     let places = counters(asked.counter_id, asked.index.as_ref(), true)?;
     let counters = target.counters();
@@ -199,7 +199,7 @@ pub fn read_counters(asked: &v1::CounterEntry, target: &dyn Target) -> Result<Ve
         let entry = v1::CounterEntry {
             counter_id: VERDICTS,
             index: Some(v1::Index { index: place as i64 }),
-            // It counts packets alone.
+            // The array counts packets only.
             data: Some(v1::CounterData { byte_count: 0, packet_count }),
         };
         v1::Entity { entity: Some(Entity::CounterEntry(entry)) }
@@ -207,10 +207,10 @@ pub fn read_counters(asked: &v1::CounterEntry, target: &dyn Target) -> Result<Ve
     Ok(places.map(entity).collect())
 }
 
-/// Sets a counter, or all of them.
+/// Sets one counter, or all of them.
 ///
 /// # Errors
-/// Where there is none, or it cannot be that.
+/// If no such counter exists, the value is negative, or the update is not a modification. Nothing has changed then.
 pub fn write_counter(kind: update::Type, entry: &v1::CounterEntry, target: &dyn Target) -> Result<(), Problem> {
     if kind != update::Type::Modify {
         return Err(Problem::invalid("counters are there, and can only be modified"));

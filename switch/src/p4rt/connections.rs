@@ -1,6 +1,6 @@
-//! Connections of controllers: bounded in number, and none of a client that says nothing.
+//! Connections of controllers: bounded in number, and closed if the client sends nothing.
 //!
-//! Each costs memory and a descriptor, and whoever reaches the address may open as many as there can be. So the oldest
+//! Each connection costs memory and a descriptor, and a host that reaches the address may open as many as it can. So the oldest
 //! connection without a stream makes room for the next one.
 
 use std::convert::Infallible;
@@ -18,17 +18,17 @@ use tonic::transport::server::Connected;
 
 use super::places::{Handle, Place, Places};
 
-/// So many there may be at once: as many controllers as there may be have one each, and as many others may ask something.
+/// Upper limit of connections at one time: one for each controller that there may be, and as many for other requests.
 pub const CONNECTIONS_MAX: usize = 2 * super::service::STREAMS_MAX;
 
-/// What every connection begins with (RFC 9113 §3.4). From then on the server sees by itself whether somebody is there.
+/// Length of the connection preface in bytes (RFC 9113 §3.4). After it, the server itself checks that the client is there.
 const PREFACE_BYTES: usize = 24;
-/// Of all connections, this part is for clients on this machine.
+/// Divisor of all connections: this share is kept for clients on this machine.
 const KEPT: usize = 4;
-/// Where none can be taken, for want of descriptors say, it is tried again after this.
+/// Pause after a connection could not be accepted, for example for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Those that come. One too many takes the place of the oldest one without a stream.
+/// Incoming connections. A further one takes the place of the oldest one without a stream.
 #[derive(Debug)]
 pub struct Incoming {
     listener: TcpListener,
@@ -38,7 +38,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Of this listener, `max` at once; each is to begin within `hello`.
+    /// Returns the connections of this listener, at most `max` at once; each has to begin within `hello`.
     pub fn new(listener: TcpListener, max: usize, hello: Duration) -> Incoming {
         Incoming { listener, places: Places::new(max, max / KEPT), hello, pause: None }
     }
@@ -58,7 +58,7 @@ impl Stream for Incoming {
                 continue;
             };
             let place = self.places.take(address.ip().to_canonical().is_loopback());
-            // Messages are few and small: none is to wait for another. Without it they are slower, and no worse.
+            // Messages are few and small, so none should wait for another one. If the option fails, they are only slower.
             let _ = stream.set_nodelay(true);
             let deadline = Some(Box::pin(sleep(self.hello)));
             return Poll::Ready(Some(Ok(Connection { stream, deadline, missing: PREFACE_BYTES, place })));
@@ -66,11 +66,11 @@ impl Stream for Incoming {
     }
 }
 
-/// One of them. It has its place until it is dropped.
+/// Incoming connection. It keeps its place until it is dropped.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    /// As long as something is missing of its beginning.
+    /// Set as long as a part of the preface is missing.
     deadline: Option<Pin<Box<Sleep>>>,
     missing: usize,
     place: Place,

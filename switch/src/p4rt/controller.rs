@@ -1,11 +1,12 @@
-//! A controller: keeps a switch's tables as they are wanted, for as long as it is the primary one.
+//! Controller: keeps a switch's tables as they are wanted, for as long as it is the primary one.
 //!
-//! It connects, says its election id, and waits to be told that it is the primary. Then it looks which program the switch has, loads
-//! ours where it has none, reads the tables, and writes what differs; so it does again whenever something else is wanted, and from
-//! time to time in case somebody else has changed something. Whatever fails, it begins anew: all of it may be done twice.
+//! It connects, sends its election id, and waits for the notice that it is the primary. Then it asks which program the switch
+//! has, loads this project's program if there is none, reads the tables, and writes the differences. It repeats that whenever
+//! other tables are wanted, and periodically in case another client has changed the tables. After any failure it begins anew:
+//! each step may be done twice.
 //!
-//! When the primary goes a switch makes nobody its follower, as the specification has it: it says so, and which election id was the
-//! highest. Whoever [*looks*](Controller::look) then takes a higher one after a moment, which is another moment for each.
+//! When the primary goes, a switch appoints no successor, as the specification has it. It announces that there is no primary,
+//! with the highest election id. A controller that [*looks*](Controller::look) then takes a higher one after a random delay.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -29,71 +30,71 @@ use super::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use super::reconcile::{Incarnation, Wanted, plan};
 
-/// A call that takes longer has failed.
+/// Time limit for a call.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After a failure it waits this long, and each time twice as long.
+/// Delay after a failure; it doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_millis(100);
-/// But never longer than this.
+/// Upper limit of that delay.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// Where nobody is the primary it waits so long at least before it takes that upon itself, for who was it may be back at once.
+/// Lower limit of the delay before a controller takes the place of a missing primary, since the former one may be back at once.
 const STAND_MIN: Duration = Duration::from_millis(50);
-/// And at most so much longer: so it is mostly one that does.
+/// Upper limit of the random part of that delay, in milliseconds: mostly one controller alone takes the place.
 const STAND_MORE_MS: u64 = 300;
-/// By so much, at most, its election id is then above the highest: seldom the same as another's.
+/// Upper limit of the distance of its new election id from the highest: two controllers seldom take the same.
 const STAND_ABOVE: u64 = 1000;
-/// It looks whether the tables are as they were left this often.
+/// Interval of checks that the tables are as they were left.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Which switch, and as whom.
+/// Switch of a controller.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it is: `http://127.0.0.1:9559`, say.
+    /// Address of the switch, for example `http://127.0.0.1:9559`.
     pub endpoint: String,
-    /// Its number there.
+    /// The switch's number at that address.
     pub device: u64,
-    /// What the target makes of the program: what a compiler has made for BMv2 or a hardware switch. A switch in software needs none.
+    /// Compiler output of the program for the target, for BMv2 or a hardware switch. A switch in software needs none.
     pub device_config: Vec<u8>,
 }
 
-/// How it stands.
+/// State of the connection to the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// There is no connection, or something did not work; it is tried again.
+    /// There is no connection, or a call failed; the controller tries again.
     Failing(String),
-    /// Another controller is the primary, or nobody is yet.
+    /// Another controller is the primary, or none is yet.
     Backup,
     /// The tables are as they are wanted.
     Synced(Synced),
 }
 
-/// Tables are as they are wanted, or were looked at.
+/// Result of a check: the tables are as they are wanted, or were only read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synced {
-    /// For how long this controller has been the primary one: goes up whenever it becomes that anew, for others may have written
+    /// Number of the reign. It rises whenever this controller becomes the primary anew, since other controllers may have written
     /// in the meantime.
     pub reign: u64,
-    /// What was wanted ([`Controller::set_during`]); `None`: nothing was written.
+    /// Mark of the wanted tables ([`Controller::set_during`]); `None` if nothing was written.
     pub mark: Option<u64>,
-    /// What the tables hold, of what is ours to change. Ids may have been held back ([`Ids`]).
+    /// Content of the tables, as far as it is this controller's to change. Ids may have been held back ([`Ids`]).
     pub present: Arc<BTreeMap<Key, Value>>,
-    /// The switch's life. Switch ids have to be for it ([`Wanted::lives`]), or they are held back.
+    /// Life of the switch. Switch ids have to be for this life ([`Wanted::lives`]), or they are held back.
     pub incarnation: Incarnation,
-    /// So many updates were written for that, since the controller began.
+    /// Number of updates that were written, since the controller began.
     pub updates: u64,
-    /// So many times that was found, so that waiting for a change does not end before it is done.
+    /// Number of such checks. It lets a caller wait for a change without mistaking an older check for it.
     pub looks: u64,
 }
 
-/// What a controller is to do.
+/// Task of a controller.
 #[derive(Clone, Debug)]
 enum Task {
-    /// To look, and write nothing.
+    /// Read the tables, and write nothing.
     Look,
-    /// To keep the tables like this; but only in this reign, where one is named. The mark is for whoever asked.
+    /// Keep the tables like this; only in the reign `during`, if one is named. The mark is for the caller.
     Keep { wanted: Wanted, during: Option<u64>, mark: u64 },
 }
 
-/// A controller at work; dropped, it stops, and the tables stay as they are.
+/// Controller at work. When it is dropped, it stops, and the tables stay as they are.
 #[derive(Debug)]
 pub struct Controller {
     tasks: watch::Sender<Task>,
@@ -103,13 +104,14 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Begins; in a runtime of tokio.
+    /// Starts a controller; needs a runtime of tokio.
     pub fn start(config: Config, election: u128, wanted: Wanted) -> Controller {
         Controller::begin(config, election, Task::Keep { wanted, during: None, mark: 0 }, false)
     }
 
-    /// Begins to look what there is, and writes nothing into the tables before it is told what is wanted; in a runtime of tokio.
-    /// Where there is no primary controller, or no more, it becomes that, with a higher election id than it was given.
+    /// Starts a controller that reads the tables, and writes nothing before it is told which tables are wanted; needs a runtime
+    /// of tokio. If there is no primary controller, or no longer, it becomes the primary, with a higher election id than it was
+    /// given.
     pub fn look(config: Config, election: u128) -> Controller {
         Controller::begin(config, election, Task::Look, true)
     }
@@ -134,23 +136,23 @@ impl Controller {
         Controller { tasks, election, link, task }
     }
 
-    /// Something else is wanted from now on.
+    /// Sets the wanted tables from now on.
     pub fn set(&self, wanted: Wanted) {
         self.tasks.send_replace(Task::Keep { wanted, during: None, mark: 0 });
     }
 
-    /// Something else is wanted from now on, but only as long as this reign lasts ([`Synced::reign`]): afterwards it looks, and
-    /// writes nothing before it is told anew. The mark is given back with what came of it ([`Synced::mark`]).
+    /// Sets the wanted tables from now on, but only for this reign ([`Synced::reign`]). Afterwards the controller only reads,
+    /// until it is told anew. The mark comes back with the result ([`Synced::mark`]).
     pub fn set_during(&self, reign: u64, mark: u64, wanted: Wanted) {
         self.tasks.send_replace(Task::Keep { wanted, during: Some(reign), mark });
     }
 
-    /// It has another election id from now on: a higher one, to be the primary.
+    /// Sets another election id from now on: a higher one, to become the primary.
     pub fn elect(&self, election: u128) {
         self.election.send_replace(election);
     }
 
-    /// How it stands, now and whenever that changes.
+    /// Returns the state of the connection, now and after each change.
     pub fn link(&self) -> watch::Receiver<Link> {
         self.link.clone()
     }
@@ -168,9 +170,9 @@ struct Driver {
     config: Config,
     told: watch::Receiver<Task>,
     elections: watch::Receiver<u128>,
-    /// It takes a higher election id where nobody is the primary.
+    /// The controller takes a higher election id if there is no primary.
     follows: bool,
-    /// The one that it took, in this stream: in the next one it may be somebody else's.
+    /// Election id that the controller took in this stream; in the next one another controller may have it.
     bid: u128,
     links: watch::Sender<Link>,
     ids: Ids,
@@ -191,7 +193,7 @@ impl Driver {
         }
     }
 
-    /// One stream, until it ends. Says why.
+    /// Runs one stream until it ends. Returns the reason.
     async fn session(&mut self) -> Status {
         match self.open().await {
             Err(why) => why,
@@ -216,7 +218,7 @@ impl Driver {
         let channel = endpoint.connect().await.map_err(|error| Status::unavailable(chain(&error)))?;
         let mut client = Client::new(channel);
         let (out, requests) = mpsc::channel(8);
-        // It is the first to speak: some switches do not answer at all before.
+        // The controller speaks first: some switches do not answer before.
         self.bid = 0;
         self.elections.mark_unchanged();
         let _ = out.send(self.hello()).await;
@@ -245,9 +247,9 @@ impl Driver {
         out: &mpsc::Sender<v1::StreamMessageRequest>,
         responses: &mut Streaming<v1::StreamMessageResponse>,
     ) -> Result<(), Status> {
-        // When to look at the tables; never, while somebody else is the primary.
+        // Time of the next check of the tables; `None` while another controller is the primary.
         let mut look: Option<Instant> = None;
-        // When to take a higher election id, and than which.
+        // Time at which to take a higher election id, and the highest one so far.
         let mut stand: Option<(Instant, u128)> = None;
         let mut wait = RETRY_MIN;
         loop {
@@ -290,7 +292,7 @@ impl Driver {
                             self.links.send_replace(Link::Synced(synced));
                             LOOK
                         }
-                        // Who lost a race for being the primary is told so in the stream.
+                        // A controller that lost a race for being the primary gets a notice in the stream.
                         Err(status) if status.code() == Code::PermissionDenied || parts(&status).is_some() => {
                             self.links.send_replace(Link::Failing(words(&status)));
                             wait = (2 * wait).min(RETRY_MAX);
@@ -304,7 +306,7 @@ impl Driver {
         }
     }
 
-    /// Looks at the tables, and writes what differs.
+    /// Reads the tables, and writes the differences.
     async fn reconcile(&mut self, client: &mut Client) -> Result<Synced, Status> {
         let incarnation = self.program(client).await?;
         let task = self.told.borrow_and_update().clone();
@@ -339,7 +341,7 @@ impl Driver {
         Synced { reign: self.reign, mark, present, incarnation, updates: self.updates, looks: self.looks }
     }
 
-    /// The life that the switch is in: as its program says, or a new one, in which it has ours.
+    /// Returns the life of the switch: that of its program, or a new one, for which the program is loaded.
     async fn program(&mut self, client: &mut Client) -> Result<Incarnation, Status> {
         let request = v1::GetForwardingPipelineConfigRequest {
             device_id: self.config.device,
@@ -347,7 +349,7 @@ impl Driver {
         };
         let config = match patiently(client.get_forwarding_pipeline_config(request)).await {
             Ok(response) => response.into_inner().config,
-            // So said older versions of the specification of a switch that has none.
+            // Older versions of the specification report a missing program in this way.
             Err(status) if status.code() == Code::FailedPrecondition => None,
             Err(status) => return Err(status),
         };
@@ -373,7 +375,7 @@ impl Driver {
         Ok(Incarnation(cookie))
     }
 
-    /// All entries that are ours to change.
+    /// Reads all entries that are this controller's to change.
     async fn read(&self, client: &mut Client, wanted: &Wanted) -> Result<BTreeMap<Key, Value>, Status> {
         let mut tables = vec![table::PARTITIONS, table::REPLICAS, table::PORTS];
         if wanted.routes.is_some() {
@@ -393,7 +395,7 @@ impl Driver {
         while let Some(response) = patiently(responses.message()).await? {
             for entity in response.entities {
                 let Some(v1::entity::Entity::TableEntry(entry)) = entity.entity else { continue };
-                // Some switches tell of default entries, too.
+                // Some switches also list default entries.
                 let Some(action) = entry.action.as_ref().filter(|_| !entry.is_default_action) else { continue };
                 present.insert(Key::of(&entry)?, Value::of(entry.table_id, action)?);
             }
@@ -403,22 +405,22 @@ impl Driver {
     }
 }
 
-/// A number that nobody knows before.
+/// Returns a number that no other process knows.
 fn chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// How long it waits before it takes upon itself to be the primary.
+/// Returns the delay before the controller takes the place of a missing primary.
 fn moment() -> Duration {
     STAND_MIN + Duration::from_millis(chance() % STAND_MORE_MS)
 }
 
-/// Does not wait for ever.
+/// Ends a call at its time limit.
 async fn patiently<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     timeout(PATIENCE, call).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("the switch does not answer")))
 }
 
-/// What went wrong, with the parts that failed.
+/// Describes an error, with the parts that failed.
 fn words(status: &Status) -> String {
     let failed = parts(status).unwrap_or_default();
     let failed = failed.iter().filter(|error| error.canonical_code != 0);
@@ -426,7 +428,7 @@ fn words(status: &Status) -> String {
     format!("{:?}: {}{}", status.code(), status.message(), each.collect::<String>())
 }
 
-/// An error with all that led to it.
+/// Describes an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();

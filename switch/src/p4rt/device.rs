@@ -1,4 +1,4 @@
-//! The switch in software, as P4Runtime reaches into it.
+//! Switch in software, as the target of P4Runtime.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,22 +8,22 @@ use crate::device::{Counters, Cut, Device};
 use crate::pipeline::Pipeline;
 use crate::tables::{Partition, Replica, Unfit};
 
-/// So many counters.
+/// Values of all counters.
 type Counts = [u64; Counted::ALL.len()];
 
-/// A device for controllers.
+/// Device for controllers.
 ///
-/// What it counts only goes up, for others read it as well: where a controller sets a counter, it is told apart by what is between.
-/// Whatever was set otherwise (by hand, at the start) is not in a controller's tables, and holds its place all the same.
+/// The device's counters only go up, because they have other readers too. If a controller sets a counter, the difference is kept
+/// here. Entries that were set otherwise (by hand, at the start) are not in a controller's tables; they still hold their places.
 #[derive(Debug)]
 pub struct Controlled {
     device: Arc<Device>,
-    /// What the device had counted, less what the controller said, when it said so; modulo 2^64.
+    /// Each device counter at the time when the controller set it, less the value that the controller set; modulo 2^64.
     behind: Mutex<Counts>,
 }
 
 impl Controlled {
-    /// This device.
+    /// Returns the target for this device.
     pub fn new(device: Arc<Device>) -> Controlled {
         Controlled { device, behind: Mutex::default() }
     }
@@ -62,7 +62,7 @@ impl Target for Controlled {
     }
 
     fn set_port(&self, replica: Replica, address: SocketAddrV4) -> Result<(), NoRoom> {
-        // Of entries there is none with port 0, so only room can be missing.
+        // No entry has port 0, so only want of room can be the reason.
         self.device.lock().ports.set(replica, SocketAddr::V4(address)).map_err(|_| NoRoom)
     }
 

@@ -1,10 +1,10 @@
-//! Entries of the program's tables: what they say over the wire, and what they mean here.
+//! Entries of the program's tables: their form on the wire, and their meaning here.
 //!
 //! | table | key | action |
 //! | --- | --- | --- |
 //! | `partitions` | a partition's number | `set_partition`: all of a [`Partition`] but its replicas |
 //! | `replicas` | a partition's number | a one-shot set of `to_replica`: [`Partition::replicas`] |
-//! | `ports` | a replica's number | `set_port`: where it is |
+//! | `ports` | a replica's number | `set_port`: the replica's address |
 //! | `ipv4_lpm`, `ipv6_lpm` | a prefix | `to_next_hop` or `drop` |
 
 use std::collections::BTreeMap;
@@ -21,75 +21,75 @@ use super::value;
 use crate::dirty::Region;
 use crate::tables::{Partition, Replica};
 
-/// An entry's weights come to this at most, as the P4 program has it.
+/// Upper limit of the sum of an entry's weights, as in the P4 program.
 pub const WEIGHTS_MAX: u32 = 255;
 
-/// What an entry is known by.
+/// Key of an entry, with its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// Of `partitions`.
+    /// Key in `partitions`.
     Partition(u32),
-    /// Of `replicas`: those of this partition.
+    /// Key in `replicas`: the partition of the replicas.
     Replicas(u32),
-    /// Of `ports`.
+    /// Key in `ports`.
     Port(Replica),
-    /// Of `ipv4_lpm`: the prefix, and how many bits of it count.
+    /// Key in `ipv4_lpm`: the prefix, and the number of its bits that count.
     Ipv4(Ipv4Addr, u8),
-    /// Of `ipv6_lpm`.
+    /// Key in `ipv6_lpm`.
     Ipv6(Ipv6Addr, u8),
 }
 
-/// A partition without its replicas.
+/// Partition without its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// As [`Partition::index`].
+    /// See [`Partition::index`].
     pub index: u32,
-    /// As [`Partition::region`].
+    /// See [`Partition::region`].
     pub region: Region,
-    /// As [`Partition::term`].
+    /// See [`Partition::term`].
     pub term: u64,
-    /// As [`Partition::switch`].
+    /// See [`Partition::switch`].
     pub switch: u32,
-    /// As [`Partition::active`].
+    /// See [`Partition::active`].
     pub active: bool,
-    /// As [`Partition::primary`].
+    /// See [`Partition::primary`].
     pub primary: Replica,
 }
 
-/// Where a packet that is nothing to us goes next.
+/// Next hop of a packet that is not of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// The switch's port.
+    /// Port of the switch.
     pub port: u16,
-    /// The link-layer address that it is sent from.
+    /// Link-layer address of the sender.
     pub source: [u8; 6],
-    /// The one that it is sent to.
+    /// Link-layer address of the receiver.
     pub destination: [u8; 6],
 }
 
-/// What an entry does.
+/// Action of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of `partitions`.
+    /// Action in `partitions`.
     Partition(Setting),
-    /// Of `replicas`.
+    /// Actions in `replicas`.
     Replicas(Vec<(Replica, u8)>),
-    /// Of `ports`.
+    /// Action in `ports`.
     Port(SocketAddrV4),
-    /// Of `ipv4_lpm` and `ipv6_lpm`.
+    /// Action in `ipv4_lpm` and `ipv6_lpm`.
     Forward(NextHop),
-    /// Of the same.
+    /// Drops the packet; an action in the same tables.
     Drop,
 }
 
 impl Setting {
-    /// What of a partition is in `partitions`.
+    /// Returns the fields of a partition that are in `partitions`.
     pub fn of(partition: &Partition) -> Setting {
         let Partition { index, region, term, switch, active, primary, .. } = *partition;
         Setting { index, region, term, switch, active, primary }
     }
 
-    /// The whole partition.
+    /// Returns the whole partition.
     pub fn with(self, replicas: Vec<(Replica, u8)>) -> Partition {
         let Setting { index, region, term, switch, active, primary } = self;
         Partition { index, region, term, switch, active, primary, replicas }
@@ -97,7 +97,7 @@ impl Setting {
 }
 
 impl Key {
-    /// The id of its table.
+    /// Returns the id of the key's table.
     pub fn table(self) -> u32 {
         match self {
             Key::Partition(_) => table::PARTITIONS,
@@ -108,10 +108,10 @@ impl Key {
         }
     }
 
-    /// Reads it. Each of our tables has one field in its key.
+    /// Decodes the key of an entry. Each of this program's tables has one field in its key.
     ///
     /// # Errors
-    /// Where there is no such table, or the key is none of its keys.
+    /// If no such table exists, or the key does not fit it.
     pub fn of(entry: &v1::TableEntry) -> Result<Key, Problem> {
         if entry.priority != 0 {
             return Err(Problem::invalid("no table here has priorities"));
@@ -140,7 +140,7 @@ impl Key {
         }
     }
 
-    /// As it is sent. A prefix of no bits is left out.
+    /// Returns the key in its form for the wire. A prefix of no bits is left out.
     fn matches(self) -> Vec<v1::FieldMatch> {
         let exact = |number: u32| Some(FieldMatchType::Exact(Exact { value: value::encode(number.into()) }));
         let lpm = |prefix: u128, length: u8| {
@@ -154,7 +154,7 @@ impl Key {
         field.into_iter().map(|field| v1::FieldMatch { field_id: 1, field_match_type: Some(field) }).collect()
     }
 
-    /// An entry with this key, and without an action.
+    /// Returns an entry with this key, and without an action.
     pub fn entry(self) -> v1::TableEntry {
         v1::TableEntry { table_id: self.table(), r#match: self.matches(), ..v1::TableEntry::default() }
     }
@@ -178,7 +178,7 @@ fn prefix(field: Option<&FieldMatchType>, bits: u32) -> Result<(u128, u8), Probl
     if !(1..=bits as i32).contains(prefix_len) {
         return Err(Problem::invalid(format!("a prefix of {prefix_len} bits")));
     }
-    // What is left of it is at most 127.
+    // The remaining bits are at most 127.
     let behind = bits - prefix_len.unsigned_abs();
     if prefix & ((1 << behind) - 1) != 0 {
         return Err(Problem::invalid("behind the prefix there are bits that are not zero"));
@@ -186,7 +186,7 @@ fn prefix(field: Option<&FieldMatchType>, bits: u32) -> Result<(u128, u8), Probl
     Ok((prefix, prefix_len.unsigned_abs() as u8))
 }
 
-/// The widths of an action's parameters, which are numbered from 1 on.
+/// Returns the widths of an action's parameters in bits; parameters are numbered from 1.
 fn widths(action: u32) -> &'static [u32] {
     static WIDTHS: LazyLock<BTreeMap<u32, Vec<u32>>> = LazyLock::new(|| {
         let id =
@@ -199,7 +199,7 @@ fn widths(action: u32) -> &'static [u32] {
     WIDTHS.get(&action).map_or(&[], |widths| widths)
 }
 
-/// An action's arguments, in the order of its parameters.
+/// Returns an action's arguments, in the order of its parameters.
 fn arguments<const N: usize>(call: &v1::Action) -> Result<[u128; N], Problem> {
     let mut arguments = [None; N];
     for v1::action::Param { param_id, value } in &call.params {
@@ -231,7 +231,7 @@ fn mac_number(mac: [u8; 6]) -> u128 {
     mac.into_iter().fold(0, |number, byte| number << 8 | u128::from(byte))
 }
 
-/// An action that is not one of an entry's.
+/// Returns the problem of an action that no entry of the table can have.
 fn foreign(id: u32, only_default: u32) -> Problem {
     if id == only_default {
         return Problem::new(Code::PermissionDenied, "this action is for packets that no entry matches");
@@ -240,10 +240,10 @@ fn foreign(id: u32, only_default: u32) -> Problem {
 }
 
 impl Value {
-    /// Reads what an entry of this table does.
+    /// Decodes the action of an entry of this table.
     ///
     /// # Errors
-    /// Where that is not what entries of this table do.
+    /// If entries of this table cannot have the action.
     pub fn of(table: u32, action: &v1::TableAction) -> Result<Value, Problem> {
         let kind = action.r#type.as_ref().ok_or_else(|| Problem::invalid("an action of no type"))?;
         match (table, kind) {
@@ -284,7 +284,7 @@ impl Value {
         }
     }
 
-    /// As it is sent.
+    /// Returns the action in its form for the wire.
     pub fn action(&self) -> v1::TableAction {
         let kind = match self {
             Value::Partition(Setting { index, region, term, switch, active, primary }) => {
@@ -315,7 +315,7 @@ impl Value {
         v1::TableAction { r#type: Some(kind) }
     }
 
-    /// The id of its action; sets have none.
+    /// Returns the id of the action; sets have none.
     pub fn action_id(&self) -> Option<u32> {
         match self {
             Value::Partition(_) => Some(action::SET_PARTITION),

@@ -1,38 +1,38 @@
-//! Which ids partitions have had: none of them comes back (rule S1: an id is used for one life of one set of registers and slots).
+//! Ids that partitions have had: none of them comes back (rule S1: an id is used for one life of one set of registers and slots).
 //!
-//! A switch does not remember ids. Where a partition is set to other registers or slots, to id 0, or taken out, what is left behind
-//! is looked at no more, and may become another's: under the same id once more, numbers would begin anew, and an object that is being
-//! written would pass for clean. So whoever sets the tables remembers which *pairs* of a partition and an id are over, and holds
-//! back what would revive one: the partition is there, with id 0, and is not active.
+//! A switch does not remember ids. If a partition is set to another register or other slots or to id 0, or is removed, its former
+//! register and slots are not read any more, and another partition may get them. Under the same id once more, numbers would begin
+//! anew, and an object with an open write would pass for clean. So the controller remembers which *pairs* of a partition and an
+//! id are over. It holds back an entry that would revive one: the partition is there, with id 0, and is not active.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Key, Setting, Value};
 use super::reconcile::Incarnation;
 
-/// So many pairs are remembered: more than come to be in days, and some 100 KiB.
+/// Upper limit of pairs that are remembered: more than arise in days; they take some 100 KiB.
 pub const SPENT_MAX: usize = 4096;
 
 /// Pairs of a partition and an id that are over.
 ///
-/// There is room for some. Where there are more, those with the lowest ids are forgotten, and all ids up to the highest of them
-/// are over for every partition: that forgets nothing, and costs new ids.
+/// The room is limited. When it is full, the pairs with the lowest ids are dropped, and all ids up to the highest of these are
+/// over for every partition. So no pair comes back, at the cost of new ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// By ids, the lowest first.
+    /// Pairs by ids, the lowest first.
     pairs: BTreeSet<(u32, u32)>,
-    /// Every id up to here is over.
+    /// All ids up to this one are over.
     floor: u32,
     room: usize,
 }
 
 impl Spent {
-    /// None, with room for so many.
+    /// Returns an empty set with room for `room` pairs.
     pub fn new(room: usize) -> Spent {
         Spent { pairs: BTreeSet::new(), floor: 0, room }
     }
 
-    /// This one is over. Id 0 is none.
+    /// Records that a pair is over. Id 0 is none.
     pub fn add(&mut self, partition: u32, id: u32) {
         if id <= self.floor {
             return;
@@ -44,22 +44,22 @@ impl Spent {
         }
     }
 
-    /// Whether this one is over.
+    /// Returns whether a pair is over.
     pub fn has(&self, partition: u32, id: u32) -> bool {
         id <= self.floor || self.pairs.contains(&(id, partition))
     }
 
-    /// Every id up to here is over.
+    /// Returns the id up to which all ids are over.
     pub fn floor(&self) -> u32 {
         self.floor
     }
 }
 
-/// What is known of ids, in one life of a switch.
+/// Ids of one life of a switch.
 #[derive(Debug)]
 pub struct Ids {
     life: Option<Incarnation>,
-    /// Partitions that have an id, as they were left.
+    /// Partitions that have an id, as the last write left them.
     left: BTreeMap<u32, Setting>,
     spent: Spent,
 }
@@ -71,13 +71,13 @@ impl Default for Ids {
 }
 
 impl Ids {
-    /// Tables were found like this, and are to be like that: holds back what must not be.
+    /// Compares the tables that were found with the wanted ones, and holds back entries that must not be written.
     pub fn hold(&mut self, life: Incarnation, present: &BTreeMap<Key, Value>, wanted: &mut BTreeMap<Key, Value>) {
         if self.life != Some(life) {
             *self = Ids { life: Some(life), ..Ids::default() };
         }
         let found = numbering(present);
-        // Whatever somebody else has taken out or moved in the meantime is over, too.
+        // An id that another writer has removed or moved in the meantime is over, too.
         for (partition, left) in std::mem::take(&mut self.left) {
             if found.get(&partition).is_none_or(|found| !is_same(found, &left)) {
                 self.spent.add(partition, left.switch);
@@ -99,18 +99,18 @@ impl Ids {
         self.left = found;
     }
 
-    /// All of that was written.
+    /// Records that the wanted entries were written.
     pub fn done(&mut self, wanted: &BTreeMap<Key, Value>) {
         self.left = numbering(wanted);
     }
 }
 
-/// It goes on under the id that it has, where it is.
+/// Returns whether a partition continues under its id, at its place.
 fn is_same(one: &Setting, other: &Setting) -> bool {
     (one.switch, one.index, one.region) == (other.switch, other.index, other.region)
 }
 
-/// Partitions that have an id.
+/// Returns the partitions that have an id.
 fn numbering(entries: &BTreeMap<Key, Value>) -> BTreeMap<u32, Setting> {
     let setting = |(key, value): (&Key, &Value)| match (key, value) {
         (Key::Partition(partition), Value::Partition(setting)) if setting.switch > 0 => Some((*partition, *setting)),

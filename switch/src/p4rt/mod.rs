@@ -1,4 +1,4 @@
-//! P4Runtime: how a controller sets the tables of a switch, be it this one in software, BMv2, or hardware.
+//! P4Runtime: the protocol by which a controller sets the tables of a switch, be it this one in software, BMv2, or hardware.
 
 pub mod arbitration;
 pub mod arrays;
@@ -19,18 +19,18 @@ pub mod store;
 pub mod target;
 pub mod value;
 
-/// A runtime of one thread: controllers say little, and all of it takes one lock.
+/// Returns a runtime of one thread: controllers send little, and all calls take one lock.
 ///
 /// # Errors
-/// Where the system does not give what it needs.
+/// If the system lacks a resource for it.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// What goes over the wire, made of `proto/`.
+/// Messages on the wire, generated from `proto/`.
 #[allow(missing_docs, clippy::all)]
 pub mod proto {
-    /// How calls went.
+    /// Status of calls.
     pub mod google {
         pub mod rpc {
             include!(concat!(env!("OUT_DIR"), "/google.rpc.rs"));

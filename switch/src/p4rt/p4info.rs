@@ -1,4 +1,4 @@
-//! What a controller knows the P4 program's parts by: `p4/harmonia.p4info.txtpb`, and its ids once more as constants.
+//! Description of the P4 program for controllers: `p4/harmonia.p4info.txtpb`, and its ids as constants.
 
 use std::sync::LazyLock;
 
@@ -6,13 +6,13 @@ use prost::Message;
 
 use super::proto::p4::config::v1::P4Info;
 
-/// Tables.
+/// Ids of tables.
 pub mod table {
-    /// Partitions, all but their replicas.
+    /// Partitions without their replicas.
     pub const PARTITIONS: u32 = 0x0200_0001;
-    /// Who may answer reads of clean objects.
+    /// Replicas that may answer reads of clean objects.
     pub const REPLICAS: u32 = 0x0200_0002;
-    /// Where replicas are.
+    /// Addresses of replicas.
     pub const PORTS: u32 = 0x0200_0003;
     /// Ordinary forwarding of IPv4.
     pub const IPV4_LPM: u32 = 0x0200_0004;
@@ -20,41 +20,41 @@ pub mod table {
     pub const IPV6_LPM: u32 = 0x0200_0005;
 }
 
-/// Actions. Their parameters are numbered from 1 on.
+/// Ids of actions. Their parameters are numbered from 1.
 pub mod action {
-    /// A packet goes nowhere.
+    /// Drops the packet.
     pub const DROP: u32 = 0x0100_0001;
-    /// index, term, switch_id, active, primary, first, slots
+    /// Parameters: index, term, switch_id, active, primary, first, slots
     pub const SET_PARTITION: u32 = 0x0100_0002;
-    /// replica
+    /// Parameter: replica
     pub const TO_REPLICA: u32 = 0x0100_0003;
-    /// address, port
+    /// Parameters: address, port
     pub const SET_PORT: u32 = 0x0100_0004;
-    /// port, source, destination
+    /// Parameters: port, source, destination
     pub const TO_NEXT_HOP: u32 = 0x0100_0005;
-    /// Nothing happens. A compiler gives it this number.
+    /// Does nothing. A compiler assigns this number.
     pub const NO_ACTION: u32 = 21_257_015;
 }
 
-/// What chooses among replicas.
+/// Id of the selector among replicas.
 pub const REPLICA_SELECTOR: u32 = 0x1100_0001;
 
-/// What packets came to: one counter for each [`Counted`](super::target::Counted).
+/// Id of the counters of packets: one for each [`Counted`](super::target::Counted).
 pub const VERDICTS: u32 = 0x1200_0001;
 
-/// Registers.
+/// Ids of registers.
 pub mod register {
-    /// Of each partition: partition, switch, sequence, committed.
+    /// State of each partition: partition, switch, sequence, committed.
     pub const PARTITION_STATE: u32 = 0x1600_0001;
-    /// Stages of the dirty set. Of each slot: partition, switch, object, sequence.
+    /// Stages of the dirty set. Fields of each slot: partition, switch, object, sequence.
     pub const STAGES: [u32; 3] = [0x1600_0002, 0x1600_0003, 0x1600_0004];
-    /// How wide a partition's state is.
+    /// Width of a partition's state, in bits.
     pub const PARTITION_STATE_BITS: u32 = 192;
-    /// How wide a slot is.
+    /// Width of a slot, in bits.
     pub const SLOT_BITS: u32 = 160;
 }
 
-/// The program's description.
+/// Returns the program's description.
 pub fn p4info() -> &'static P4Info {
     static P4INFO: LazyLock<P4Info> = LazyLock::new(|| {
         let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/harmonia.p4info.bin"));
@@ -63,9 +63,9 @@ pub fn p4info() -> &'static P4Info {
     &P4INFO
 }
 
-/// Whether what another description names is what ours names, so that the same entities mean the same.
+/// Checks that another description names the same entities as this program's, so that they have the same meaning.
 ///
-/// Words for people, annotations and sizes may differ: compilers word and place them differently, and a switch says of each entity
+/// Texts, annotations and sizes may differ: compilers word and place them differently, and a switch reports for each entity
 /// whether there is room for it.
 ///
 /// # Errors
@@ -86,7 +86,7 @@ pub fn is_ours(other: &P4Info) -> Result<(), String> {
 
 const PROGRAM: &str = "harmonia.p4";
 
-/// Without what does not matter, and in one order.
+/// Returns a description without the parts that may differ, in one order.
 fn bare(p4info: &P4Info) -> P4Info {
     let mut bare = P4Info { pkg_info: None, type_info: None, ..p4info.clone() };
     let preambles = bare
@@ -105,7 +105,7 @@ fn bare(p4info: &P4Info) -> P4Info {
     }
     for table in &mut bare.tables {
         table.size = 0;
-        // Older compilers do not say it.
+        // Older compilers leave it out.
         table.initial_default_action = None;
         table.action_refs.sort_by_key(|action| action.id);
         for action in &mut table.action_refs {

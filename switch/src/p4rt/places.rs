@@ -1,8 +1,8 @@
-//! Places for connections of one endpoint, which slow ones cannot hold against others.
+//! Places for connections of one endpoint, which slow clients cannot block.
 //!
-//! A newcomer that finds no room takes the place of another connection: of a remote one rather than of one from this
-//! machine, of an idle one rather than of a controller with a stream, and of the one that has been so for longest. Some
-//! places are kept for clients on this machine.
+//! A newcomer that finds no room takes the place of another connection: an idle one goes before a controller with a stream, then
+//! a remote one before one from this machine, then the one that has been in its state for longest. Some places are kept for
+//! clients on this machine.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -11,18 +11,18 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-/// The places of one endpoint.
+/// Places of one endpoint.
 #[derive(Debug)]
 pub struct Places {
     max: usize,
-    /// Of those, so many are for clients on this machine.
+    /// Places of these that are kept for clients on this machine.
     kept: usize,
     held: Mutex<Held>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// By the time since when they are as they are: lower is longer.
+    /// Holders by age: a lower number has been in its state for longer.
     by_age: BTreeMap<u64, Holder>,
     next: u64,
     remote: usize,
@@ -31,13 +31,13 @@ struct Held {
 #[derive(Debug)]
 struct Holder {
     is_local: bool,
-    /// Streams of controllers.
+    /// Number of open streams of controllers.
     streams: usize,
-    /// Dropped when another takes the place.
+    /// Dropped when another connection takes the place.
     _stay: oneshot::Sender<()>,
 }
 
-/// A connection's place, until it is dropped or another connection takes it.
+/// Place of a connection, until it is dropped or another connection takes it.
 #[derive(Debug)]
 pub struct Place {
     handle: Handle,
@@ -45,7 +45,7 @@ pub struct Place {
     is_lost: bool,
 }
 
-/// What calls know of their connection's place.
+/// Handle of calls to their connection's place.
 #[derive(Clone, Debug)]
 pub struct Handle {
     places: Arc<Places>,
@@ -53,23 +53,23 @@ pub struct Handle {
     age: Arc<Mutex<u64>>,
 }
 
-/// A stream that is open in a connection, until this is dropped.
+/// Open stream in a connection, until this value is dropped.
 #[derive(Debug)]
 pub struct OpenStream(Handle);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these holds between any two statements.
+    // The values behind these locks are valid between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Places {
-    /// `max` places, at least one; `kept` of them, fewer than all, are for clients on this machine.
+    /// Returns `max` places, at least one; `kept` of them, fewer than all, are for clients on this machine.
     pub fn new(max: usize, kept: usize) -> Arc<Places> {
         let max = max.max(1);
         Arc::new(Places { max, kept: kept.min(max - 1), held: Mutex::default() })
     }
 
-    /// A place for a newcomer, which may be another's.
+    /// Takes a place for a newcomer, if need be that of another connection.
     pub fn take(self: &Arc<Places>, is_local: bool) -> Place {
         let mut held = lock(&self.held);
         let has_room = held.by_age.len() < self.max && (is_local || held.remote < self.max - self.kept);
@@ -98,8 +98,8 @@ impl Held {
         }
     }
 
-    /// Frees a place for a newcomer. A remote one takes the place of a local one only where those hold more than is kept
-    /// for them.
+    /// Frees a place for a newcomer. A remote newcomer takes the place of a local connection only if local ones hold more than is
+    /// kept for them.
     fn evict(&mut self, for_local: bool, kept: usize) {
         let takes_local = for_local || self.by_age.len() - self.remote > kept;
         let candidates = self.by_age.iter().filter(|(_, holder)| takes_local || !holder.is_local);
@@ -111,14 +111,14 @@ impl Held {
 }
 
 impl Place {
-    /// For the calls of this connection.
+    /// Returns the handle for the calls of this connection.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Ready once another connection has this place; wakes the task then.
+    /// Returns `Ready` once another connection has this place; wakes the task then.
     pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // A receiver that was told is not asked again.
+        // A receiver must not be polled again after it was ready.
         if !self.is_lost {
             self.is_lost = Pin::new(&mut self.stay).poll(context).is_ready();
         }
@@ -139,12 +139,12 @@ impl Drop for Place {
 }
 
 impl Handle {
-    /// Whether the connection is of a client on this machine.
+    /// Returns whether the connection is of a client on this machine.
     pub fn is_local(&self) -> bool {
         self.is_local
     }
 
-    /// Notes a stream of a controller.
+    /// Records a stream of a controller.
     pub fn open(&self) -> OpenStream {
         self.change(|streams| streams + 1);
         OpenStream(self.clone())

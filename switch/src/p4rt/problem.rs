@@ -1,4 +1,4 @@
-//! How calls fail, as the specification words it (P4Runtime v1.4.1, "Error Reporting Messages").
+//! Errors of calls, in the form of the specification (P4Runtime v1.4.1, "Error Reporting Messages").
 
 use prost::Message;
 use tonic::{Code, Status};
@@ -6,27 +6,27 @@ use tonic::{Code, Status};
 use super::proto::google::rpc;
 use super::proto::p4::v1;
 
-/// What is wrong with one update, or one question, or a whole call.
+/// Error of one update, one read, or a whole call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Which of gRPC's codes it is.
+    /// Code of gRPC.
     pub code: Code,
-    /// For whoever reads the controller's log.
+    /// Text for readers of the controller's log.
     pub message: String,
 }
 
 impl Problem {
-    /// Of this code.
+    /// Returns a problem with this code.
     pub fn new(code: Code, message: impl Into<String>) -> Problem {
         Problem { code, message: message.into() }
     }
 
-    /// It means nothing.
+    /// Returns the problem of an invalid request.
     pub fn invalid(message: impl Into<String>) -> Problem {
         Problem::new(Code::InvalidArgument, message)
     }
 
-    /// It means something that this switch does not do.
+    /// Returns the problem of a valid request that this switch does not support.
     pub fn unimplemented(message: impl Into<String>) -> Problem {
         Problem::new(Code::Unimplemented, message)
     }
@@ -44,12 +44,13 @@ impl From<super::value::Unfit> for Problem {
     }
 }
 
-/// So many bytes of details are taken by every client: gRPC's usual limit for what surrounds a message is 8 KiB.
+/// Upper limit of the details in bytes that every client accepts: gRPC's usual limit for a message's metadata is 8 KiB.
 const DETAILS_BYTES_MAX: usize = 5 << 10;
 
-/// What a call with many parts comes to: nothing where each of them went well, and otherwise how each of them went, in their order.
+/// Returns the result of a call with many parts: `Ok` if all parts succeeded.
 ///
-/// Where that is too long to be sent, the words are left out, and then the parts.
+/// # Errors
+/// The result of each part, in order. If that is too long to be sent, the texts are left out, and then the parts.
 pub fn batch(what: &str, outcomes: &[Result<(), Problem>]) -> Result<(), Status> {
     let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     if failed == 0 {
@@ -75,7 +76,7 @@ fn any(error: &v1::Error) -> prost_types::Any {
     prost_types::Any { type_url: "type.googleapis.com/p4.v1.Error".to_owned(), value: error.encode_to_vec() }
 }
 
-/// How each part of a call went that failed, if the answer says so.
+/// Returns the result of each part of a failed call, if the status contains them.
 pub fn parts(status: &Status) -> Option<Vec<v1::Error>> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
     if details.is_empty() {

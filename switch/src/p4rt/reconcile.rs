@@ -1,8 +1,9 @@
-//! What is to be in a switch's tables, and what has to be written so that it is.
+//! Wanted content of a switch's tables, and the updates that lead to it.
 //!
-//! Whatever is there, and in whatever order updates of one batch are done: no update of ours fails, what is left out in between is
-//! safe (a packet without a partition is dropped, a read without replicas goes to the primary), and a second look finds nothing to
-//! write. Which ids partitions may have at all, after what there was before, is up to [`Ids`](super::ids::Ids).
+//! The following holds for any present content, and for any order in which the updates of one batch are done. No update of ours
+//! fails. An intermediate state is safe: a packet without a partition is dropped, and a read without replicas goes to the
+//! primary. A second comparison finds nothing to write. [`Ids`](super::ids::Ids) decides which ids partitions may have at all,
+//! after those that they had before.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddrV4};
@@ -11,33 +12,33 @@ use super::entry::{Key, NextHop, Setting, Value, WEIGHTS_MAX};
 use super::proto::p4::v1::{self, update};
 use crate::tables::{Partition, Replica};
 
-/// So many updates go at once: what is said of each of them, where some fail, has room in an answer.
+/// Upper limit of updates in one batch: an answer has room for the error of each.
 pub const UPDATES_MAX: usize = 64;
 
-/// So many replicas may share a partition's reads; the rest gets none.
+/// Upper limit of replicas that share a partition's reads; further ones get none.
 const REPLICAS_MAX: usize = 100;
 
-/// One life of a switch's registers: from when its program was loaded until it is lost or loaded anew. A number made up by whoever
-/// loaded it, kept as the program's cookie.
+/// One life of a switch's registers: from the load of its program until it is lost or loaded anew. The number is chosen by the
+/// controller that loaded the program, and kept as the program's cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
-/// What is to be in a switch's tables.
+/// Wanted content of a switch's tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// All partitions. No two have the same registers.
+    /// All partitions. No two have the same register.
     pub partitions: BTreeMap<u32, Partition>,
-    /// Where their replicas are.
+    /// Addresses of their replicas.
     pub ports: BTreeMap<Replica, SocketAddrV4>,
-    /// Ordinary routes, by prefixes; `None`: they are somebody else's.
+    /// Ordinary routes, by prefixes; `None` if another program owns them.
     pub routes: Option<BTreeMap<(IpAddr, u8), NextHop>>,
-    /// For which life of the switch the switch ids are. In any other one it numbers nothing: registers that begin anew under an id
-    /// that has been used would give the same numbers again.
+    /// Life of the switch for which the switch ids are. In any other life the switch numbers nothing: registers that begin anew
+    /// under a used id would give the same numbers again.
     pub lives: Option<Incarnation>,
 }
 
 impl Wanted {
-    /// All entries, for a switch that is in this life.
+    /// Returns all entries, for a switch in this life.
     pub fn entries(&self, now: Incarnation) -> BTreeMap<Key, Value> {
         let mut entries = BTreeMap::new();
         for (number, partition) in &self.partitions {
@@ -62,30 +63,30 @@ impl Wanted {
         entries
     }
 
-    /// Whether entries like this one are ours to change.
+    /// Returns whether an entry with this key is ours to change.
     pub fn owns(&self, key: Key) -> bool {
         self.routes.is_some() || !matches!(key, Key::Ipv4(..) | Key::Ipv6(..))
     }
 }
 
-/// Those that have a weight, in proportion, but so that all of them together fit into an entry.
+/// Returns the replicas with a weight, scaled so that the sum of the weights fits into an entry.
 fn weighed(replicas: &[(Replica, u8)]) -> Vec<(Replica, u8)> {
     let some: Vec<_> = replicas.iter().copied().filter(|(_, weight)| *weight > 0).take(REPLICAS_MAX).collect();
     let all: u32 = some.iter().map(|(_, weight)| u32::from(*weight)).sum();
     if all <= WEIGHTS_MAX {
         return some;
     }
-    // Each is rounded up to at least one.
+    // Each weight is rounded up to at least one.
     let room = WEIGHTS_MAX - some.len() as u32;
     some.into_iter().map(|(replica, weight)| (replica, (u32::from(weight) * room / all).max(1) as u8)).collect()
 }
 
-/// What has to be written, batch by batch, so that what is there becomes what is wanted. A partition that goes elsewhere under the id
-/// that it has must have been held back before ([`Ids::hold`](super::ids::Ids::hold)): nothing here would keep it from that.
+/// Returns the updates that turn the present content into the wanted one, batch by batch. A partition that would move under the
+/// id that it has must have been held back before ([`Ids::hold`](super::ids::Ids::hold)): this function does not prevent that.
 pub fn plan(present: &BTreeMap<Key, Value>, wanted: &BTreeMap<Key, Value>) -> Vec<Vec<v1::Update>> {
     let is_gone = |key: &&Key| !wanted.contains_key(key);
     let is_partition = |key: &&Key| matches!(key, Key::Partition(_));
-    // First whatever holds registers or slots that others are to have: it cannot be modified in one go with theirs.
+    // First the partitions with registers or slots that another partition is to have: one batch cannot modify both.
     let freed: Vec<Key> = present
         .iter()
         .filter(|(key, value)| is_partition(key) && (is_gone(key) || is_in_the_way(**key, value, wanted)))
@@ -104,7 +105,7 @@ pub fn plan(present: &BTreeMap<Key, Value>, wanted: &BTreeMap<Key, Value>) -> Ve
         .collect()
     };
     let delete = |key: &Key| update(update::Type::Delete, key.entry());
-    // Then where replicas are before partitions name them, and what nobody names any more last.
+    // Then addresses before partitions name them; entries that are not named any more come last.
     let phases = [
         freed.iter().map(delete).collect(),
         set(&|key| !matches!(key, Key::Partition(_) | Key::Replicas(_))),
@@ -115,7 +116,7 @@ pub fn plan(present: &BTreeMap<Key, Value>, wanted: &BTreeMap<Key, Value>) -> Ve
     phases.iter().flat_map(|phase: &Vec<v1::Update>| phase.chunks(UPDATES_MAX).map(<[v1::Update]>::to_vec)).collect()
 }
 
-/// Whether a partition holds something that another one is to have.
+/// Returns whether a partition holds a register or slots that another one is to have.
 fn is_in_the_way(key: Key, value: &Value, wanted: &BTreeMap<Key, Value>) -> bool {
     let Value::Partition(held) = value else { return false };
     wanted.iter().any(|(other, value)| match value {

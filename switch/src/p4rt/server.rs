@@ -1,7 +1,7 @@
-//! A server of P4Runtime for a switch in software.
+//! P4Runtime server for a switch in software.
 //!
-//! Whoever reaches its address may read and, with a higher election id than others, write: it belongs on loopback, or on a network
-//! that only controllers are on. What it takes of anybody has an end all the same: connections, calls in each, streams, messages.
+//! Every host that reaches its address may read and, with the highest election id, write. So the address belongs on loopback, or
+//! on a network for controllers alone. All resources of clients are limited: connections, calls in each, streams and messages.
 
 use std::future::pending;
 use std::io::{self, Write as _};
@@ -27,29 +27,29 @@ use super::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use super::service::{Opened, Read, Service};
 use super::target::Target;
 
-/// Which version of the specification this is.
+/// Version of the specification that this server follows.
 pub const VERSION: &str = "1.4.1";
 
-/// The longest message: as long as gRPC's usual limit, which controllers have as well.
+/// Upper limit of a message in bytes: gRPC's usual limit, which controllers have as well.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
-/// So many entities are in one message: it is well below the limit.
+/// Number of entities in one message: far below the limit.
 const ENTITIES: usize = 512;
-/// So many calls at once in one connection.
+/// Upper limit of calls at once in one connection.
 const CALLS_MAX: usize = 32;
-/// A connection in which nobody says anything ends, and so does a stream in which nobody says who it is.
+/// Time limit for the preface of a connection, and for the first message of a stream.
 const HELLO: Duration = Duration::from_secs(10);
-/// A controller whose machine is gone is found out after twice this.
+/// Interval, and time limit, of keepalives: a controller with a dead machine is detected after twice this time.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// When it stops, it waits so long for controllers to take what was said to them, and no longer.
+/// Time for controllers to receive the last messages when the server stops.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Answers controllers until `stop` is done.
 ///
 /// # Errors
-/// Where the listener fails.
+/// If the listener fails.
 ///
 /// # Panics
-/// Where the target has not as many stages as the P4 program.
+/// If the target has another number of stages than the P4 program.
 pub async fn serve(
     listener: TcpListener,
     device: u64,
@@ -63,7 +63,7 @@ pub async fn serve(
     let (tell, told) = oneshot::channel();
     let stop = async move {
         stop.await;
-        // Or it would wait for controllers to go.
+        // Otherwise the server would wait until all controllers are gone.
         service.stop();
         let _ = tell.send(());
     };
@@ -75,7 +75,7 @@ pub async fn serve(
         .serve_with_incoming_shutdown(server, Incoming::new(listener, CONNECTIONS_MAX, HELLO), stop);
     let too_long = async {
         if told.await.is_err() {
-            // It ends by itself.
+            // The server ends by itself.
             pending::<()>().await;
         }
         sleep(GRACE).await;
@@ -86,7 +86,7 @@ pub async fn serve(
     }
 }
 
-/// A server that runs on a thread of its own; dropped, it stops.
+/// Server in a thread of its own. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -97,10 +97,10 @@ pub struct Running {
 /// Starts a server, for programs that have no runtime.
 ///
 /// # Errors
-/// Where the address cannot be had, or no thread.
+/// If the address cannot be bound, or no thread can be started.
 ///
 /// # Panics
-/// Where the target has not as many stages as the P4 program.
+/// If the target has another number of stages than the P4 program.
 pub fn spawn(listen: SocketAddr, device: u64, target: Arc<dyn Target>) -> io::Result<Running> {
     let listener = std::net::TcpListener::bind(listen)?;
     listener.set_nonblocking(true)?;
@@ -113,7 +113,7 @@ pub fn spawn(listen: SocketAddr, device: u64, target: Arc<dyn Target>) -> io::Re
             serve(TcpListener::from_std(listener)?, device, target, stopped).await
         });
         if let Err(error) = served {
-            // Who reads it may have gone.
+            // The reader of stderr may have gone.
             let _ = writeln!(io::stderr(), "no controller is answered any more: {error}");
         }
     })?;
@@ -121,7 +121,7 @@ pub fn spawn(listen: SocketAddr, device: u64, target: Arc<dyn Target>) -> io::Re
 }
 
 impl Running {
-    /// Where it is.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -131,7 +131,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // What it had to say it has said.
+            // The thread has already reported its error.
             let _ = thread.join();
         }
     }
@@ -154,7 +154,7 @@ impl P4Runtime for Server {
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let (found, outcome) = self.service.read(request.get_ref())?;
-        // Cells become entities as they are taken: whole registers of them would be much at once.
+        // Cells become entities one message at a time: whole registers would take much memory at once.
         let mut entities = found.into_iter().flat_map(|read| -> Box<dyn Iterator<Item = v1::Entity> + Send> {
             match read {
                 Read::Entities(entities) => Box::new(entities.into_iter()),
@@ -215,13 +215,13 @@ impl P4Runtime for Server {
     }
 }
 
-/// Listens to a controller until it has nothing more to say, or what it says ends its stream.
+/// Receives a controller's messages until the stream ends, or until a message ends it for a reason.
 async fn hear(service: &Service, id: u64, mut requests: Streaming<v1::StreamMessageRequest>) -> Option<Problem> {
     let Ok(mut next) = timeout(HELLO, requests.next()).await else {
         return Some(Problem::new(Code::DeadlineExceeded, "a controller says who it is"));
     };
     loop {
-        // A stream that broke needs no answer.
+        // A broken stream needs no answer.
         let Some(Ok(request)) = next else { return None };
         if let Err(problem) = service.hear(id, request) {
             return Some(problem);

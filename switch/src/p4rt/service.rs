@@ -1,12 +1,12 @@
-//! What a switch answers its controllers, but for the network.
+//! Answers of a switch to its controllers, without the network.
 //!
-//! All calls take one lock, one after the other: so a write is done before the next one begins, a read never sees half of one, and
-//! who was the primary writes nothing once somebody else is told to be.
+//! All calls take one lock, one after the other. So a write is done before the next one begins, and a read never sees half of a
+//! write. A former primary writes nothing after another controller got the notice that it is the primary.
 //!
-//! Streams are bounded in number, and whoever reaches the address may open as many as there can be. So a newcomer that finds no
-//! room takes the place of another stream, as connections do ([`Places`](super::places)): of one in which nobody said who it is,
-//! then of a backup's, then of a primary's, and of the oldest of those; of a remote one first, and some places are kept for
-//! controllers on this machine.
+//! Streams are bounded in number, and a host that reaches the address may open as many as it can. So a newcomer that finds no
+//! room takes the place of another stream, as connections do ([`Places`](super::places)). A stream without an arbitration update
+//! goes first, then a backup's, then a primary's. Among these, a remote one goes before a local one, and then the oldest. Some
+//! places are kept for controllers on this machine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,18 +24,18 @@ use super::proto::p4::v1::{self, entity::Entity, update};
 use super::store::Store;
 use super::target::{Counted, Target};
 
-/// So many controllers may be there at once.
+/// Upper limit of controllers at one time.
 pub const STREAMS_MAX: usize = 32;
-/// Of those, so many places are kept for controllers on this machine.
+/// Places of these that are kept for controllers on this machine.
 const STREAMS_KEPT: usize = STREAMS_MAX / 4;
 
-/// So much may wait for a controller; who does not take it is let go.
+/// Upper limit of messages that wait for a controller; one that does not take them is disconnected.
 const NOTICES_MAX: usize = 64;
 
-/// What is sent to a controller in its stream.
+/// Message to a controller in its stream.
 pub type Response = Result<v1::StreamMessageResponse, Status>;
 
-/// The near end of a controller's stream. When it is dropped, the stream ends.
+/// Service's end of a controller's stream. When it is dropped, the stream ends.
 #[derive(Debug)]
 struct Stream {
     is_local: bool,
@@ -43,14 +43,14 @@ struct Stream {
     _gone: oneshot::Sender<()>,
 }
 
-/// The far end of it.
+/// Network's end of a controller's stream.
 #[derive(Debug)]
 pub struct Opened {
-    /// Its number.
+    /// Number of the stream.
     pub id: StreamId,
-    /// What is to be sent to the controller.
+    /// Messages to send to the controller.
     pub responses: mpsc::Receiver<Response>,
-    /// Done when the stream is to end.
+    /// Done when the stream has to end.
     pub gone: oneshot::Receiver<()>,
 }
 
@@ -59,21 +59,21 @@ struct State {
     store: Store,
     /// The program, if there is one.
     config: Option<v1::ForwardingPipelineConfig>,
-    /// One that was verified, and is not used yet.
+    /// Program that was verified, and is not used yet.
     saved: Option<v1::ForwardingPipelineConfig>,
     streams: BTreeMap<StreamId, Stream>,
     next_stream: StreamId,
-    /// Nobody can open a stream any more.
+    /// No stream can be opened any more.
     is_closed: bool,
 }
 
-/// A device that controllers can set and read.
+/// Device that controllers can set and read.
 pub struct Service {
     target: Arc<dyn Target>,
     state: Mutex<State>,
 }
 
-/// What was read.
+/// Result of a read.
 #[derive(Debug)]
 pub enum Read {
     /// Entities.
@@ -83,10 +83,10 @@ pub enum Read {
 }
 
 impl Service {
-    /// Of a device with this number.
+    /// Returns the service of a device with this number.
     ///
     /// # Panics
-    /// Where the target has not as many stages as the P4 program.
+    /// If the target has another number of stages than the P4 program.
     pub fn new(device: u64, target: Arc<dyn Target>) -> Service {
         target.with_pipeline(&mut |pipeline| {
             let stages = pipeline.dirty().stages().len();
@@ -105,14 +105,14 @@ impl Service {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What is behind it holds between any two statements.
+        // The state is valid between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A controller opens its stream, on this machine or from elsewhere. Where there is no room, another stream ends.
+    /// Opens a controller's stream, from this machine or from elsewhere. If there is no room, another stream ends.
     ///
     /// # Errors
-    /// Where the switch stops.
+    /// If the switch stops; no stream is opened then.
     pub fn open(&self, is_local: bool) -> Result<Opened, Problem> {
         let mut state = self.lock();
         if state.is_closed {
@@ -127,10 +127,10 @@ impl Service {
         Ok(Opened { id, responses, gone })
     }
 
-    /// A controller says something in its stream.
+    /// Takes a controller's message in its stream.
     ///
     /// # Errors
-    /// Why the stream is to end ([`Service::close`]).
+    /// The reason for which the stream has to end ([`Service::close`]).
     pub fn hear(&self, stream: StreamId, request: v1::StreamMessageRequest) -> Result<(), Problem> {
         use v1::stream_error::Details;
         use v1::stream_message_request::Update;
@@ -166,13 +166,13 @@ impl Service {
         };
         let response = v1::StreamMessageResponse { update: Some(v1::stream_message_response::Update::Error(error)) };
         if let Some(stream) = state.streams.get(&stream) {
-            // Who has much to take already can do without.
+            // A controller with a full queue can do without this message.
             let _ = stream.out.try_send(Ok(response));
         }
         Ok(())
     }
 
-    /// A controller's stream ends, for this reason if there is one.
+    /// Ends a controller's stream, for the reason `why` if there is one.
     pub fn close(&self, stream: StreamId, why: Option<Problem>) {
         let mut state = self.lock();
         if let (Some(stream), Some(why)) = (state.streams.remove(&stream), why) {
@@ -194,7 +194,7 @@ impl Service {
     /// Changes entities, in their order.
     ///
     /// # Errors
-    /// Where nothing was done, or some of it failed.
+    /// If the whole request is refused (no update is done then), or if some updates failed (the rest is done then).
     pub fn write(&self, request: &v1::WriteRequest) -> Result<(), Status> {
         let state = &mut *self.lock();
         state.arbitration.may_write(request.device_id, &request.role, request.election_id.as_ref())?;
@@ -207,10 +207,10 @@ impl Service {
         batch("updates", &outcomes)
     }
 
-    /// Entities that are asked for, and how that went.
+    /// Reads the requested entities. The inner result tells which reads failed.
     ///
     /// # Errors
-    /// Where nothing can be read.
+    /// If nothing can be read.
     pub fn read(&self, request: &v1::ReadRequest) -> Result<(Vec<Read>, Result<(), Status>), Status> {
         let state = self.lock();
         state.arbitration.is_here(request.device_id)?;
@@ -224,13 +224,13 @@ impl Service {
         Ok((found, batch("reads", &outcomes)))
     }
 
-    /// Gives the device its program: ours, for there is no other that it could have.
+    /// Gives the device its program: this project's, since the device can have no other.
     ///
-    /// Where that clears the tables, what packets have changed stays. Numbers that were given under a switch id must never be given
-    /// again under the same one, and a new one makes all of it void; so there is nothing that clearing it would be good for.
+    /// An action that clears the tables keeps the fields that packets have changed. Numbers that were given under a switch id
+    /// must never be given again under the same id, and a new id makes all of them void. So to clear them would have no use.
     ///
     /// # Errors
-    /// Where it is another one, or the caller may not.
+    /// If the program is another one, or the caller may not write. Nothing has changed then.
     pub fn set_config(&self, request: v1::SetForwardingPipelineConfigRequest) -> Result<(), Problem> {
         let state = &mut *self.lock();
         state.arbitration.may_write(request.device_id, &request.role, request.election_id.as_ref())?;
@@ -262,10 +262,10 @@ impl Service {
         Ok(())
     }
 
-    /// Which program the device has; nothing where it has none.
+    /// Returns the device's program; `None` if it has none.
     ///
     /// # Errors
-    /// Where this is another device, or it is not clear what of it is asked for.
+    /// If this is another device, or the type of the response is unknown.
     pub fn get_config(
         &self,
         request: &v1::GetForwardingPipelineConfigRequest,
@@ -292,8 +292,8 @@ impl State {
         }
     }
 
-    /// Ends a stream where there is no room for another one. A remote one takes the place of a local one only where those hold
-    /// more than is kept for them.
+    /// Ends a stream if there is no room for another one. A remote newcomer takes the place of a local stream only if local ones
+    /// hold more than is kept for them.
     fn make_room(&mut self, for_local: bool) {
         let local = self.streams.values().filter(|stream| stream.is_local).count();
         let remote = self.streams.len() - local;
@@ -315,7 +315,7 @@ impl State {
         self.tell(notices);
     }
 
-    /// Tells controllers, and lets those go who do not listen; of that the others hear, too.
+    /// Sends notices, and disconnects controllers that do not take theirs; the other controllers get a notice of that, too.
     fn tell(&mut self, notices: Notices) {
         let mut notices = VecDeque::from(notices);
         while let Some((id, notice)) = notices.pop_front() {
@@ -367,12 +367,12 @@ impl State {
             Entity::DigestEntry(entry) => entry.digest_id,
             Entity::ExternEntry(entry) => entry.extern_type_id,
         };
-        // Id 0 asks for all entities of a kind (P4Runtime §16.1); of these kinds there are none.
+        // Id 0 asks for all entities of a kind (P4Runtime §16.1); there are none of these kinds.
         if id == 0 { Ok(Vec::new()) } else { Err(Problem::invalid("the program has none of these")) }
     }
 }
 
-/// Id of the multicast group or clone session that an entry names; 0 where it names all.
+/// Returns the id of the multicast group or clone session that an entry names; 0 if it names all.
 fn replication_id(entry: &v1::PacketReplicationEngineEntry) -> u32 {
     use v1::packet_replication_engine_entry::Type;
     match &entry.r#type {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes: it is refused, or it is done, and the pipeline still has what the tables say.
+        /// Any request is either refused or done, and the pipeline still equals the tables.
         #[test]
         fn nonsense_is_refused(
             changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
@@ -424,7 +424,7 @@ mod tests {
                 let place = place.index(bytes.len());
                 bytes[place] = byte;
             }
-            // Half of them are whole.
+            // Half of the inputs are whole.
             bytes.truncate(bytes.len().min(2 * cut.index(bytes.len()) + 1));
             let Ok(updates) = v1::WriteRequest::decode(&bytes[..]) else { return Ok(()) };
             let asked = updates.updates.iter().filter_map(|update| update.entity.clone()).collect();
@@ -475,7 +475,7 @@ mod tests {
         v1::WriteRequest { updates, ..Default::default() }
     }
 
-    /// The streams, of those that were opened, that have ended, by their place.
+    /// Returns the positions of the streams, of those that were opened, that have ended.
     fn ended(streams: &mut [Opened]) -> Vec<usize> {
         let is_over = |stream: &mut Opened| stream.gone.try_recv() == Err(oneshot::error::TryRecvError::Closed);
         streams.iter_mut().enumerate().filter_map(|(place, stream)| is_over(stream).then_some(place)).collect()
@@ -487,7 +487,7 @@ mod tests {
         let remote = || service.open(false).unwrap();
         let room = STREAMS_MAX - STREAMS_KEPT;
         let mut streams: Vec<Opened> = std::iter::repeat_with(remote).take(room).collect();
-        // The first one is the primary, the second a backup, and the others say nothing.
+        // The first stream is the primary, the second a backup, and the rest send no message.
         service.hear(streams[0].id, says(9)).unwrap();
         service.hear(streams[1].id, says(8)).unwrap();
         for silent in 2..room {
@@ -495,12 +495,12 @@ mod tests {
             assert_eq!(ended(&mut streams).last(), Some(&silent), "the oldest silent one goes");
             service.hear(streams.last().unwrap().id, says(silent as u128 + 10)).unwrap();
         }
-        // All say who they are, and the last one is the primary.
+        // All streams send an arbitration update, and the last one is the primary.
         streams.push(remote());
         let gone = ended(&mut streams);
         let expected: Vec<usize> = std::iter::once(0).chain(2..room).collect();
         assert_eq!(gone, expected, "the oldest backup goes");
-        // Places are kept for this machine, and then remote ones go first.
+        // Places are kept for this machine; after that, remote streams go first.
         let mut local: Vec<Opened> = (0..STREAMS_KEPT).map(|_| service.open(true).unwrap()).collect();
         assert_eq!(ended(&mut streams), gone);
         local.push(service.open(true).unwrap());
@@ -519,7 +519,7 @@ mod tests {
             while primary.responses.try_recv().is_ok() {}
         }
         assert_eq!(deaf.gone.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-        // Its election id is free.
+        // The election id of the disconnected controller is free.
         service.hear(primary.id, says(0)).unwrap();
         service.stop();
         assert_eq!(service.open(true).unwrap_err().code, Code::Unavailable);

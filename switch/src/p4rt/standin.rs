@@ -1,4 +1,4 @@
-//! A switch that no packet passes, unless somebody takes one through by hand: to try controllers on.
+//! Stand-in for a switch, for tests of controllers: packets pass it only if a test feeds them by hand.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -9,31 +9,31 @@ use crate::dirty::Shape;
 use crate::pipeline::Pipeline;
 use crate::tables::{Partition, Replica, Unfit};
 
-/// The stand-in.
+/// Stand-in for a switch.
 #[derive(Debug)]
 pub struct Standin {
     state: Mutex<State>,
 }
 
-/// What is in it.
+/// Content of the stand-in.
 #[derive(Debug)]
 pub struct State {
     /// The pipeline.
     pub pipeline: Pipeline,
-    /// Where replicas are.
+    /// Addresses of replicas.
     pub ports: BTreeMap<Replica, SocketAddrV4>,
-    /// Whatever is counted by hand.
+    /// Counters, which are set by hand.
     pub counters: [u64; Counted::ALL.len()],
 }
 
 impl Standin {
-    /// With a pipeline of this shape, and without partitions.
+    /// Returns a stand-in with a pipeline of this shape, and without partitions.
     pub fn new(shape: Shape, registers: usize) -> Standin {
         let pipeline = Pipeline::new(shape, registers);
         Standin { state: Mutex::new(State { pipeline, ports: BTreeMap::new(), counters: [0; Counted::ALL.len()] }) }
     }
 
-    /// What is in it.
+    /// Returns the content.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

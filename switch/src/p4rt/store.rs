@@ -1,11 +1,11 @@
-//! The tables of a switch as controllers see them, and what becomes of them in the pipeline.
+//! Tables of a switch as controllers see them, and their mapping to the pipeline.
 //!
-//! The pipeline has one thing where P4 has two tables: a [`Partition`](crate::tables::Partition) is an entry of `partitions` and one
-//! of `replicas`. So each change of either sets the whole partition anew. Routes mean nothing to a switch in software, and are kept
-//! only to be read again.
+//! The pipeline has one item where P4 has two tables: a [`Partition`](crate::tables::Partition) is an entry of `partitions` and
+//! one of `replicas`. So each change of either sets the whole partition anew. Routes have no effect in a switch in software, and
+//! are kept only to be read again.
 //!
 //! # Invariants
-//! - The pipeline has exactly the partitions and ports that are in here.
+//! - The pipeline has exactly the partitions and ports that are in the store.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::proto::p4::v1::{self, update};
 use super::target::Target;
 use crate::tables::{Replica, Unfit};
 
-/// An entry, and what a controller wrote on it for itself.
+/// Entry with the controller's own metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stored {
     value: Value,
@@ -32,7 +32,7 @@ pub struct Store {
     tables: BTreeMap<u32, BTreeMap<Key, Stored>>,
 }
 
-/// So many entries may be in a table, as its description says.
+/// Returns the upper limit of entries in a table, according to its description.
 fn room(id: u32) -> usize {
     let is_it = |table: &&super::proto::p4::config::v1::Table| {
         table.preamble.as_ref().is_some_and(|preamble| preamble.id == id)
@@ -48,7 +48,7 @@ impl Store {
     /// Changes one entry, here and in the pipeline.
     ///
     /// # Errors
-    /// Why it is not changed.
+    /// The reason for which the entry was not changed; nothing has changed then.
     pub fn write(&mut self, kind: update::Type, entry: &v1::TableEntry, target: &dyn Target) -> Result<(), Problem> {
         if entry.is_default_action {
             return Err(default_entry(kind, entry));
@@ -103,7 +103,7 @@ impl Store {
         done
     }
 
-    /// What of the pipeline hangs on this entry is made as it is in here, or stays as it was.
+    /// Brings the part of the pipeline that depends on this entry in line with the store, or leaves it unchanged.
     fn apply(&self, key: Key, target: &dyn Target) -> Result<(), Problem> {
         match key {
             Key::Partition(number) | Key::Replicas(number) => match self.setting(number) {
@@ -138,8 +138,9 @@ impl Store {
         }
     }
 
-    /// What is another's now may be free later; what is not there never will be. The specification has `FAILED_PRECONDITION` for what
-    /// is refused because of what is there, and `INVALID_ARGUMENT` for what is wrong whatever is there.
+    /// Returns the problem for a partition that the pipeline refused. A place of another partition may become free later; a place
+    /// that does not exist never will. The specification has `FAILED_PRECONDITION` for a request that the present state forbids,
+    /// and `INVALID_ARGUMENT` for one that is wrong in any state.
     fn unfit(&self, number: u32, unfit: Unfit) -> Problem {
         let settings = self.tables.get(&table::PARTITIONS).into_iter().flatten();
         let mut others = settings.filter_map(|(key, stored)| match (key, &stored.value) {
@@ -149,17 +150,17 @@ impl Store {
         let may_be_later = match unfit {
             Unfit::Index(index) => others.any(|other| other.index == index),
             Unfit::Region(region) => region.slots.is_power_of_two() && others.any(|other| other.region.meets(region)),
-            // Under another id it may go there.
+            // Under another id the partition may move there.
             Unfit::Moves(_) => true,
         };
         let code = if may_be_later { Code::FailedPrecondition } else { Code::InvalidArgument };
         Problem::new(code, unfit.to_string())
     }
 
-    /// All entries that fit what is asked for.
+    /// Returns all entries that match a request.
     ///
     /// # Errors
-    /// Where it asks for what cannot be.
+    /// If the request is not valid.
     pub fn read(&self, asked: &v1::TableEntry) -> Result<Vec<v1::TableEntry>, Problem> {
         if asked.table_id == 0 {
             if *asked != v1::TableEntry::default() {
@@ -191,7 +192,7 @@ impl Store {
         Ok(self.tables.get(&asked.table_id).into_iter().flatten().filter(fits).map(entry).collect())
     }
 
-    /// Takes everything out, here and in the pipeline.
+    /// Removes all entries, here and in the pipeline.
     pub fn clear(&mut self, target: &dyn Target) {
         for key in std::mem::take(&mut self.tables).into_values().flat_map(BTreeMap::into_keys) {
             match key {
@@ -212,7 +213,7 @@ fn entry((key, stored): (&Key, &Stored)) -> v1::TableEntry {
     }
 }
 
-/// Nothing in it is asked for that no table here has.
+/// Checks that a request names no feature that no table here has.
 fn plain(entry: &v1::TableEntry) -> Result<(), Problem> {
     if entry.idle_timeout_ns != 0 || entry.time_since_last_hit.is_some() {
         return Err(Problem::invalid("no table here knows how long its entries were idle"));
@@ -223,7 +224,7 @@ fn plain(entry: &v1::TableEntry) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Default entries are constant here.
+/// Returns the problem of a change of a default entry: these are constant here.
 fn default_entry(kind: update::Type, entry: &v1::TableEntry) -> Problem {
     if kind != update::Type::Modify || !entry.r#match.is_empty() || entry.priority != 0 {
         return Problem::invalid("a default entry has no key, and can only be modified");

@@ -1,33 +1,33 @@
 //! Numbers as strings of bytes (P4Runtime v1.4.1, "Bytestrings").
 //!
-//! What is sent is as short as can be; what is received may have zeros in front.
+//! A sent number is as short as possible; a received one may have leading zeros.
 
-/// Why a string of bytes is no number of so many bits.
+/// Reason for which a string of bytes is not a number of a given width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Nothing is no number, not even 0.
+    /// The string is empty; even 0 has one byte.
     #[error("a number of no bytes")]
     Empty,
-    /// It is too great.
+    /// The number is too great for this many bits.
     #[error("a number of more than {0} bits")]
     Wide(u32),
 }
 
-/// A number without the zeros in front of it: all bytes of it that matter, but at least one.
+/// Returns a number without its leading zeros, but with at least one byte.
 pub fn canonical(bytes: &[u8]) -> &[u8] {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     &bytes[zeros.min(bytes.len().saturating_sub(1))..]
 }
 
-/// A number as it is sent.
+/// Returns a number in its form for the wire.
 pub fn encode(number: u128) -> Vec<u8> {
     canonical(&number.to_be_bytes()).to_vec()
 }
 
-/// A number of at most so many bits as it is sent.
+/// Checks that a number has at most `bits` bits, and returns its form for the wire.
 ///
 /// # Errors
-/// Where it is none.
+/// If the string is empty, or the number has more bits.
 pub fn check(bytes: &[u8], bits: u32) -> Result<Vec<u8>, Unfit> {
     if bytes.is_empty() {
         return Err(Unfit::Empty);
@@ -37,10 +37,10 @@ pub fn check(bytes: &[u8], bits: u32) -> Result<Vec<u8>, Unfit> {
     if used > bits { Err(Unfit::Wide(bits)) } else { Ok(bytes.to_vec()) }
 }
 
-/// Reads a number of at most so many bits, 128 at most.
+/// Decodes a number of at most `bits` bits, 128 at most.
 ///
 /// # Errors
-/// Where it is none.
+/// If the string is empty, or the number has more bits.
 pub fn decode(bytes: &[u8], bits: u32) -> Result<u128, Unfit> {
     let bytes = check(bytes, bits.min(u128::BITS))?;
     Ok(bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
@@ -50,7 +50,7 @@ pub fn decode(bytes: &[u8], bits: u32) -> Result<u128, Unfit> {
 mod tests {
     use super::*;
 
-    /// The specification's own examples.
+    /// Examples of the specification.
     #[test]
     fn numbers_are_as_short_as_can_be() {
         for (bits, number, bytes, is_short) in [

@@ -60,7 +60,7 @@ impl Link {
         &self.socket
     }
 
-    /// Waits for a datagram, and receives all others that are there; the batch is empty if none comes for a while.
+    /// Waits for a datagram, and receives all further ones that are there; the batch is empty if none comes for a while.
     ///
     /// # Errors
     /// Any error of the system; the batch is empty then.
