@@ -1,29 +1,29 @@
-//! The group: primaries with their logs, and members that accept and execute (the protocol of `main.rs`).
+//! Group: primaries with their logs, and members that accept and execute (the protocol of `main.rs`).
 
 use crate::rules::{Complete, Defect, Marks, Met, Route, Rules};
 use crate::switches::{Handle, primary_of};
 
-/// So many members there are, of which one is primary.
+/// Number of members, of which one is primary.
 pub const MEMBERS: usize = 3;
 
 /// Positions of a log, as bits.
 pub type Positions = u8;
 
-/// How many positions are there without a gap.
+/// Returns the number of positions from the first without a gap.
 pub fn prefix(positions: Positions) -> u8 {
     positions.trailing_ones() as u8
 }
 
-/// A place in the log.
+/// Place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub write: u8,
-    /// Under which switch's id it was numbered, and how. Neither: it has not come back from one.
+    /// Id of the switch that numbered the write, and the number; `None` if the write has not come back from a switch.
     pub number: Option<(u8, u8)>,
 }
 
-/// What a primary says of a switch's numbers: who has executed everything before this position has executed everything up to
-/// this point.
+/// Pair that a primary tells about a switch's numbers: a replica that has executed everything before the mark has executed
+/// everything up to the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Told {
     pub switch: u8,
@@ -31,44 +31,44 @@ pub struct Told {
     pub point: u8,
 }
 
-/// A primary of one term.
+/// Primary of one term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Primary {
     pub term: u8,
     pub log: Vec<Entry>,
-    /// So much of the log it has from an older term.
+    /// Length of the part of the log that comes from an older term.
     pub base: u8,
     pub chosen: Positions,
-    /// It takes new writes.
+    /// The primary takes new writes.
     pub serves: bool,
-    /// It may give grants: nobody has begun to wait for its end, or it is not over.
+    /// The primary may give grants: no member has begun to wait for the lease's end, or it is not over.
     pub lease: bool,
-    /// The switch that all writes pass; none: they pass none.
+    /// Id of the switch that all writes pass; `None` if they pass no switch.
     pub entered: Option<u8>,
-    /// The highest that it ever entered.
+    /// Highest id that the primary ever entered.
     pub last: u8,
-    /// The highest number that came back.
+    /// Highest number that came back.
     pub highest: u8,
-    /// Numbers up to here are taken no more.
+    /// Numbers up to this one are void.
     pub void: u8,
-    /// Everything up to here is complete.
+    /// Everything up to this number is complete.
     pub point: u8,
-    /// All of the log that need not pass the switch is before here, for it was there when that was entered.
+    /// Places below this one need not pass the switch: they were in the log when its id was entered.
     pub direct: u8,
-    /// What of it grants carry.
+    /// Floor that grants carry.
     pub floor: u8,
     pub told: Vec<Told>,
 }
 
-/// A member.
+/// Member of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// The highest term that it promised.
+    /// Highest term that the member promised.
     pub promised: u8,
-    /// What it has accepted in each term.
+    /// Positions that the member has accepted in each term.
     pub accepted: [Positions; 2],
     pub executed: Positions,
-    /// Whose reads it may answer, where it has executed this much of the log.
+    /// Handle under which the member may answer reads, and the part of the log that it must have executed for that.
     pub grant: Option<(Handle, u8)>,
 }
 
@@ -92,7 +92,7 @@ impl Primary {
         }
     }
 
-    /// Who it is.
+    /// Returns the member that is this primary.
     pub fn member(&self) -> usize {
         primary_of(self.term)
     }
@@ -105,14 +105,14 @@ impl Primary {
         self.log.iter().position(|entry| entry.write == write)
     }
 
-    /// May it take what stands in this place for chosen, where a quorum has it?
+    /// Returns whether the primary may take the write at this place for chosen, if a quorum has it.
     pub fn has_passed(&self, rules: &Rules, place: u8) -> bool {
         let Some(entered) = self.entered.filter(|_| rules.route == Route::Primary) else { return true };
         let is_numbered = self.log[usize::from(place)].number.is_some_and(|(of, _)| of == entered);
         is_numbered || place < self.direct || rules.lacks(Defect::Around)
     }
 
-    /// Everything that is numbered and not chosen is numbered no more. Gives the points that are complete now.
+    /// Lets go of all numbers of writes that are not chosen. Returns the point that is complete now.
     pub fn let_go(&mut self, rules: &Rules, marks: &Marks) -> Option<u8> {
         let switch = self.entered?;
         let done = prefix(self.chosen);
@@ -131,7 +131,7 @@ impl Primary {
         Some(self.point)
     }
 
-    /// From now on all writes pass this switch.
+    /// Has all writes pass this switch from now on.
     pub fn enter(&mut self, rules: &Rules, switch: u8) {
         self.entered = Some(switch);
         if switch > self.last {
@@ -141,7 +141,7 @@ impl Primary {
         self.floor = if rules.lacks(Defect::FloorForgotten) { 0 } else { self.direct };
     }
 
-    /// A write came with a number. Gives the points that are complete now, as [`Primary::complete`].
+    /// Takes a write with a number. Returns the point that is complete now, as [`Primary::complete`] does.
     pub fn take(&mut self, rules: &Rules, marks: &Marks, handle: Handle, number: u8, write: u8) -> Option<u8> {
         let switch = self.entered.filter(|_| self.serves)?;
         if switch != handle.switch && !rules.lacks(Defect::OtherTaken) {
@@ -186,8 +186,8 @@ impl Primary {
         None
     }
 
-    /// Moves the point as far as it can be; where it has moved, the switch is to be told. All replicas have executed what is
-    /// before `executed`.
+    /// Moves the point as far as possible; returns it if it has moved, so that the switch is told. All replicas have executed the
+    /// places before `executed`.
     pub fn complete(&mut self, rules: &Rules, executed: u8) -> Option<u8> {
         let switch = self.entered?;
         let done = if rules.complete == Complete::Executed { executed } else { prefix(self.chosen) };
@@ -216,7 +216,7 @@ impl Primary {
         Some(point)
     }
 
-    /// Who has executed this much of the log has executed everything up to this point.
+    /// Returns the point that a replica with this much of the log executed has executed.
     pub fn executed_point(&self, switch: u8, executed: u8) -> u8 {
         let told = self.told.iter().filter(|told| told.switch == switch && told.mark <= executed);
         told.map(|told| told.point).max().unwrap_or(0)

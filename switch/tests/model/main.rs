@@ -1,104 +1,106 @@
 //! All schedules of a small world: two keys, three members of a group, and switches that number its writes and spread its reads
-//! (`Harmonia`; hazards 54-58). The switch is the real pipeline. Whatever is sent may be lost, doubled, or come late and in any
-//! order. With all rules in place every read is linearizable, and no object is held for written for ever; with a rule left out
-//! something goes wrong.
+//! (`Harmonia`; hazards 54-58). The switch is the real pipeline. Any packet or message may be lost, duplicated, delayed or
+//! reordered. With all rules in place every read is linearizable, and no object stays dirty for ever. Without one of the rules, a
+//! search finds a violation.
 //!
 //! # Words
-//! A *handle* is a term of a primary and the id of a switch: numbers are of one handle, and are compared within it alone. A
-//! *place* is one in a primary's log, which is gap-free and chosen in order; a *mark* is how many places, from the first,
-//! something is true of. Numbers need not be gap-free. The *point* of a handle: everything up to it is complete. The group is
-//! read-behind, like VR (`Harmonia §8.3`): replicas execute what is chosen. Writes get their numbers in one of two ways:
+//! A *handle* is a term of a primary and the id of a switch: a number belongs to one handle, and is compared within it alone. A
+//! *place* is a position in a primary's log, which is gap-free and chosen in order. A *mark* is a number of places, counted from
+//! the first, for which a statement is true. Numbers need not be gap-free. The *point* of a handle: everything up to it is
+//! complete. The group is read-behind, like VR (`Harmonia §8.3`): replicas execute chosen writes. Writes get their numbers in one
+//! of two ways:
 //!
 //! - *by clients* (the paper): a client sends a write through a switch, and the primary gives it a place when it comes;
-//! - *by the primary*: a write has its place first; the primary proposes it, passes it through a switch, and takes it for chosen
-//!   when a quorum has it and it has come back. Its number need not be in the order of places. Whatever has not come back can be
-//!   passed again.
+//! - *by the primary*: a write has its place first. The primary proposes it, passes it through a switch, and takes it for chosen
+//!   when a quorum has it and it has come back. Its number need not be in the order of places. A write that has not come back can
+//!   be passed again.
 //!
 //! # Rules
-//! In brackets: the defect that shows that a rule is needed. Together they are enough.
+//! In brackets: the defect that shows that a rule is needed. Together the rules are enough.
 //!
 //! The switch, and its controller:
 //!
-//! - **S1** An id is used for one life of one set of registers and slots. Whoever loses or moves them gets a new id, above all
-//!   that the group ever gave out. \[`OldId`; whoever sets tables sees to it that no partition moves under its id]
-//! - **S2** A write that has no room in the dirty set does not go on. \[`Untracked`]
-//! - **S3** An object is dirty until the point is at its highest number. \[`LowerClears`]
+//! - **S1** An id is used for one life of one set of registers and slots. A switch that loses or moves them gets a new id, above
+//!   all ids that the group ever gave out. \[`OldId`; the writer of the tables ensures that no partition moves under its id]
+//! - **S2** A write that has no room in the dirty set is not forwarded. \[`Untracked`]
+//! - **S3** An object is dirty until the point reaches its highest number. \[`LowerClears`]
 //! - **S4** The point never goes down: it is the highest of the completions of this very handle. \[`PointLowered`]
-//! - **S5** No read goes to a replica before something is complete under the handle. \[`NoneComplete`, where R3 is left out as
+//! - **S5** No read goes to a replica before a write is complete under the handle. \[`NoneComplete`, where R3 is left out as
 //!   well]
 //!
 //! A primary:
 //!
-//! - **P1** It *enters* one id at a time, never a lower one. While a grant of its may be alive, it takes nothing for chosen, and
-//!   answers nothing, that was not numbered under the entered id or below the floor (P6): no write of another switch
-//!   \[`OtherTaken`], and nothing around the switch, be it expiry or something that it proposes again \[`Around`].
-//! - **P2** Before it enters another id, or leaves the switch, it gives no more grants, and each grant has been forsworn by its
+//! - **P1** It *enters* one id at a time, never a lower one. While one of its grants may be alive, each write that it takes for
+//!   chosen or answers was numbered under the entered id, or is below the floor (P6). So it takes no write of another switch
+//!   \[`OtherTaken`]. And it takes no write that went around the switch, be it expiry or a write that it proposes again
+//!   \[`Around`].
+//! - **P2** Before it enters another id, or leaves the switch, it gives no more grants. Each grant has been forsworn by its
 //!   replica or has run out there. \[`NotForsworn`]
-//! - **P3** A number that comes too late is *void*: it is not taken, ever. By clients: what is not above all numbers that came
-//!   under this handle. By the primary: what is not above the point; the write is passed again. \[`LateTaken`]
-//! - **P4** It tells replicas pairs of a mark and a point: *who has executed the mark has executed the point*. A pair may be told
-//!   if every number up to the point that is not void, now and for ever, is that of a write before the mark; and if the mark is
-//!   not below the floor (P6). By clients: with each number that comes, the length of the log after that, and the number. By the
-//!   primary: the chosen mark, and one less than the lowest number of this handle that is proposed and not chosen, or where there
-//!   is none the highest that ever came back. \[`ToldEarly`]
-//! - **P5** What is numbered again, because it was asked for or delivered again, does not get a second place, and consumes its
-//!   number: that counts as come (P3, P4). It is complete when the place that it has is before a chosen mark, and not at once.
-//!   \[`AgainForgotten`: the object stays dirty; `AgainCompleted`]
+//! - **P3** A number that comes too late is *void*: it is never taken. By clients: a number that is not above all numbers that
+//!   came under this handle. By the primary: a number that is not above the point; the write is passed again. \[`LateTaken`]
+//! - **P4** It tells replicas pairs of a mark and a point: *a replica that has executed the mark has executed the point*. A pair
+//!   may be told on two conditions. Every number up to the point that is not void, now and for ever, is that of a write before
+//!   the mark; and the mark is not below the floor (P6). By clients, the pair comes with each number: the length of the log after
+//!   that, and the number. By the primary, the mark is the chosen mark. The point is one less than the lowest number of this
+//!   handle that is proposed and not chosen; if there is none, it is the highest number that ever came back. \[`ToldEarly`]
+//! - **P5** A write that is numbered again, because it was asked for or delivered again, gets no second place, and consumes its
+//!   number: the number counts as come (P3, P4). The number is complete when the write's place is before a chosen mark, and not
+//!   at once. \[`AgainForgotten`: the object stays dirty; `AgainCompleted`]
 //! - **P6** When it enters an id, even one that it had left, the *floor* is the length of its log, proposed or not. Grants carry
 //!   it, and no pair has a lower mark. \[`FloorForgotten`]
 //! - **P7** It tells the switch points of pairs with a mark that is chosen.
-//! - **P8** By the primary: it may let go of the numbers of all that is not chosen, if nothing below the floor is among that. The
-//!   point is the highest number that came back then, and those writes have not come back: they are passed again.
-//!   \[`LetGoCounts`] (So what has no room in the switch gets some.)
+//! - **P8** By the primary: it may let go of the numbers of all writes that are not chosen, if none of these is below the floor.
+//!   The point is then the highest number that came back. Those writes count as not come back: they are passed again.
+//!   \[`LetGoCounts`] (So a write without room in the switch gets some.)
 //!
 //! A replica:
 //!
-//! - **R1** It executes what is chosen, and nothing else \[`Ahead`], place by place without a gap \[`GapsExecuted`].
+//! - **R1** It executes chosen writes alone \[`Ahead`], place by place without a gap \[`GapsExecuted`].
 //! - **R2** It answers a read alone only while it has a grant for exactly the handle that is on the read. \[`AnyId`, with another
 //!   switch and with another term]
-//! - **R3** And only where it has executed everything below the grant's floor. \[`FloorForgotten`]
-//! - **R4** And only where it has executed the mark of some pair of this handle with that point or a higher one.
-//!   \[`PointUnchecked`]
-//! - Any other read it passes to the primary, which answers by the group's own rules.
+//! - **R3** And only if it has executed everything below the grant's floor. \[`FloorForgotten`]
+//! - **R4** And only if it has executed the mark of some pair of this handle with that point or a higher one. \[`PointUnchecked`]
+//! - It passes any other read to the primary, which answers by the group's own rules.
 //!
 //! Another primary:
 //!
-//! - **T1** Each term has a handle of its own: nothing that registers, slots, pairs or grants hold of an older one counts (R2).
-//! - **T2** A primary gives grants only while it holds a lease \[`NoLease`]. Before the first write of its own, a new one knows
-//!   that older leases are over, so that no grant can be given any more \[`LeaseForgotten`], and then that all that were given are
-//!   over \[`GrantsForgotten`]: where a grant ends no later than the lease that it was given under, that is one wait. Whoever gives
-//!   up its lease at once, by a promise, does not end what it granted.
-//! - **T3** What it takes over needs no switch: it is below the floor of the new handle. By clients: it may choose and answer that
-//!   while older grants are alive, for in their handle it is dirty, or covered by a pair. By the primary: it may not, for it may
-//!   not have been numbered. \[`InheritedEarly`]
+//! - **T1** Each term has a handle of its own: no register, slot, pair or grant of an older handle counts (R2).
+//! - **T2** A primary gives grants only while it holds a lease \[`NoLease`]. Before the first write of its own, a new primary
+//!   knows that older leases are over, so that no grant can be given any more \[`LeaseForgotten`]. Then it knows that all given
+//!   grants are over \[`GrantsForgotten`]. If a grant ends no later than the lease that it was given under, that is one wait. A
+//!   primary that gives up its lease at once, by a promise, does not end its grants.
+//! - **T3** A write that it takes over needs no switch: it is below the floor of the new handle. By clients: the new primary may
+//!   choose and answer such a write while older grants are alive, for in their handle the write is dirty, or covered by a pair.
+//!   By the primary: it may not, since the write may have no number yet. \[`InheritedEarly`]
 //!
 //! # Why that is enough
 //! Let a write *W* be answered before a read begins that a replica answers under handle *h* with the point *c*. The replica's
-//! grant is alive, so by P1, P2, T2 and T3 *W* is below the floor of *h*, and R3 shows it; or its number *w* is of *h*. It was dirty
-//! with that from before it was chosen (S2, P1), and the read found it clean: so *w* ≤ *c* (S1, S3, S4). By P4 and R4 the replica
-//! has executed a mark such that every number up to *c* that is not void is before it: *w* is not void, for it was taken (P3), and
-//! not let go of (P8). By R1 it shows *W*.
+//! grant is alive. So by P1, P2, T2 and T3 *W* is below the floor of *h*, and R3 shows it; or its number *w* is of *h*. In the
+//! second case its object was dirty under *w* from before *W* was chosen (S2, P1), and the read found it clean: so *w* ≤ *c* (S1,
+//! S3, S4). By P4 and R4 the replica has executed a mark such that every number up to *c* that is not void is before it. The
+//! number *w* is not void: it was taken (P3), and not let go of (P8). By R1 the replica shows *W*.
 //!
 //! # What is not needed
-//! - That completions wait for anything (`Harmonia §8.3` sends them with the answer, or later): with numbers by clients even that
-//!   of a write that is only proposed does no harm, since R4 refuses. Waiting for whoever may answer saves refusals, and nothing
-//!   else. Where all completions wait until every replica has executed their mark, R4 is not needed; but then one slow replica
-//!   stops them.
+//! - That completions wait for any event (`Harmonia §8.3` sends them with the answer, or later). With numbers by clients, even
+//!   the completion of a write that is only proposed does no harm, since R4 refuses. To wait for the replicas that may answer
+//!   saves refusals, and has no other effect. Where all completions wait until every replica has executed their mark, R4 is not
+//!   needed; but then one slow replica stops them.
 //! - S5, where R3 holds.
-//! - That an old switch stops, or knows: here it goes on numbering writes and sending reads to replicas. Nor does it matter when
-//!   the controller tells a switch of a new term.
-//! - That a replica refuses under its grant because it has promised a newer term; that a primary stops completing, or seeing what
-//!   is chosen, when there is another one.
+//! - That an old switch stops, or knows that it is old: here it continues to number writes and to send reads to replicas. Nor
+//!   does the time matter at which the controller tells a switch of a new term.
+//! - That a replica refuses under its grant because it has promised a newer term. That an older primary stops completing writes,
+//!   or seeing which are chosen.
 //! - That a switch's numbers are gap-free, or, by the primary, in the order of places.
 //!
-//! Read-ahead protocols (primary-backup, chains: `Harmonia §8.2`) are the other way round: what is complete is executed by all,
-//! so nobody is behind, and a replica compares the point with the last write of the *object* that it executed, which may not be
-//! complete. Here that comparison is for nothing, and R4 is what counts.
+//! Read-ahead protocols (primary-backup, chains: `Harmonia §8.2`) are the other way round. All replicas have executed every
+//! complete write, so none is behind. A replica compares the point with the last write of the *object* that it executed, which
+//! may not be complete. Here that comparison would be useless, and R4 is needed.
 //!
 //! # What this does not show
-//! More than two switches, two terms and three members. Members that lose what they accepted or executed: a grant is not
-//! remembered over a restart. How a grant's time is measured: here it is over when it is over, at the replica before the primary
-//! counts on it. That the primary's own answers, and taking over, are right: `testnet/tests/models/takeover.rs`. Writes of several packets.
+//! More than two switches, two terms and three members. Members that lose accepted or executed writes: a grant is not remembered
+//! over a restart. The measurement of a grant's time: here it ends at one moment, at the replica before the primary counts on it.
+//! The correctness of the primary's own answers, and of a takeover: `testnet/tests/models/takeover.rs`. Writes of several
+//! packets.
 
 mod group;
 mod rules;
@@ -112,11 +114,11 @@ use rules::{Complete, Defect, Kind, Marks, Met, Route, Rules};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use world::{Step, World};
 
-/// What is searched.
+/// Model that is searched.
 #[derive(Clone)]
 struct Small {
     rules: Rules,
-    /// It is also to be seen that dirty sets drain.
+    /// Checks also that dirty sets drain.
     drains: bool,
     marks: Arc<Marks>,
 }
@@ -150,7 +152,7 @@ impl Model for Small {
     }
 }
 
-/// Searches all of a small world: what does not hold, and what was come by.
+/// Searches all of a small world. Returns the property that does not hold, if any, and the events that were met.
 fn search(name: &str, rules: Rules, drains: bool) -> (Option<&'static str>, Vec<Met>) {
     let (start, marks) = (Instant::now(), Arc::new(Marks::default()));
     let small = Small { rules, drains, marks: marks.clone() };
@@ -173,7 +175,7 @@ fn search(name: &str, rules: Rules, drains: bool) -> (Option<&'static str>, Vec<
     (wrong, marks.met())
 }
 
-/// Everything holds, and all of this was come by.
+/// Asserts that every property holds, and that all these events were met.
 fn holds(name: &str, rules: Rules, meets: &[Met]) {
     let (wrong, met) = search(name, rules, true);
     assert_eq!(wrong, None, "{name}");
@@ -182,13 +184,13 @@ fn holds(name: &str, rules: Rules, meets: &[Met]) {
     }
 }
 
-/// With these rules left out something is wrong.
+/// Asserts that the search finds this violation without these rules.
 fn is_found(rules: Rules, what: &'static str) {
     let (wrong, _) = search(&format!("{:?}", rules.defects), rules, what == DRAINS);
     assert_eq!(wrong, Some(what), "{:?} of {:?}", rules.defects, rules.route);
 }
 
-/// With these rules left out every read is linearizable all the same.
+/// Asserts that every read is linearizable without these rules.
 fn does_not_matter(rules: Rules) {
     let name = format!("{:?}, {:?}", rules.defects, rules.complete);
     assert_eq!(search(&name, rules, false).0, None, "{name}");
@@ -213,7 +215,7 @@ const SOUND: Rules = Rules {
 
 const ROUTES: [Route; 2] = [Route::Clients, Route::Primary];
 
-/// The paper's algorithm: two keys, two replicas, one switch that restarts, or is replaced while it goes on.
+/// The paper's algorithm: two keys, two replicas, and one switch that restarts, or is replaced while it continues.
 #[test]
 fn two_keys_two_replicas_and_another_switch() {
     for route in ROUTES {
@@ -232,7 +234,7 @@ fn two_keys_two_replicas_and_another_switch() {
     }
 }
 
-/// A primary lets go of numbers, so that what had no room gets some.
+/// A primary lets go of numbers, so that a write without room gets some.
 #[test]
 fn a_primary_lets_go_of_numbers() {
     let it = Rules { route: Route::Primary, lets_go: true, passes: 3, ..SOUND };
@@ -242,7 +244,7 @@ fn a_primary_lets_go_of_numbers() {
     is_found(Rules { defects: &[Defect::LetGoCounts], ..it }, LINEARIZABLE);
 }
 
-/// Grants end, a write goes around the switch, grants begin again.
+/// Grants end, a write goes around the switch, and grants begin again.
 #[test]
 fn a_group_leaves_its_switch_and_comes_back() {
     for route in ROUTES {
@@ -285,7 +287,7 @@ fn each_rule_of_a_primary_is_needed() {
         is_found(Rules { defects: &[Defect::AgainCompleted], ..it }, LINEARIZABLE);
         is_found(Rules { defects: &[Defect::FloorForgotten], around: 1, ..it }, LINEARIZABLE);
     }
-    // A number that was given to nothing new moves the point, while what the old switch numbered is not chosen.
+    // A number that belongs to no new write moves the point, while the writes that the old switch numbered are not chosen.
     let passed = Rules { route: Route::Primary, ..SOUND };
     is_found(Rules { defects: &[Defect::FloorForgotten], second: true, ..passed }, LINEARIZABLE);
 }

@@ -1,140 +1,140 @@
-//! What may happen in a small world, which rules hold in it, and what was come by.
+//! Rules of a small world, and the events that a search met.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A rule that is left out: which one, is in `main.rs`.
+/// Rule that is left out; `main.rs` has the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// A switch begins anew under the id that it had.
+    /// A switch begins anew under its former id.
     OldId,
-    /// A number is taken, however late it comes.
+    /// A number is taken even if it comes too late.
     LateTaken,
-    /// Numbers of another switch than the entered one are taken.
+    /// Numbers of a switch other than the entered one are taken.
     OtherTaken,
-    /// Replicas execute what is chosen around gaps.
+    /// Replicas execute chosen writes around gaps.
     GapsExecuted,
-    /// Replicas answer whatever the read's point.
+    /// Replicas answer without a check of the read's point.
     PointUnchecked,
-    /// Replicas are told that a point goes with a position that is before some write up to that point.
+    /// A replica is told a point with a mark that is before some write up to that point.
     ToldEarly,
-    /// What is numbered again is complete at once.
+    /// A write that is numbered again is complete at once.
     AgainCompleted,
-    /// What is numbered again is dropped, and its number with it.
+    /// A write that is numbered again is dropped, together with its number.
     AgainForgotten,
-    /// The primary takes writes of a new switch while others are granted the old one.
+    /// The primary takes writes of a new switch while replicas hold grants for the old one.
     NotForsworn,
-    /// Replicas compare numbers, whosever they are.
+    /// Replicas compare numbers of different handles.
     AnyId,
-    /// A new primary waits for the old one's lease, and not for what that had granted.
+    /// A new primary waits for the old one's lease, and not for its grants.
     GrantsForgotten,
-    /// A new primary looks whether grants are over, while more can be given.
+    /// A new primary checks that grants are over while more can be given.
     LeaseForgotten,
     /// A primary gives grants when its lease is over.
     NoLease,
-    /// A primary writes around a switch that is granted.
+    /// A primary writes around a switch for which grants are alive.
     Around,
-    /// A write whose number was let go of counts as numbered.
+    /// A write whose number was let go of still counts as numbered.
     LetGoCounts,
-    /// A new primary chooses what it took over while grants of the old one may be alive.
+    /// A new primary chooses writes that it took over while grants of the old one may be alive.
     InheritedEarly,
-    /// Nobody asks what did not pass the switch.
+    /// Replicas do not check writes that did not pass the switch.
     FloorForgotten,
-    /// Replicas execute what is not chosen.
+    /// Replicas execute writes that are not chosen.
     Ahead,
-    /// A switch for which there is no room lets a write go on.
+    /// A switch forwards a write for which it has no room.
     Untracked,
-    /// A switch clears an object by whatever completion.
+    /// A switch clears an object at any completion.
     LowerClears,
     /// A switch takes the last completion for the highest.
     PointLowered,
-    /// A switch sends reads to replicas before anything is complete under its id.
+    /// A switch sends reads to replicas before any write is complete under its id.
     NoneComplete,
 }
 
-/// How writes come to have numbers.
+/// Way in which writes get their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Clients send them through a switch (`Harmonia §5`); the primary takes them in the order of their numbers.
+    /// Clients send writes through a switch (`Harmonia §5`); the primary takes them in the order of their numbers.
     Clients,
-    /// The primary has its place in the log for each, proposes it, and passes it through a switch meanwhile.
+    /// The primary gives each write a place in the log, proposes it, and passes it through a switch meanwhile.
     Primary,
 }
 
-/// When the switch is told that what is up to a point is complete.
+/// Time at which the switch is told that everything up to a point is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Complete {
-    /// As soon as the primary has taken it.
+    /// When the primary has taken the writes.
     Taken,
-    /// As soon as it is chosen.
+    /// When the writes are chosen.
     Chosen,
-    /// As soon as all have executed it.
+    /// When all replicas have executed the writes.
     Executed,
 }
 
-/// Which switch.
+/// Kind of switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The real one, with so many stages of so many slots.
+    /// The real pipeline, with this many stages of this many slots.
     Real(usize, u32),
-    /// Algorithm 1, with room for so many objects.
+    /// Algorithm 1, with room for this many objects.
     Dull(usize),
 }
 
-/// A small world.
+/// Small world.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How writes come to have numbers.
+    /// Way in which writes get their numbers.
     pub route: Route,
-    /// What is left out.
+    /// Rules that are left out.
     pub defects: &'static [Defect],
-    /// When the switch is told.
+    /// Time at which the switch is told of completions.
     pub complete: Complete,
-    /// Which switch it is.
+    /// Kind of switch.
     pub kind: Kind,
-    /// By what the switch knows each of the two keys.
+    /// Object of each of the two keys.
     pub objects: [u32; 2],
-    /// The key of each write.
+    /// Key of each write.
     pub writes: &'static [usize],
-    /// Writes pass switches so often in all: beyond once each they are asked for, or delivered, again.
+    /// Number of times that writes pass switches in all: beyond once for each, they are asked for or delivered again.
     pub passes: u8,
-    /// A second switch comes, with an id of its own and empty registers; the first goes on as well.
+    /// A second switch comes, with an id of its own and empty registers; the first continues as well.
     pub second: bool,
-    /// So many writes may go around the switch.
+    /// Number of writes that may go around the switch.
     pub around: u8,
-    /// The primary may let go of the numbers of what is not chosen.
+    /// The primary may let go of the numbers of writes that are not chosen.
     pub lets_go: bool,
     /// Another member may become primary, in a second term.
     pub succession: bool,
-    /// So many members choose a write, the primary among them.
+    /// Number of members that choose a write, the primary included.
     pub quorum: u32,
-    /// So many reads may be on their way at once.
+    /// Number of reads that may be on their way at once.
     pub readers: usize,
 }
 
 impl Rules {
-    /// Whether this rule is left out.
+    /// Returns whether this rule is left out.
     pub fn lacks(&self, defect: Defect) -> bool {
         self.defects.contains(&defect)
     }
 }
 
-/// What a search should come by, or it shows nothing.
+/// Event that a search should meet; otherwise it shows nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Met {
     /// A replica that is not the primary answered.
     Fast,
-    /// An object that is written sent a read to the primary.
+    /// A read of a dirty object went to the primary.
     Dirty,
-    /// A replica that had not executed enough sent one there.
+    /// A replica that had not executed enough passed a read to the primary.
     Behind,
-    /// A replica that was not granted that switch, any more or yet, sent one there.
+    /// A replica without a grant for that switch, no longer or not yet, passed a read to the primary.
     NotGranted,
     /// A replica answered under the second switch's id.
     SecondSwitch,
     /// A replica answered under the second primary.
     SecondTerm,
-    /// There was no room for a write in a switch.
+    /// A switch had no room for a write.
     Full,
     /// A number came too late.
     Void,
@@ -142,11 +142,11 @@ pub enum Met {
     Again,
     /// A number was let go of.
     LetGo,
-    /// A replica had executed enough, but not what had not passed the switch.
+    /// A replica had executed enough of the numbered writes, but not all that had not passed the switch.
     Floor,
-    /// A new primary chose what the old one had proposed.
+    /// A new primary chose a write that the old one had proposed.
     Inherited,
-    /// Nothing was left to be done.
+    /// No step was left.
     Rest,
 }
 
@@ -168,17 +168,17 @@ impl Met {
     ];
 }
 
-/// What a search has come by so far.
+/// Events that a search has met so far.
 #[derive(Debug, Default)]
 pub struct Marks([AtomicBool; Met::ALL.len()]);
 
 impl Marks {
-    /// This was come by.
+    /// Records an event.
     pub fn meet(&self, met: Met) {
         self.0[met as usize].store(true, Relaxed);
     }
 
-    /// All that was come by.
+    /// Returns all events that were met.
     pub fn met(&self) -> Vec<Met> {
         Met::ALL.into_iter().filter(|met| self.0[*met as usize].load(Relaxed)).collect()
     }

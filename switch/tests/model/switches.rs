@@ -1,4 +1,4 @@
-//! The switch: the real pipeline, or the paper's Algorithm 1 with sets, for defects that the real one cannot be told to have.
+//! Switch: the real pipeline, or the paper's Algorithm 1 with sets, for defects that the real one cannot have.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use switch::tables::Partition;
 
 use crate::rules::{Defect, Kind, Rules};
 
-/// Whose numbers they are: those of one switch in one term.
+/// Owner of numbers: one switch in one term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
     pub term: u8,
     pub switch: u8,
 }
 
-/// What becomes of a read.
+/// Decision about a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To any replica, stamped with this point.
+    /// Goes to any replica, stamped with this point.
     Fast(u8),
-    /// To the primary.
+    /// Goes to the primary.
     Primary,
 }
 
-/// A switch that a controller has told of one term.
+/// Switch that a controller has told of one term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Switch {
     handle: Handle,
@@ -46,13 +46,13 @@ struct Dull {
     dirty: BTreeMap<u32, u8>,
 }
 
-/// The member that is primary in a term. The others are replicas.
+/// Returns the member that is primary in a term. The other members are replicas.
 pub fn primary_of(term: u8) -> usize {
     usize::from(term) - 1
 }
 
 impl Switch {
-    /// With empty registers, under this id, for the first term.
+    /// Returns a switch with empty registers, under this id, for the first term.
     pub fn new(rules: &Rules, handle: Handle) -> Switch {
         let inside = match rules.kind {
             Kind::Real(stages, slots) => {
@@ -65,12 +65,12 @@ impl Switch {
         switch
     }
 
-    /// Whose numbers it gives.
+    /// Returns the handle of the numbers that the switch gives.
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// A controller tells it of a term. Registers and slots stay as they are, and are the next term's.
+    /// Takes the controller's notice of a term. Registers and slots stay as they are, and are the next term's.
     pub fn set(&mut self, rules: &Rules, term: u8) {
         let before = self.handle;
         self.handle.term = term;
@@ -101,7 +101,7 @@ impl Switch {
         Header { operation, partition, object, switch: 0, term, sequence: 0, committed: 0, tag: 0 }
     }
 
-    /// A write passes: its number, where it goes on.
+    /// Passes a write; returns its number if it is forwarded.
     pub fn write(&mut self, rules: &Rules, object: u32) -> Option<u8> {
         let mut header = self.header(Operation::WriteFirst, object);
         match &mut self.inside {
@@ -128,7 +128,7 @@ impl Switch {
         }
     }
 
-    /// A completion passes: everything up to this number of this handle, which was this object's, is complete.
+    /// Passes a completion: everything up to this number of this handle is complete. The number was that of this object.
     pub fn complete(&mut self, rules: &Rules, of: Handle, number: u8, object: u32) {
         let mut header = self.header(Operation::Completion, object);
         (header.partition, header.term) = (of.term.into(), of.term.into());
@@ -151,7 +151,7 @@ impl Switch {
         }
     }
 
-    /// A read passes.
+    /// Passes a read.
     pub fn read(&mut self, rules: &Rules, object: u32) -> Way {
         let mut header = self.header(Operation::Read, object);
         match &mut self.inside {

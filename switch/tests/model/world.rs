@@ -1,7 +1,7 @@
-//! The whole small world, and what becomes of it with each step.
+//! The whole small world, and the effect of each step.
 //!
-//! Whatever was sent stays on its way: it may arrive at any time, again and again, or never. So a step is only taken where it
-//! changes something, and nothing has to be lost.
+//! Each message stays on its way: it may arrive at any time, again and again, or never. So a step is only taken if it changes the
+//! world, and losses need no steps of their own.
 
 mod steps;
 
@@ -11,7 +11,7 @@ use crate::switches::{Handle, Switch, Way, primary_of};
 
 pub use steps::Step;
 
-/// A write on its way from a switch to the primary.
+/// Write on its way from a switch to the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Numbered {
     handle: Handle,
@@ -19,17 +19,17 @@ pub struct Numbered {
     write: u8,
 }
 
-/// A read on its way from a switch to a replica. Which one it is, is found out when it arrives.
+/// Read on its way from a switch to a replica. The replica is selected when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reading {
     key: usize,
     handle: Handle,
     point: u8,
-    /// What had been answered of the key before the read began.
+    /// Place after the last write of the key that was answered before the read began.
     before: u8,
 }
 
-/// Everything there is.
+/// State of the small world.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     switches: Vec<Switch>,
@@ -38,17 +38,17 @@ pub struct World {
     began_second: bool,
     passed: u8,
     around: u8,
-    /// In order, as are the others.
+    /// Sorted, as are the lists below.
     numbered: Vec<Numbered>,
     completions: Vec<(Handle, u8)>,
     reading: Vec<Reading>,
-    /// Of each key: behind which place its last write stands that was answered, or seen by a read.
+    /// For each key, the place after its last write that was answered, or seen by a read.
     seen: [u8; 2],
     /// A read was answered with less than had been answered before it began.
     pub wrong: bool,
 }
 
-/// Puts it in where it is not.
+/// Inserts an element unless it is there.
 fn put<T: Ord>(all: &mut Vec<T>, one: T) {
     if let Err(place) = all.binary_search(&one) {
         all.insert(place, one);
@@ -56,7 +56,7 @@ fn put<T: Ord>(all: &mut Vec<T>, one: T) {
 }
 
 impl World {
-    /// One switch, which the primary has entered, and which all replicas are granted.
+    /// Returns a world with one switch, whose id the primary has entered, and for which all replicas hold grants.
     pub fn new(rules: &Rules) -> World {
         let first = Handle { term: 1, switch: 1 };
         let mut primary = Primary::new(1, Vec::new());
@@ -99,7 +99,7 @@ impl World {
         self.members.iter().any(|member| member.grant.is_some_and(|(handle, _)| handle.term == term))
     }
 
-    /// Takes a step, where it can be taken.
+    /// Takes a step, if it can be taken.
     pub fn take(&mut self, rules: &Rules, marks: &Marks, step: Step) {
         match step {
             Step::Second => self.second(rules),
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// The switch is told.
+    /// Tells the switch of a point.
     fn completed(&mut self, handle: Handle, point: Option<u8>) {
         if let Some(point) = point {
             put(&mut self.completions, (handle, point));
@@ -212,7 +212,7 @@ impl World {
         if index == primary.member() || member.promised > term || usize::from(place) >= primary.log.len() {
             return;
         }
-        // What was taken over is accepted together.
+        // Writes that were taken over are accepted together.
         let all = if place < primary.base { (1 << primary.base) - 1 } else { 1 << place };
         self.members[index].accepted[usize::from(term) - 1] |= all;
         if term == 2 {
@@ -228,7 +228,7 @@ impl World {
         if !has || others + 1 < rules.quorum || primary.chosen & bit > 0 || !self.may_choose(term) {
             return;
         }
-        // What was taken over may not be dirty where the old primary passed it.
+        // A write that was taken over may not be dirty in the switch through which the old primary passed it.
         let is_early = term == 2 && rules.route == Route::Primary && self.is_granted(1);
         let forgets = rules.lacks(Defect::InheritedEarly) || rules.lacks(Defect::GrantsForgotten);
         if !primary.has_passed(rules, place) || (is_early && !forgets) {
@@ -240,7 +240,7 @@ impl World {
         let (key, member) = (World::key(rules, primary.log[usize::from(place)].write), primary.member());
         self.primary_mut(term).chosen |= bit;
         self.members[member].executed |= bit;
-        // Whoever wrote it has the answer at once: so everybody who begins to read now must see it.
+        // The writer has its answer at once: so every read that begins now must see the write.
         self.seen[key] = self.seen[key].max(place + 1);
         self.complete(rules, term);
     }
@@ -295,7 +295,7 @@ impl World {
         self.seen[key] = self.seen[key].max(answer);
     }
 
-    /// Behind which of these places, which are chosen but for a defect, the last write of a key stands.
+    /// Returns the place after the last write of a key among these places, which are chosen but for a defect.
     fn last_of(&self, rules: &Rules, places: Positions, key: usize) -> u8 {
         let entry = |place: u8| {
             let chosen = self.primaries.iter().find(|primary| primary.chosen & (1 << place) > 0);
@@ -305,7 +305,7 @@ impl World {
         (0..8).filter(of_key).map(|place| place + 1).max().unwrap_or(0)
     }
 
-    /// A primary answers from what is chosen, at once, where the group's own protocol lets it.
+    /// A primary answers from chosen writes, at once, if the group's own protocol permits.
     fn ask_primary(&mut self, rules: &Rules, key: usize, before: u8) {
         for primary in &self.primaries {
             let may = if primary.term == 1 { primary.lease } else { self.may_choose(2) };
@@ -315,7 +315,7 @@ impl World {
         }
     }
 
-    /// The second primary takes nothing for chosen while the first one may answer by its lease.
+    /// The second primary takes no write for chosen while the first one may answer by its lease.
     fn may_choose(&self, term: u8) -> bool {
         term == 1 || !self.primaries[0].lease
     }
@@ -323,7 +323,7 @@ impl World {
     fn give(&mut self, rules: &Rules, term: u8, member: usize) {
         let primary = self.primary(term);
         let Some(switch) = primary.entered else { return };
-        // It rests on what a member confirmed, maybe before it promised more.
+        // The grant rests on a member's confirmation, which may precede a higher promise.
         let may = primary.lease || rules.lacks(Defect::NoLease);
         if may && member != primary.member() && self.members[member].promised >= term {
             self.members[member].grant = Some((primary.handle(switch), primary.floor));
@@ -333,7 +333,7 @@ impl World {
     fn enter(&mut self, rules: &Rules, term: u8, switch: u8) {
         self.primary_mut(term).enter(rules, switch);
         for member in 0..MEMBERS {
-            // Only with a defect it may still have one.
+            // Only with a defect a member may still have a grant.
             if self.members[member].grant.is_none() {
                 self.give(rules, term, member);
             }
@@ -341,7 +341,7 @@ impl World {
         self.complete(rules, term);
     }
 
-    /// What it granted others before goes on.
+    /// A promise does not end the grants that the member gave before.
     fn promise(&mut self, member: usize) {
         self.members[member].promised = 2;
         if member == primary_of(1) {
@@ -365,7 +365,7 @@ impl World {
         self.primaries.push(new);
     }
 
-    /// Nothing is left to be done, and yet some object is held for written, or some replica does not answer.
+    /// Returns whether no step is left, and yet an object is dirty, or a replica does not answer.
     pub fn is_stuck(&self, rules: &Rules, marks: &Marks) -> bool {
         let primary = self.primaries.last().expect("there is one");
         let all = primary.log.len() as u8;

@@ -1,14 +1,14 @@
-//! Every step that the world can take.
+//! All steps that the world can take.
 
 use super::{Numbered, Reading, World};
 use crate::group::{MEMBERS, Positions, Primary, prefix};
 use crate::rules::{Defect, Route, Rules};
 use crate::switches::{Handle, Switch, primary_of};
 
-/// Something happens.
+/// Step of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A second switch begins.
+    /// A second switch starts.
     Second,
     /// A controller tells a switch of the new term.
     Set(usize),
@@ -18,42 +18,42 @@ pub enum Step {
     Pass(usize, u8),
     /// The primary writes without a switch.
     Around(u8, u8),
-    /// What passed a switch comes to the primary.
+    /// A write that passed a switch arrives at the primary.
     Take(Numbered),
-    /// A member accepts what stands in a place of a term's log.
+    /// A member accepts the write at a place of a term's log.
     Accept(usize, u8, u8),
     /// A primary sees that this place is chosen, and answers.
     Choose(u8, u8),
-    /// A replica executes what stands in a place.
+    /// A replica executes the write at a place.
     Execute(usize, u8),
     /// A completion passes a switch.
     Complete(usize, (Handle, u8)),
     /// A client's read passes a switch.
     Read(usize, usize),
-    /// A read comes to a replica.
+    /// A read arrives at a replica.
     Answer(Reading, usize),
-    /// A member's grant is over: it has forsworn it, or it has run out.
+    /// A member's grant is over: the member has forsworn it, or it has run out.
     End(usize),
-    /// A primary grants a member to answer.
+    /// A primary grants a member the right to answer.
     Give(u8, usize),
-    /// A primary has all writes pass the switch of this id.
+    /// A primary has all writes pass the switch with this id.
     Enter(u8, u8),
-    /// A primary has writes pass none.
+    /// A primary has writes pass no switch.
     Leave(u8),
-    /// A primary lets go of the numbers of what is not chosen.
+    /// A primary lets go of the numbers of writes that are not chosen.
     LetGo(u8),
     /// A member promises the second term.
     Promise(usize),
-    /// The second primary has the promises of a majority, and what they have accepted.
+    /// The second primary has the promises of a majority, with the writes that these members have accepted.
     Succeed,
-    /// The first primary's lease has run out, and nobody renews it.
+    /// The first primary's lease has run out, and no member renews it.
     LeaseOver,
     /// The second primary takes writes of its own.
     Serve,
 }
 
 impl World {
-    /// All steps that may change something.
+    /// Returns all steps that may change the world.
     pub fn steps(&self, rules: &Rules, steps: &mut Vec<Step>) {
         if self.wrong {
             return;
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Writes of one key are the same to all but their order: so they begin in that of their numbers.
+    /// Writes of one key differ only in their order: so they begin in the order of their indexes.
     fn comes_next(&self, rules: &Rules, write: u8) -> bool {
         let began = |other: u8| {
             let passed = self.numbered.iter().any(|numbered| numbered.write == other);
@@ -123,7 +123,7 @@ impl World {
         }
         let writes = 0..rules.writes.len() as u8;
         if rules.route == Route::Primary {
-            // All writes are the same to it but for their keys.
+            // Writes differ for the primary only in their keys.
             steps.extend(writes.clone().find(|write| primary.place_of(*write).is_none()).map(|w| Step::Place(term, w)));
         }
         let is_direct = primary.entered.is_none() || rules.lacks(Defect::Around);
