@@ -1,5 +1,5 @@
-//! Tells the program which commit it is built from; makes bindings of `proto/`, and of the P4 program's description in text what is
-//! sent to switches.
+//! Passes the commit to the program; generates bindings of `proto/`, and the binary form of the P4 program's description, which
+//! is sent to switches.
 
 #[path = "../environment/commit.rs"]
 mod commit;

@@ -1,10 +1,10 @@
-//! The switch in software beside a bare UDP forwarder, in turns: packets a second on one core, and what a packet costs.
+//! Switch in software beside a bare UDP forwarder, in turns: packets a second on one core, and the cost of a packet.
 //!
-//! The bare forwarder makes the same calls to the system and sends everything to one place without looking at it. Each runs in a
-//! thread of its own on one core; on another, one thread sends it as much as it can and takes what it forwards. So the machine
-//! needs two cores, and what else it does meets both in turns. Packets are reads of 80 bytes before a key of 16, of
-//! 32,768 objects in turn, one in eight of them dirty. Where others want the cores as well, what a packet costs still tells. Figures
-//! are medians over rounds of one run: the ratios are for quoting, the rest is not.
+//! The bare forwarder makes the same system calls, and sends everything to one place without reading it. Each runs in a thread of
+//! its own on one core. On another core, one thread sends as many packets as it can, and receives the forwarded ones. So the
+//! machine needs two cores, and its other load affects both in turns. Packets are reads with 80 bytes before a key of 16, of
+//! 32,768 objects in turn, one in eight of them dirty. If other programs need the cores as well, the cost of a packet is still
+//! meaningful. Figures are medians over rounds of one run: only the ratios are for quoting.
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -30,18 +30,18 @@ mod linux {
 
     const ROUNDS: usize = 9;
     const ROUND: Duration = Duration::from_secs(2);
-    /// Before that it gets going.
+    /// Time before each round, in which the load starts.
     const WARM: Duration = Duration::from_millis(300);
     const KEY: [u8; 16] = *b"sixteen bytes..K";
     const PARTITION: u32 = 1;
-    /// Datagrams that go into the system with one call, which cuts them apart.
+    /// Datagrams that go into the system with one call, which splits them.
     const BURST: usize = 32;
-    /// Different reads; each has an object of its own.
+    /// Number of different reads; each has an object of its own.
     const READS: usize = 1 << 15;
-    /// So many are on their way at most: what waits has room.
+    /// Upper limit of packets on their way: so many have room in the buffers.
     const OPEN_MAX: usize = 1024;
 
-    /// Of one round: packets a second, microseconds of one core for a packet, and how much of the core it had.
+    /// Figures of one round: packets a second, microseconds of one core for a packet, and the share of the core that it had.
     #[derive(Clone, Copy)]
     struct Figure {
         rate: f64,
@@ -50,7 +50,7 @@ mod linux {
     }
 
     pub fn main() {
-        // `cargo bench` says what it wants; `cargo test --benches` only wants to know that it starts.
+        // `cargo bench` passes `--bench`; `cargo test --benches` only checks that the benchmark starts.
         let is_trial = !std::env::args().any(|arg| arg == "--bench");
         let (rounds, round) = if is_trial { (1, Duration::from_millis(50)) } else { (ROUNDS, ROUND) };
         let sink = Link::new(bind(loopback()).expect("a sink"));
@@ -96,7 +96,7 @@ mod linux {
         SocketAddr::from(([127, 0, 0, 1], 0))
     }
 
-    /// A thread stays on one core, if the system lets it.
+    /// Binds the thread to one core, if the system permits it.
     fn pin(core: usize) {
         let mut cores = CpuSet::new();
         if cores.set(core).is_ok() {
@@ -104,10 +104,10 @@ mod linux {
         }
     }
 
-    /// One of the two, at work.
+    /// One of the two forwarders, at work.
     struct Worker {
         address: SocketAddr,
-        /// The name of its thread in /proc.
+        /// Name of its thread in /proc.
         thread_id: i32,
         forwarded: Box<dyn Fn() -> u64>,
         stop: Arc<AtomicBool>,
@@ -159,7 +159,7 @@ mod linux {
             })
         }
 
-        /// For so long its thread had a core.
+        /// Returns the time for which the thread had a core.
         fn core_time(&self) -> Duration {
             let text = fs::read_to_string(format!("/proc/self/task/{}/schedstat", self.thread_id));
             let first = text.ok().and_then(|text| text.split(' ').next()?.parse().ok());
@@ -176,7 +176,7 @@ mod linux {
         Header { operation, partition: PARTITION, object, switch: 1, term: 1, sequence, committed: 0, tag: 0 }
     }
 
-    /// One partition, in which reads may go to any of three, and one object in eight is dirty.
+    /// Sets one partition, in which reads may go to any of three replicas, and one object in eight is dirty.
     fn set_tables(device: &Device, sink: SocketAddr) {
         let mut state = device.lock();
         for replica in 1..=3 {
@@ -193,16 +193,16 @@ mod linux {
         }
     }
 
-    /// Objects are hashes: they lie anywhere.
+    /// Objects are hashes: they are spread evenly.
     fn object(read: usize) -> u32 {
         (read as u32).wrapping_mul(0x9e37_79b9)
     }
 
-    /// What sends, and takes what was forwarded.
+    /// Sender of reads, and receiver of the forwarded ones.
     struct Load {
         source: UdpSocket,
         sink: Link,
-        /// The reads, one behind the other.
+        /// The encoded reads, one behind the other.
         bytes: Vec<u8>,
         size: usize,
         next: usize,
@@ -223,7 +223,7 @@ mod linux {
             Load { source, sink, size: bytes.len() / READS, bytes, next: 0, batch: Batch::default() }
         }
 
-        /// Keeps somebody busy for so long.
+        /// Keeps a forwarder busy for this time.
         fn drive(&mut self, address: SocketAddr, time: Duration) {
             let address = SockaddrStorage::from(address);
             let (mut open, mut moved, end) = (0, Instant::now(), Instant::now() + time);
@@ -237,7 +237,7 @@ mod linux {
                 }
                 open = open.saturating_sub(self.batch.len());
                 if open >= OPEN_MAX && moved.elapsed() > Duration::from_millis(20) {
-                    // Some were lost.
+                    // Some packets were lost.
                     open = 0;
                 }
             }

@@ -1,4 +1,4 @@
-//! Whether places are independent, and what that is worth.
+//! Independence of places, and its effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use super::*;
 
 const MARK: Mark = Mark { partition: 1, switch: 1 };
 
-/// A region of 2^k slots.
+/// Returns a region of 2^k slots.
 fn of(k: u32) -> Region {
     Region { first: 0, slots: 1 << k }
 }
 
-/// Objects by chance (splitmix64): a seed makes the same ones again.
+/// Returns random objects (splitmix64): a seed gives the same ones again.
 fn objects(mut seed: u64) -> impl Iterator<Item = u32> {
     std::iter::repeat_with(move || {
         seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -24,15 +24,15 @@ fn objects(mut seed: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// An object's slot in each stage.
+/// Returns an object's slot in each stage.
 fn slots(region: Region, object: u32) -> [usize; STAGES_MAX] {
     let mut places = places(region, object);
     [(); STAGES_MAX].map(|()| places.next().expect("a place in each stage").slot)
 }
 
-/// How many bits of an object's places are independent, in these stages of 2^k slots.
+/// Returns the number of independent bits of an object's places, in these stages of 2^k slots.
 fn rank(k: u32, stages: &[usize]) -> usize {
-    // Places are linear in the object, but for a constant: so they are known by what each of its bits changes.
+    // Places are linear in the object, but for a constant: so the change by each bit of it determines them.
     let change = |bit: u32| {
         let (one, none) = (slots(of(k), 1 << bit), slots(of(k), 0));
         stages.iter().fold(0u128, |all, stage| all << 32 | (one[*stage] ^ none[*stage]) as u128)
@@ -49,7 +49,7 @@ fn rank(k: u32, stages: &[usize]) -> usize {
 }
 
 proptest! {
-    /// What the ranks rest on.
+    /// The ranks rest on this property.
     #[test]
     fn words_are_linear(one in any::<u32>(), other in any::<u32>()) {
         let (a, b, both, none) = (words(one), words(other), words(one ^ other), words(0));
@@ -95,7 +95,7 @@ fn stages_are_as_independent_as_can_be() {
 fn who_meets_in_one_stage_meets_in_others_by_chance() {
     const SLOTS: f64 = 64.0;
     let places: Vec<_> = objects(1).take(3000).map(|object| slots(of(6), object)).collect();
-    // By how many stages they meet in: of each pair of stages, and of all.
+    // Counts pairs of objects by the stages in which they collide: two given stages, and all three.
     let (mut pairs, mut once, mut twice, mut thrice) = (0.0, [0.0; 3], [0.0; 3], 0.0);
     for (number, one) in places.iter().enumerate() {
         for other in &places[..number] {
@@ -120,7 +120,7 @@ fn who_meets_in_one_stage_meets_in_others_by_chance() {
     assert!(three < 2.0, "{three} times chance");
 }
 
-/// How many objects have room, until one has none.
+/// Counts the objects that have room, until one has none.
 #[test]
 fn independent_stages_hold_more() {
     const ROUNDS: u64 = 200;
@@ -129,7 +129,7 @@ fn independent_stages_hold_more() {
         let mut set = DirtySet::new(Shape { stages: 3, slots: 64 });
         let fits = objects(seed).zip(1..).take_while(|(object, number)| set.insert(of(6), MARK, *object, *number, 0));
         held.push(fits.count());
-        // Where all stages have an object at one place, a slot takes three.
+        // If all stages had an object at one place, a slot would take three.
         let mut taken = BTreeMap::new();
         let fits = |object: &u32| {
             let count = taken.entry(slots(of(6), *object)[0]).or_insert(0);

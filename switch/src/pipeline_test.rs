@@ -1,4 +1,4 @@
-//! The pipeline with tiny tables against sets, in which everything has room.
+//! Pipeline with tiny tables against sets with room for everything.
 
 use std::collections::BTreeSet;
 
@@ -18,14 +18,14 @@ fn header(operation: Operation, partition: u32, object: u32) -> Header {
     Header { operation, partition, object, switch: 0, term: 7, sequence: 0, committed: 0, tag: 0 }
 }
 
-/// What happens to the switch.
+/// Step of a random run.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u32, u32),
     Read(u32, u32, u32),
-    /// Of a partition: everything up to this part of what was given, in percent; some come late, or twice.
+    /// Completes a partition up to this part of the given numbers, in percent; some come late, or twice.
     Complete(u32, u64),
-    /// The same of the switch before, so that it says nothing.
+    /// The same for the switch before, so that it has no effect.
     Late(u32, u64),
     /// The partition has another switch from now on: this one, started anew, or another one.
     Renew(u32),
@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a partition's state is, where there is room for everything.
+/// State of a partition with room for everything.
 #[derive(Clone, Debug)]
 struct Model {
     partition: Partition,
@@ -104,7 +104,7 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Read(of, object, chance) => {
                 let (model, mut header) = (&models[of as usize], header(Operation::Read, of, object));
-                // Whatever a client claims.
+                // Any claim of a client.
                 header.committed = u64::from(chance);
                 let verdict = pipeline.process(&mut header, chance);
                 let may = model.partition.active && model.committed > 0 && !model.is_dirty(object);
@@ -119,7 +119,7 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Renew(of) => {
                 let model = &mut models[of as usize];
                 model.partition.switch += 1;
-                // Registers and slots have whatever they had.
+                // Registers and slots keep their content.
                 pipeline.set(of, model.partition.clone()).unwrap();
                 (model.given, model.committed) = (0, 0);
                 model.open.clear();
@@ -153,7 +153,7 @@ fn packets_of_no_partition_are_dropped() {
     let mut fast = Header { committed: 99, switch: 1, ..header(Operation::FastRead, 5, 1) };
     assert_eq!(pipeline.process(&mut fast, 0), Verdict::To(PRIMARY));
     assert_eq!(fast.operation, Operation::Read, "who claims that a read is fast is not believed");
-    // What was not given is not complete.
+    // A number that was not given is not complete.
     let mut early = Header { switch: 1, sequence: 1, ..header(Operation::Completion, 5, 1) };
     assert_eq!(pipeline.process(&mut early, 0), Verdict::Drop(Why::Stale));
     assert!(pipeline.remove(5).is_some());
@@ -203,7 +203,7 @@ fn partitions_take_nothing_of_each_other() {
     pipeline.set(1, with(0, 0, 4)).unwrap();
 }
 
-/// What is dirty stays so: a partition gets other registers or slots only together with another switch id.
+/// A dirty object stays dirty: a partition gets other registers or slots only together with another switch id.
 #[test]
 fn a_partition_moves_only_under_a_new_id() {
     let mut pipeline = Pipeline::new(Shape { stages: 1, slots: 8 }, 2);

@@ -1,4 +1,4 @@
-//! Whoever moves packets takes no memory for any of them.
+//! The packet loop allocates no memory for packets.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -15,7 +15,7 @@ use switch::dirty::{Region, Shape};
 use switch::soft::Switch;
 use switch::tables::Partition;
 
-/// The system's allocator, which counts what one thread asks it for.
+/// The system's allocator, with a counter of one thread's requests.
 struct Counting;
 
 #[global_allocator]
@@ -27,10 +27,10 @@ thread_local! {
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: the system's allocator does all of it; counting touches neither what it gives nor what it takes.
+// SAFETY: the system's allocator does all of it; counting changes neither the memory that it gives nor the memory that it takes.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Of a thread that is ending nothing is counted any more.
+        // A thread that is ending is not counted any more.
         if IS_COUNTED.try_with(Cell::get).unwrap_or(false) {
             COUNT.fetch_add(1, Ordering::Relaxed);
         }
@@ -72,7 +72,7 @@ fn nothing_is_allocated_for_a_packet() {
         let (_, reply_to) = replica.receive();
         replica.send_to(at, header(Operation::Reply, 2), reply_to);
         client.receive();
-        // A stranger's, and what is no packet.
+        // A stranger's packets, and a datagram that is not a packet.
         client.send_to(at, write(1), client.address().into());
         client.send_to(at, completion(sequence), ReplyTo::NOWHERE);
         client.send_bytes_to(at, &[0; 2000]);

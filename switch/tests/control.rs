@@ -23,10 +23,10 @@ use tokio::time::{Instant, sleep};
 
 const DEVICE: u64 = 1;
 const GROUP: &str = "000000000000000000000000000000a7";
-/// Longer than anything here takes.
+/// Time limit, longer than any step takes.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What three peers say, and what they were asked.
+/// Reports of three peers, and the requests that they got.
 #[derive(Debug, Default)]
 struct Said {
     silent: BTreeSet<usize>,
@@ -57,7 +57,7 @@ impl Said {
         )
     }
 
-    /// A group that takes whatever is above what it had.
+    /// Answers as a group that takes any id above its last one.
     fn answer(&mut self, peer: usize, question: &str) -> Option<(&'static str, String)> {
         if self.silent.contains(&peer) {
             return None;
@@ -97,14 +97,14 @@ async fn serve(said: Arc<Mutex<Said>>, peer: usize, mut stream: TcpStream) {
     };
     let answer = said.lock().unwrap().answer(peer, &text);
     let Some((code, body)) = answer else {
-        // It has taken the question, and says nothing.
+        // The peer has taken the request, and sends no answer.
         return sleep(SOON).await;
     };
     let head = format!("HTTP/1.1 {code}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     let _ = stream.write_all((head + &body).as_bytes()).await;
 }
 
-/// Peers, a switch, and whoever controls it.
+/// Peers, a switch, and its controllers.
 struct World {
     said: Arc<Mutex<Said>>,
     peers: Vec<SocketAddr>,
@@ -165,7 +165,7 @@ impl World {
         self.device.lock().pipeline().partition(number).cloned()
     }
 
-    /// With this id, and so many replicas.
+    /// Returns whether a partition has this id, and this many replicas.
     fn is_placed(&self, number: u32, id: u32, replicas: usize) -> bool {
         let is_it = |partition: &Partition| {
             (partition.switch, partition.active, partition.replicas.len()) == (id, id > 0, replicas)
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Both partitions have the group's id.
+    /// Waits until both partitions have the group's id.
     async fn running(&self) -> u32 {
         self.until("all is well", |world| {
             let id = world.said().id;
@@ -192,7 +192,7 @@ impl World {
         self.said().id
     }
 
-    /// Another primary begins a term in the place of the first part: that needs an id above this one, for both.
+    /// Another primary begins a term in place of the first part: that needs an id above this one, for both.
     async fn begin_term(&self, id: u32) {
         {
             let mut said = self.said();
@@ -216,14 +216,14 @@ async fn the_tables_follow_the_groups() {
     let port = world.device.lock().ports.get(eleven.primary).unwrap().port;
     assert_eq!((eleven.term, port), (1, 4000));
 
-    // A new ballot: the old one goes, the new one comes under the same id.
+    // A new ballot: the old partition goes, and the new one comes under the same id.
     {
         let mut said = world.said();
         (said.parts[0], said.slot) = ((13, 2, 2), said.slot + 1);
     }
     world.until("a new term", |world| world.get(11).is_none() && world.is_placed(13, first, 3)).await;
 
-    // A member that takes questions and answers none, and then one that makes no sense.
+    // A member that takes requests and answers none, and then one that sends invalid reports.
     world.said().silent.insert(1);
     world.until("a member is silent", |world| world.is_placed(13, first, 2)).await;
     world.said().silent.clear();
@@ -238,7 +238,7 @@ async fn the_tables_follow_the_groups() {
     world.until("all are back", |world| world.is_placed(12, first, 3) && world.is_placed(13, first, 3)).await;
     assert_eq!(world.said().asked.len(), 1, "none of that needs another id");
 
-    // The switch begins anew, and has forgotten everything.
+    // The switch begins anew, without its former content.
     drop(world.switch.take());
     world.device = device();
     world.switch = Some(switch_at(world.target, &world.device));
@@ -261,7 +261,7 @@ async fn whoever_comes_next_goes_on() {
     let (_stop, running) = world.start(5);
     let id = world.running().await;
     let is_same = |world: &World| world.is_placed(11, id, 3) && world.is_placed(12, id, 3);
-    // It is killed, and another one comes; then one that is nobody, and then one that takes over.
+    // The controller is killed, and another one comes. Then one comes that is not the primary, and then one that takes over.
     running.abort();
     let said = |election: u128, words: &'static str| {
         let begins = format!("{election} ");
@@ -279,7 +279,7 @@ async fn whoever_comes_next_goes_on() {
     world.until("it gives way", said(6, backup)).await;
     assert!(is_same(&world), "no read had to wait");
     assert_eq!(world.said().asked.len(), 1);
-    // Of a new term nobody but its predecessors could know whether it was there before: it comes under a new id, once.
+    // Only its predecessors could know whether a new term was there before: it comes under a new id, once.
     world.begin_term(id).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(world.said().asked.len(), 2, "the others ask nobody");
@@ -311,7 +311,7 @@ async fn a_backup_takes_over_by_itself() {
         world.is_placed(11, id, 3) && world.is_placed(12, id, 3) && world.said().asked.len() == 1,
         "no read waited"
     );
-    // It does what is to be done.
+    // The controller carries out its tasks.
     world.begin_term(id).await;
     assert_eq!(world.said().asked.len(), 2);
 }
@@ -347,13 +347,13 @@ fn an_empty_variable_is_unset() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = taken.local_addr().unwrap().to_string();
     let arguments = ["--target", "http://127.0.0.1:1", "--groups", "127.0.0.1:2", "--metrics", &metrics];
-    // It begins, and finds that another program listens there.
+    // The controller starts, and finds that another program listens there.
     let done = program(&arguments).env("SCATTER_ADMIN_TOKEN_FILE", "").output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.code() == Some(1) && said.contains("cannot start"), "{said}");
 }
 
-/// The line in which it says that it begins.
+/// Returns the line with which the controller announces its start.
 fn ready(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -405,7 +405,7 @@ fn it_ends_when_it_is_told_to() {
             .spawn()
             .unwrap();
         assert_eq!(ready(&mut child), "ready target=http://127.0.0.1:1 peers=1\n");
-        // Nobody is there: that is said, and it goes on.
+        // No peer is there: the controller reports that, and continues.
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         while !said.contains("peer 127.0.0.1:2: cannot be reached") {

@@ -1,4 +1,4 @@
-//! The P4 program, its description for controllers, and the pipeline in Rust say the same.
+//! The P4 program, its description for controllers, and the pipeline in Rust agree.
 #![cfg(feature = "p4runtime")]
 
 #[allow(dead_code)]
@@ -40,7 +40,7 @@ fn number(expression: &Expression) -> u128 {
     *number
 }
 
-/// The description's part has the name and id that are in the program.
+/// Asserts that a part of the description has the name and the id of the program.
 fn same(preamble: &Option<Preamble>, name: &str, annotations: &[Annotation], prefix: u32) {
     let preamble = preamble.as_ref().expect("a preamble");
     assert_eq!((preamble.name.as_str(), preamble.alias.as_str()), (&*format!("HarmoniaIngress.{name}"), name));
@@ -57,7 +57,7 @@ fn actions_are_described() {
     let program = program();
     let actions = &ingress(&program).actions;
     let mut described: BTreeMap<&str, _> = p4info().actions.iter().map(|one| (alias(&one.preamble), one)).collect();
-    // It is not in the program's text, and has the number that compilers give it.
+    // The action is not in the program's text, and has the number that compilers give it.
     let none = described.remove("NoAction").expect("what compilers add");
     assert_eq!(none.preamble.as_ref().map(|preamble| preamble.id), Some(p4info::action::NO_ACTION));
     assert_eq!(described.keys().copied().collect::<Vec<_>>(), actions.keys().collect::<Vec<_>>());
@@ -71,7 +71,7 @@ fn actions_are_described() {
             .collect();
         let wanted = described.params.iter().map(|one| (one.id, one.name.clone(), Type::Bits(one.bitwidth as u32)));
         assert_eq!(parameters, wanted.collect::<Vec<_>>(), "{name}");
-        // As `p4info::action` says.
+        // As `p4info::action` has it.
         assert!(parameters.iter().zip(1..).all(|((id, ..), place)| *id == place), "{name}");
     }
     use p4info::action::*;
@@ -107,7 +107,7 @@ fn tables_are_described() {
         let keys: Vec<_> = table
             .keys
             .iter()
-            // What a selector hashes is no part of what controllers set.
+            // A selector's hash inputs are not part of the key that controllers set.
             .filter(|key| key.kind != "selector")
             .map(|key| {
                 let name = annotated(&key.annotations, "name").and_then(|name| name.text.clone());
@@ -242,7 +242,7 @@ fn packets_are_those_of_the_header() {
     assert!(at == 48 && at <= HEADER_BYTES);
 }
 
-/// The counters' places are in the order in which Rust has them.
+/// The counters' places follow the order in Rust.
 #[test]
 fn verdicts_are_those_that_are_counted() {
     let program = program();

@@ -1,4 +1,4 @@
-//! The P4 program does what the pipeline in Rust does.
+//! The P4 program treats packets as the pipeline in Rust does.
 
 #[allow(dead_code)]
 mod p4;
@@ -14,14 +14,14 @@ use switch::pipeline::{Pipeline, REGISTERS, Verdict, Why};
 use switch::tables::{Partition, Replica, Unfit};
 use switch::trace::{Action, Outcome, Step};
 
-/// Where packets are addressed to, if they go on.
+/// Destination address of packets that are forwarded to it.
 const ELSEWHERE: [u8; 4] = [192, 0, 2, 1];
 
 fn program() -> Program {
     parser::program(include_str!("../p4/harmonia.p4"))
 }
 
-/// The program, set and asked as the pipeline is.
+/// The program, with the interface of the pipeline.
 struct Switch<'a> {
     machine: Machine<'a>,
 }
@@ -29,7 +29,7 @@ struct Switch<'a> {
 impl Switch<'_> {
     fn new(program: &Program) -> Switch<'_> {
         let mut machine = Machine::new(program, "HarmoniaIngress");
-        // Everything has one way to go.
+        // Every packet has one next hop.
         let hop = vec![("to_next_hop".to_owned(), vec![1, 2, 3])];
         for table in ["ipv4_lpm", "ipv6_lpm"] {
             machine.tables.entry(table.to_owned()).or_default().insert(0, hop.clone());
@@ -49,7 +49,7 @@ impl Switch<'_> {
         let to = |replica: Replica| ("to_replica".to_owned(), vec![u128::from(replica)]);
         let each = |(replica, weight): &(Replica, u8)| std::iter::repeat_n(to(*replica), usize::from(*weight));
         set("replicas", number, replicas.iter().flat_map(each).collect());
-        // A replica's address is its number.
+        // The address of a replica is its number.
         for replica in replicas.iter().map(|(replica, _)| *replica).chain([partition.primary]) {
             set("ports", replica, vec![("set_port".to_owned(), vec![replica.into(), 7])]);
         }
@@ -99,7 +99,7 @@ impl Switch<'_> {
             }
         };
         if verdict != Verdict::On {
-            // What is counted is what the header says.
+            // The counter that rises follows from the header.
             let wanted = match header.operation {
                 Operation::FastRead => 0,
                 Operation::Read => 1,
@@ -118,7 +118,7 @@ fn datagram(header: &Header) -> Vec<u8> {
     bytes
 }
 
-/// A frame with a datagram for the reserved port.
+/// Returns a frame with a datagram for the reserved port.
 fn frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x08, 0x00];
     let length = |bytes: usize| (bytes as u16).to_be_bytes();
@@ -134,7 +134,7 @@ fn frame(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What is in a packet that goes nowhere is nothing to anybody.
+/// Returns the visible part of an outcome: the header of a dropped packet has no meaning.
 fn seen(outcome: Outcome) -> (Verdict, Option<Header>) {
     let is_dropped = matches!(outcome.verdict, Verdict::Drop(_));
     (outcome.verdict, (!is_dropped).then_some(outcome.header))
@@ -176,7 +176,7 @@ fn event() -> impl Strategy<Value = Event> {
     let header = (0usize..6, 0u32..3, 0u32..6, 0u32..3, 1u64..20, 0u64..12, any::<bool>());
     let packet =
         (header, any::<u32>()).prop_map(|((operation, partition, object, switch, term, sequence, is_late), chance)| {
-            // Seldom of another term.
+            // Few packets are of another term.
             let term = if term == 2 { 2 } else { 1 };
             let committed = u64::from(is_late);
             let operation = Operation::ALL[operation];
@@ -196,7 +196,7 @@ proptest! {
         for event in events {
             match event {
                 Event::Set(number, partition) => {
-                    // The program itself would take this one, too: whoever controls it does not ask for it.
+                    // The program itself would accept this setting, too: a controller does not ask for it.
                     match pipeline.set(number, partition.clone()) {
                         Ok(()) => switch.set(number, &partition),
                         Err(unfit) => prop_assert!(matches!(unfit, Unfit::Moves(_)), "{unfit}"),
@@ -218,7 +218,7 @@ proptest! {
     }
 }
 
-/// What is in the registers is the same, too.
+/// Asserts that the registers have the same content, too.
 fn same_registers(switch: &Switch<'_>, pipeline: &Pipeline) {
     for (place, register) in pipeline.registers().iter().enumerate() {
         let cells = switch.machine.registers.get("partition_state");
@@ -239,7 +239,7 @@ fn same_registers(switch: &Switch<'_>, pipeline: &Pipeline) {
     }
 }
 
-/// Objects are in the same places of all stages, whatever the size of a region.
+/// Objects are at the same places in all stages, for each size of a region.
 #[test]
 fn places_are_those_of_the_pipeline() {
     let program = program();
@@ -265,7 +265,7 @@ fn places_are_those_of_the_pipeline() {
     }
 }
 
-/// What is no packet of this protocol is forwarded as by any router.
+/// A packet that is not of this protocol is forwarded as by any router.
 #[test]
 fn everything_else_is_forwarded() {
     let program = program();
@@ -302,7 +302,7 @@ fn everything_else_is_forwarded() {
         assert_eq!((packet.get("hdr.ipv4.ttl"), packet.get("standard_metadata.egress_spec")), (63, 1), "{what}");
         assert_eq!((packet.get("hdr.ethernet.source"), packet.get("hdr.ethernet.destination")), (2, 3), "{what}");
     }
-    // Options are no hindrance.
+    // Options have no effect.
     let packet = switch.run(&with_options, 0);
     assert!(packet.is_dropped && packet.valid.contains("hdr.harmonia"));
 
@@ -325,7 +325,7 @@ fn everything_else_is_forwarded() {
     assert_eq!(switch.machine.counters[&10], 3, "malformed");
     assert!(ours.len() >= 42 + HEADER_BYTES);
 
-    // A replica that has no port.
+    // A replica without a port.
     let region = Region { first: 0, slots: 1 };
     let partition = Partition { index: 0, region, term: 0, switch: 0, active: false, primary: 5, replicas: vec![] };
     switch.set(1, &partition);

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_scatter-switch");
 
-/// A switch in software; it ends with this.
+/// Switch in software; it ends when this value is dropped.
 struct Soft {
     process: Child,
     listen: String,
@@ -69,7 +69,7 @@ fn what_cannot_be_played_is_said() {
         (2, "/nowhere", soft.listen.as_str(), soft.p4runtime.as_str(), "cannot read /nowhere"),
         (2, wrong, &soft.listen, &soft.p4runtime, "Cargo.toml: "),
         (2, "/dev/zero", &soft.listen, &soft.p4runtime, "too long"),
-        // Nobody forwards there.
+        // No switch forwards packets there.
         (1, story, "127.0.0.1:9", &soft.p4runtime, "scatter-switch: "),
         (1, story, &soft.listen, "127.0.0.1:9", "cannot be controlled"),
     ] {

@@ -1,4 +1,5 @@
-//! `scatter-switch soft` as a process on loopback: what its packets come to, whom it believes, and how it begins and ends.
+//! `scatter-switch soft` as a process on loopback: the treatment of its packets, the sources that it trusts, its start and its
+//! end.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -10,13 +11,13 @@ use common::{Node, PARTITION, Soft, completion, encoded, header, program, read, 
 use header::{Header, Operation, ReplyTo};
 use nix::sys::signal::Signal;
 
-/// So many replicas, and a switch before them.
+/// Starts a switch with this many replicas.
 fn of(replicas: usize) -> (Soft, Vec<Node>) {
     let replicas: Vec<Node> = std::iter::repeat_with(Node::new).take(replicas).collect();
     (Soft::start(&replicas), replicas)
 }
 
-/// The first write of all is complete, so that reads may go anywhere.
+/// Completes the first write, so that reads may go to any replica.
 fn begin(soft: &Soft, primary: &Node) {
     primary.send(soft, write(1000));
     assert_eq!(primary.receive_header().sequence, 1);
@@ -64,42 +65,42 @@ fn answers_go_to_who_asked_and_to_nobody_else() {
     let reply = header(Operation::Reply, 5);
     client.send(&soft, read(5));
     let (_, reply_to) = replicas[0].receive();
-    // From any replica; and what a client gets is what was sent.
+    // An answer is accepted from any replica, and a client gets it unchanged.
     for replica in &replicas {
         replica.send_for(&soft, reply, reply_to);
         assert_eq!(client.receive(), (reply, reply_to));
     }
-    // One that is at once a completion.
+    // An answer that is also a completion.
     replicas[0].send(&soft, write(6));
     let completing = Header { sequence: replicas[0].receive_header().sequence, ..completion(0) };
     replicas[0].send_for(&soft, completing, reply_to);
     assert_eq!(client.receive_header(), completing);
     soft.expect("completions_total", 1);
 
-    // Who never asked, and nobody.
+    // An answer to an address without a request, and to none.
     replicas[0].send_for(&soft, reply, victim.address().into());
     replicas[0].send_for(&soft, reply, ReplyTo::NOWHERE);
     soft.expect_dropped("unknown_client", 2);
-    // A stranger's answers, to a client and to somebody else; a replica's address in its packet is of no use.
+    // A stranger's answers, to a client and to other addresses; a replica's address in its packet has no effect.
     for to in [client.address(), victim.address(), replicas[0].address()] {
         Node::new().send_for(&soft, reply, to.into());
     }
     soft.expect_dropped("stranger", 3);
-    // A question that has its answer go to somebody else; a replica may pass on one.
+    // A request that wants its answer at another address; a replica may forward such a request.
     for operation in [Operation::Read, Operation::FastRead] {
         Node::new().send_for(&soft, header(operation, 5), victim.address().into());
     }
     soft.expect_dropped("foreign_reply_address", 2);
     replicas[1].send_for(&soft, Header { tag: 5, ..write(6) }, client.address().into());
     assert_eq!(replicas[0].receive(), (Header { tag: 5, switch: 1, sequence: 2, ..write(6) }, client.address().into()));
-    // One that wants none.
+    // A request that wants no answer.
     client.send_for(&soft, Header { tag: 6, ..read(6) }, ReplyTo::NOWHERE);
     assert_eq!(replicas[0].receive_header().tag, 6);
     victim.expect_nothing();
     client.expect_nothing();
 }
 
-/// Believed, it would have single replicas answer while a write is open.
+/// If it counted, single replicas would answer while a write is open.
 #[test]
 fn a_strangers_completion_changes_nothing() {
     let ((soft, replicas), client) = (of(2), Node::new());
@@ -108,7 +109,7 @@ fn a_strangers_completion_changes_nothing() {
     client.send_for(&soft, completion(1), ReplyTo::NOWHERE);
     client.send(&soft, completion(1));
     soft.expect_dropped("stranger", 2);
-    // A replica's, but of another switch, or beyond what was given.
+    // Completions of a replica, but of another switch, or beyond the numbers given.
     replicas[0].send_for(&soft, Header { switch: 2, ..completion(1) }, ReplyTo::NOWHERE);
     replicas[0].send_for(&soft, completion(2), ReplyTo::NOWHERE);
     soft.expect_dropped("stale", 2);
@@ -118,7 +119,7 @@ fn a_strangers_completion_changes_nothing() {
     soft.expect("completions_total", 0);
 }
 
-/// Believed, they would leave no room for others: nobody completes them.
+/// If they counted, other writes would have no room: no primary completes them.
 #[test]
 fn a_strangers_writes_change_nothing() {
     let ((soft, replicas), client) = (of(1), Node::new());
@@ -130,7 +131,7 @@ fn a_strangers_writes_change_nothing() {
     }
     soft.expect_dropped("stranger", 6);
     replicas[0].expect_nothing();
-    // A read is what makes a client: who only wrote gets no answer.
+    // A read makes a client: an address that only wrote gets no answer.
     replicas[0].send_for(&soft, header(Operation::Reply, 5), client.address().into());
     soft.expect_dropped("unknown_client", 1);
     client.send(&soft, read(5));
@@ -172,11 +173,11 @@ fn what_is_no_packet_is_dropped_and_counted() {
     assert_eq!(replicas[0].receive_header(), read(1));
 }
 
-/// Hazard 56: a write that is not tracked does not go on.
+/// Hazard 56: a write that is not tracked is not forwarded.
 #[test]
 fn a_full_set_takes_no_more() {
     let replica = [Node::new()];
-    // Each of so many has 512 slots in each of 3 stages.
+    // Each of this many partitions has 512 slots in each of 3 stages.
     let partitions: Vec<String> = (0..128).map(|number| format!("{number},primary=1,replicas=1")).collect();
     let soft = Soft::with("127.0.0.1:0", &replica, &partitions);
     let mut tracked = 0;
@@ -193,7 +194,7 @@ fn a_full_set_takes_no_more() {
         &format!("partition_dropped_total{{partition=\"{PARTITION}\",reason=\"full\"}}"),
         4000 - tracked as u64,
     );
-    // Others have their own.
+    // Another partition has slots of its own.
     replica[0].send(&soft, Header { partition: 8, ..write(1) });
     assert_eq!(replica[0].receive_header().sequence, 1);
 }
@@ -215,12 +216,12 @@ fn what_cannot_be_sent_ends_nothing() {
     }
     soft.expect_dropped("send_failed", 6);
     soft.expect_dropped("no_port", 3);
-    // Nobody is there, and the system says so to nobody.
+    // No program listens there, and the system reports that to no sender.
     soft.expect("packets_forwarded_total", 6);
     soft.expect("receive_errors_total", 0);
 }
 
-/// A socket of IPv6 has those of IPv4 as well, under one name each.
+/// A socket of IPv6 has IPv4 clients as well, each under one name.
 #[test]
 fn clients_of_both_families() {
     if UdpSocket::bind("[::1]:0").is_err() {
@@ -270,7 +271,7 @@ fn monitoring_is_answered_and_bounded() {
         assert!(refused.starts_with("HTTP/1.1 403 ") && refused.contains("not to another name in Host"), "{refused}");
     }
     assert!(soft.ask(&"x".repeat(8 << 10)).starts_with("HTTP/1.1 431 "));
-    // Who says nothing keeps others waiting for a moment only.
+    // A silent client delays other clients for a moment only.
     let silent: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(soft.metrics).unwrap()).collect();
     let asked = Instant::now();
     assert!(soft.page("/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
@@ -293,7 +294,7 @@ fn a_signal_ends_it() {
     }
 }
 
-/// Where it was started with SIGHUP ignored, the end of a terminal does not end it.
+/// If the process was started with SIGHUP ignored, the end of a terminal does not end it.
 #[test]
 fn nohup_is_heard() {
     let ports = Node::new();

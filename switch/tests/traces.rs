@@ -1,4 +1,4 @@
-//! What becomes of packets, in stories that must not change.
+//! Treatment of packets, in stories that must not change.
 
 mod stories;
 

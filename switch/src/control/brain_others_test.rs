@@ -1,8 +1,8 @@
-//! What others do: other groups, other controllers, and whoever has no say.
+//! Effects of other groups, other controllers, and peers whose reports do not count.
 
 use super::*;
 
-/// The first of the groups is [`GROUP`]; the other one says of itself what it likes.
+/// Decides with a second group beside [`GROUP`], whose state is `other`.
 fn with_another(world: &mut World, other: &Known) -> Vec<Ask> {
     world.now += Duration::from_millis(500);
     for peer in 0..3 {
@@ -20,7 +20,7 @@ fn one_groups_ids_cost_no_other_one_its_own() {
     let other = Known { id: u32::MAX - 1, on: true, parts: [(21, part(1))].into(), ..world.known.clone() };
     let asks = with_another(&mut world, &other);
     assert_eq!(asks, [Ask { reign: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
-    // Two that ask at one time may have the same.
+    // Groups that ask at one time may have the same id.
     let mut world = World::new();
     let asks = with_another(&mut world, &Known { id: 0, on: false, ..other });
     assert_eq!(asks.iter().map(|ask| (ask.group, ask.id)).collect::<Vec<_>>(), [(GROUP, 1003), (Group(8), 1003)]);
@@ -37,7 +37,7 @@ fn whoever_is_no_member_is_not_believed() {
         parts: [(21, part(9))].into(),
         ..world.known.clone()
     };
-    // Of its own group and of one that nobody else knows.
+    // A report about the peer's own group, and about one that no other peer knows.
     let groups = [(GROUP, elsewhere.clone()), (Group(9), elsewhere)].into();
     let word = Word { groups, ..world.word(2) };
     world.brain.heard(2, Ok(word), world.now);
@@ -61,13 +61,13 @@ fn whoever_has_left_speaks_of_the_past() {
     assert_eq!(world.placed()[&11], (1, id, true, 2));
 }
 
-/// Somebody else has the group name an id.
+/// Another controller has the group name an id.
 fn elsewhere(world: &mut World) -> u32 {
     (world.known.id, world.known.on, world.known.slot) = (world.known.id + 5, true, world.known.slot + 1);
     world.known.id
 }
 
-/// For how long nothing is asked; then the group takes what it is.
+/// Returns the time without a request; then the group takes the id of the request.
 fn until_asked(world: &mut World) -> Duration {
     let since = world.now;
     while world.asks.is_empty() {
@@ -94,7 +94,7 @@ fn a_group_that_somebody_else_names_ids_for_is_left_alone_for_longer_each_time()
     }
     let said = |line: &&String| line.contains("another controller names ids for it");
     assert_eq!(world.news.iter().filter(said).count(), 9, "{:?}", world.news);
-    // What has stood for long enough is not contested any more.
+    // An id that has stood for long enough is not contested any more.
     world.rounds(1300);
     elsewhere(&mut world);
     assert!((5..=7).contains(&until_asked(&mut world).as_secs()));
@@ -122,7 +122,7 @@ fn two_controllers_with_a_switch_each_come_to_rest() {
 #[test]
 fn who_had_no_id_there_does_not_wait() {
     let (mut world, _) = World::running();
-    // The switch begins anew under its own id; or the controller does, and somebody else has named one meanwhile.
+    // The switch begins anew under its own id. Or the controller does, and another one has named an id meanwhile.
     (world.life, world.reign, world.mark) = (6, 2, None);
     world.tables.clear();
     world.history.clear();
@@ -130,7 +130,7 @@ fn who_had_no_id_there_does_not_wait() {
     elsewhere(&mut world);
     restarted(&mut world);
     assert!(until_asked(&mut world) <= Duration::from_secs(1));
-    // Nor does what is born of a group that another controller has.
+    // A group born of one that another controller has does not wait either.
     elsewhere(&mut world);
     world.rounds(1);
     (world.known.on, world.known.slot) = (false, world.known.slot + 1);

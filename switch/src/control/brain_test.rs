@@ -1,4 +1,4 @@
-//! Each rule of who gets what, against a switch that does what it is told.
+//! Each rule of the controller's decisions, against a switch that follows its orders.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ mod others;
 const UNIX: u32 = 1000;
 const GROUP: Group = Group(7);
 
-/// A brain, its switch, and three peers of which each has a part in one group.
+/// A core, its switch, and three peers that each have a part in one group.
 struct World {
     brain: Brain,
     now: Duration,
@@ -26,15 +26,15 @@ struct World {
     known: Known,
     endpoints: BTreeMap<u32, SocketAddr>,
     silent: BTreeSet<usize>,
-    // The switch.
+    // State of the switch.
     tables: BTreeMap<Key, Value>,
     ids: Ids,
     life: u64,
     reign: u64,
     mark: Option<u64>,
-    /// Pairs of a partition and an id that were in the tables in this life, and where they are if they still are.
+    /// Pairs of a partition and an id that were in the tables in this life, with their places if they are still there.
     history: BTreeMap<(u32, u32), Option<(u32, crate::dirty::Region)>>,
-    /// Ids that were in the tables in lives before.
+    /// Ids that were in the tables in earlier lives.
     over: BTreeSet<u32>,
     asks: Vec<Ask>,
     news: Vec<String>,
@@ -104,7 +104,7 @@ impl World {
         self.brain.link(&link, self.now, self.unix);
     }
 
-    /// Half a second: everybody who is not silent speaks, what is wanted is done, and what is asked is to be seen.
+    /// Runs half a second: peers that are not silent report, the wanted tables are written, and requests are collected.
     fn round(&mut self) {
         self.now += Duration::from_millis(500);
         for peer in 0..3 {
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Rule S1, as whoever remembers everything sees it.
+    /// Checks rule S1 with an unlimited memory.
     fn watch(&mut self) {
         let mut are = BTreeMap::new();
         for (key, value) in &self.tables {
@@ -153,7 +153,7 @@ impl World {
         (0..count).for_each(|_| self.round());
     }
 
-    /// The group takes what it is asked for.
+    /// The group takes the id that it is asked for.
     fn take(&mut self) -> u32 {
         let ask = self.asks.pop().expect("somebody is asked");
         assert!(self.asks.is_empty() && ask.id > self.known.id, "{ask:?} {:?}", self.asks);
@@ -162,7 +162,7 @@ impl World {
         ask.id
     }
 
-    /// The partitions that are in the tables: term, id, active, and how many replicas.
+    /// Returns the partitions in the tables: term, id, active, and number of replicas.
     fn placed(&self) -> BTreeMap<u32, (u64, u32, bool, usize)> {
         let placed = |(key, value): (&Key, &Value)| match (key, value) {
             (Key::Partition(number), Value::Partition(setting)) => {
@@ -177,12 +177,12 @@ impl World {
         self.tables.iter().filter_map(placed).collect()
     }
 
-    /// As they are when all is well.
+    /// Returns the partitions as they are when all is well.
     fn all(&self, id: u32) -> BTreeMap<u32, (u64, u32, bool, usize)> {
         self.known.parts.iter().map(|(number, part)| (*number, (part.term, id, id > 0, 3))).collect()
     }
 
-    /// A world in which all is well.
+    /// Returns a world in which all is well, and the id.
     fn running() -> (World, u32) {
         let mut world = World::new();
         world.rounds(2);
@@ -198,7 +198,7 @@ impl World {
 fn a_group_gets_an_id_and_then_its_partitions() {
     let mut world = World::new();
     world.rounds(3);
-    // It is asked once, and above the time at which this controller became the primary one.
+    // The group is asked once, for an id above the time at which this controller became the primary one.
     assert_eq!(world.asks, [Ask { reign: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
     assert_eq!(world.placed(), world.all(0), "reads go to the primary");
     let id = world.take();
@@ -216,7 +216,7 @@ fn what_was_given_and_is_not_in_the_log_is_not_used() {
     world.brain.answered(&ask, Answer::Given, world.now);
     world.rounds(4);
     assert_eq!((world.placed(), world.asks.len()), (world.all(0), 0));
-    // Named, but not by us: somebody else may have used it.
+    // The log names an id that this controller did not ask for: another one may have used it.
     (world.known.id, world.known.on, world.known.slot) = (ask.id + 5, true, 2);
     world.rounds(4);
     assert_eq!(world.placed(), world.all(0));
@@ -253,7 +253,7 @@ fn a_new_term_takes_the_place_of_the_old_one() {
     world.rounds(1);
     assert_eq!(world.placed(), world.all(id));
     assert!(world.asks.is_empty(), "it goes on under the group's id");
-    // The old one does not come back under it.
+    // The old partition does not come back under the id.
     world.known.parts.insert(11, part(1));
     world.known.slot += 1;
     world.rounds(1);
@@ -285,7 +285,7 @@ fn a_new_life_needs_new_ids() {
     assert!(next > id);
     world.rounds(1);
     assert_eq!(world.placed(), world.all(next));
-    // So it does where the same primary controller sees the program loaded anew.
+    // The same holds if the same primary controller sees the program loaded anew.
     world.life = 7;
     world.tables.clear();
     world.history.clear();
@@ -296,7 +296,7 @@ fn a_new_life_needs_new_ids() {
     assert_eq!(world.placed(), world.all(last));
 }
 
-/// Another controller, or the same one after a break, goes on with what it finds.
+/// Replaces the controller by another one, or by itself after a break: it continues with the tables that it finds.
 fn restarted(world: &mut World) {
     world.brain = brain(8);
     (world.reign, world.mark, world.ids) = (1, None, Ids::default());
@@ -311,7 +311,7 @@ fn a_restart_keeps_what_stayed_the_same() {
     world.rounds(3);
     assert_eq!(world.tables, before);
     assert!(world.asks.is_empty());
-    // Where something changes later, what was there before is not known: it needs a new id.
+    // A partition that changes later needs a new id, since the earlier ones are unknown.
     world.known.parts.insert(13, part(2));
     world.known.slot += 1;
     world.rounds(1);
@@ -324,7 +324,7 @@ fn a_restart_keeps_what_stayed_the_same() {
 #[test]
 fn a_restart_trusts_no_id_that_is_not_in_the_tables() {
     let (mut world, id) = World::running();
-    // It was taken out by whoever was here before.
+    // An earlier controller removed the partition.
     world.tables.remove(&Key::Partition(11));
     world.watch();
     restarted(&mut world);
@@ -338,7 +338,7 @@ fn nor_does_whoever_was_not_the_primary_for_a_while() {
     let (mut world, id) = World::running();
     world.tables.remove(&Key::Partition(11));
     world.watch();
-    // It need not have seen that itself: its connection was broken.
+    // The controller need not have seen that itself: its connection was broken.
     (world.reign, world.mark, world.ids) = (2, None, Ids::default());
     world.rounds(2);
     assert_eq!((world.placed()[&11].1, world.placed()[&12].1), (0, id));
@@ -358,7 +358,7 @@ fn a_restart_waits_for_peers_before_it_takes_anything_out() {
     world.silent.clear();
     world.rounds(2);
     assert_eq!(world.placed(), world.all(id));
-    // But not for ever.
+    // The wait for peers ends.
     restarted(&mut world);
     world.silent = [0, 1, 2].into();
     world.rounds(8);
@@ -376,7 +376,7 @@ fn a_backup_writes_nothing_and_asks_nobody() {
     }
     let decision = world.brain.decide(world.now, world.unix);
     assert_eq!((decision.wanted, decision.asks), (None, vec![]));
-    // An answer that comes now is to another reign.
+    // An answer that comes now belongs to another reign.
     world.brain.answered(&Ask { reign: 1, group: GROUP, id: 9999, source: 0 }, Answer::Given, world.now);
     world.reign = 2;
     world.rounds(2);
@@ -404,7 +404,7 @@ fn whoever_is_silent_answers_no_reads() {
     assert_eq!(world.placed(), world.all(id), "it may be that it was busy");
     world.rounds(3);
     assert_eq!(world.placed()[&11], (1, id, true, 2));
-    // A primary that is silent stays one: that is for the group to say.
+    // A silent primary remains the primary: only the group can replace it.
     world.silent.insert(0);
     world.rounds(8);
     assert_eq!(world.placed()[&11], (1, id, true, 1));
@@ -421,7 +421,7 @@ fn whoever_is_no_member_or_far_behind_answers_no_reads() {
     world.known.slot += 1;
     world.rounds(1);
     assert_eq!(world.placed()[&11], (1, id, true, 2));
-    // It comes back as a member, and does not know yet.
+    // The peer comes back as a member, and does not know it yet.
     let behind = Known { epoch: 1, ..world.known.clone() };
     world.known.members.insert(name(2));
     (world.known.epoch, world.known.slot) = (2, world.known.slot + 1);
@@ -434,7 +434,7 @@ fn whoever_is_no_member_or_far_behind_answers_no_reads() {
     world.silent.clear();
     world.rounds(1);
     assert_eq!(world.placed(), world.all(id));
-    // What it knew before does not count either, wherever it comes from.
+    // Its earlier state does not count either, from any source.
     let word = Word { groups: [(GROUP, behind)].into(), ..world.word(0) };
     world.brain.heard(0, Ok(word), world.now);
     let decision = world.brain.decide(world.now, world.unix);
@@ -540,7 +540,7 @@ fn what_cannot_be_remembered_costs_new_ids() {
     let (mut world, first) = World::running();
     let mut asked = 0;
     for term in 2..40 {
-        // Each time another partition, under the same id for as long as that is known to be right.
+        // Each time another partition comes, under the same id for as long as that is known to be right.
         world.known.parts.remove(&(10 + term));
         world.known.parts.insert(11 + term, part(u64::from(term)));
         world.known.slot += 1;
@@ -564,7 +564,7 @@ fn all_that_is_bad_is_said_once() {
     assert!(world.news.len() <= 2, "{:?}", world.news);
 }
 
-/// What may happen.
+/// Event of a random run.
 #[derive(Clone, Debug)]
 enum Event {
     Rounds(usize),
@@ -577,15 +577,15 @@ enum Event {
         calm: bool,
         on: bool,
     },
-    /// Somebody names an id by hand: so much above the last one.
+    /// An administrator names an id, this much above the last one.
     Named(u32),
-    /// The group takes what it is asked for, or says so, or neither.
+    /// The group takes the id that it is asked for, or reports that it did, or neither.
     Answer {
         takes: bool,
         says: bool,
     },
-    /// The controller begins anew, or has not been the primary one for a while, seen by itself or not; somebody has taken this
-    /// one out, perhaps.
+    /// The controller begins anew, or was not the primary one for a while, with or without its knowledge. Another controller may
+    /// have removed this partition.
     Restart(Option<u32>),
     Break(Option<u32>, bool),
     Life,
@@ -629,7 +629,7 @@ impl World {
                 self.endpoints.insert(peer as u32, SocketAddr::from(([10, 0, 0, 1], 7000 + peer as u16)));
             }
             Event::Endpoint(peer, false) => drop(self.endpoints.remove(&(peer as u32))),
-            // What was left is not used again.
+            // An id that was left is not used again.
             Event::State { fit, calm, on } => (known.fit, known.calm, known.on) = (fit, calm, on && known.on),
             Event::Named(above) => (known.id, known.on) = (known.id + above, true),
             Event::Answer { takes, says } => {
@@ -638,7 +638,7 @@ impl World {
                     if is_taken {
                         (self.known.id, self.known.on) = (ask.id, true);
                     }
-                    // Of all who ask for an id one is told that it has it.
+                    // Of all controllers that ask for an id, one is told that it has the id.
                     let is_given = says && is_taken;
                     let answer = if is_given { Answer::Given } else { Answer::Not("who knows".to_owned()) };
                     self.brain.answered(&ask, answer, self.now);
@@ -659,7 +659,7 @@ impl World {
             }
             Event::Life => {
                 (self.life, self.reign, self.mark) = (self.life + 1, self.reign + 1, None);
-                // Whatever was given in a life before is over for good.
+                // All ids of an earlier life are over for good.
                 let lives = std::mem::take(&mut self.history).into_keys();
                 self.over.extend(lives.map(|(_, id)| id));
                 self.tables.clear();
@@ -671,19 +671,19 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// Rule S1, whatever happens; and in the end all is well.
+    /// Rule S1 holds under any events; and in the end all is well.
     #[test]
     fn no_id_comes_back(events in proptest::collection::vec(event(), 1..60)) {
         let mut world = World::new();
         events.into_iter().for_each(|event| world.on(event));
         world.silent.clear();
         world.endpoints = World::new().endpoints;
-        // As many as there is room for.
+        // As many partitions as there is room for.
         while world.known.parts.len() > 4 {
             world.known.parts.pop_first();
         }
         (world.known.fit, world.known.calm, world.known.slot) = (true, true, world.known.slot + 1);
-        // However long a group was left to somebody else.
+        // Longer than a group is left to another controller.
         world.now += Duration::from_secs(400);
         for _ in 0..80 {
             world.on(Event::Answer { takes: true, says: true });

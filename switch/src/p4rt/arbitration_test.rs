@@ -1,4 +1,4 @@
-//! Each rule of the specification once, and all of them against a dull reference.
+//! Each rule of the specification once, and all of them against a plain model.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn update(role: &str, election: Option<u128>) -> v1::MasterArbitrationUpdate {
     v1::MasterArbitrationUpdate { device_id: DEVICE, role, election_id: election.map(election_id), status: None }
 }
 
-/// Who is told what: the code, and the highest election id.
+/// Returns the notices: the stream, the code, and the highest election id.
 fn told(notices: Notices) -> Vec<(StreamId, Code, Option<u128>)> {
     let brief = |(stream, notice): (StreamId, v1::MasterArbitrationUpdate)| {
         (stream, Code::from(notice.status.unwrap().code), notice.election_id.as_ref().map(number))
@@ -36,7 +36,7 @@ fn the_highest_is_the_primary() {
     assert!(all.may_write(DEVICE, "", Some(&election_id(high))).is_ok());
     assert_eq!(code(all.may_write(DEVICE, "", Some(&election_id(5)))), Code::PermissionDenied);
     assert_eq!(code(all.may_write(DEVICE, "", None)), Code::PermissionDenied);
-    // Who is the primary already is told again, and so are the others.
+    // A controller that is the primary already gets a notice again, and so do the rest.
     assert_eq!(told(all.update(2, &update("", Some(high))).unwrap()), both);
     assert!(all.is_primary(2) && !all.is_primary(1));
 }
@@ -49,7 +49,7 @@ fn nobody_follows_by_itself() {
     assert_eq!(told(all.close(1)), [(2, Code::NotFound, Some(5))]);
     assert_eq!(code(all.may_write(DEVICE, "", Some(&election_id(5)))), Code::PermissionDenied);
     assert_eq!(told(all.update(2, &update("", Some(4))).unwrap()), [(2, Code::NotFound, Some(5))]);
-    // As high as the highest is enough.
+    // An id equal to the highest is enough.
     assert_eq!(told(all.update(2, &update("", Some(5))).unwrap()), [(2, Code::Ok, Some(5))]);
     // A primary can step down.
     all.update(3, &update("", None)).unwrap();
@@ -64,7 +64,7 @@ fn without_an_election_id_nobody_is_primary() {
     assert_eq!(told(all.update(1, &update("", None)).unwrap()), [(1, Code::NotFound, None)]);
     assert_eq!(told(all.update(2, &update("", None)).unwrap()), [(2, Code::NotFound, None)]);
     assert_eq!(code(all.may_write(DEVICE, "", None)), Code::PermissionDenied);
-    // Zero is one.
+    // Zero is an election id.
     let zero = [(1, Code::AlreadyExists, Some(0)), (2, Code::Ok, Some(0))];
     assert_eq!(told(all.update(2, &update("", Some(0))).unwrap()), zero);
 }
@@ -78,7 +78,7 @@ fn what_ends_a_stream() {
     assert_eq!(code(all.update(1, &elsewhere)), Code::FailedPrecondition);
     assert_eq!(code(all.update(1, &update("a", Some(1)))), Code::FailedPrecondition);
     assert_eq!(code(all.update(2, &update("", Some(1)))), Code::InvalidArgument);
-    // The same in another role is another.
+    // The same id in another role is another one.
     all.update(2, &update("a", Some(1))).unwrap();
     let mut configured = update("b", Some(1));
     configured.role.as_mut().unwrap().config = Some(prost_types::Any::default());
@@ -98,7 +98,7 @@ enum Step {
 }
 
 proptest! {
-    /// In one role: who is the primary, who may write, and that everybody knows the last there is to know.
+    /// In one role: the primary, the right to write, and that each controller has the latest notice.
     #[test]
     fn all_know_who_is_the_primary(steps in proptest::collection::vec(prop_oneof![
         4 => (0u64..4, proptest::option::of(0u128..5)).prop_map(|(stream, election)| Step::Update(stream, election)),

@@ -74,7 +74,7 @@ fn what_is_written_is_what_packets_find() {
     write_register(Modify, &entry, &standin).unwrap();
     assert_eq!(read(&register(register::PARTITION_STATE, Some(2), None), &standin), Ok(vec![entry]));
     assert_eq!(write_first(&standin).sequence, 42);
-    // All stages are full of somebody else's objects.
+    // All stages are full of another partition's objects.
     let slot = [&[1, 2, 3, 4, 0, 0, 0, 9, 0, 0, 0, 1][..], &[0, 0, 0, 0, 0, 0, 0, 50]].concat();
     for stage in register::STAGES {
         write_register(Modify, &register(stage, None, Some(&slot)), &standin).unwrap();

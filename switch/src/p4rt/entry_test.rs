@@ -1,4 +1,4 @@
-//! What is read is what was written, and what is wrong has the code that the specification gives it.
+//! A decoded entry equals the encoded one, and a wrong one has the code of the specification.
 
 use proptest::prelude::*;
 
@@ -77,7 +77,7 @@ fn keys_that_are_none() {
     assert_eq!(code(Key::of(&unnamed)), Code::InvalidArgument);
     unnamed.r#match[0] = v1::FieldMatch { field_id: 1, field_match_type: None };
     assert_eq!(code(Key::of(&unnamed)), Code::InvalidArgument);
-    // Zeros in front do no harm.
+    // Leading zeros do no harm.
     let mut long = Key::Port(1).entry();
     long.r#match[0].field_match_type = Some(exact(&[0, 0, 0, 0, 0, 0, 1]));
     assert_eq!(Key::of(&long), Ok(Key::Port(1)));
@@ -99,7 +99,7 @@ fn actions_that_are_none() {
     let mut twice = port.clone();
     twice.params[1].param_id = 1;
     assert_eq!(action_code(table::PORTS, Type::Action(twice)), Code::InvalidArgument);
-    // It is only for packets that no entry matches.
+    // The action is only for packets that no entry matches.
     assert_eq!(action_code(table::PORTS, Type::Action(call(action::DROP, &[]))), Code::PermissionDenied);
     assert_eq!(action_code(table::PORTS, Type::ActionProfileMemberId(1)), Code::InvalidArgument);
     assert_eq!(action_code(table::IPV4_LPM, Type::Action(call(action::DROP, &[1]))), Code::InvalidArgument);

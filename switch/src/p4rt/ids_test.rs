@@ -13,7 +13,7 @@ fn tables(partitions: &[(u32, Setting)]) -> BTreeMap<Key, Value> {
     partitions.iter().map(|(number, setting)| (Key::Partition(*number), Value::Partition(*setting))).collect()
 }
 
-/// What is to be in the tables, when this was found there and that is asked for.
+/// Returns the content to write, for these tables that were found and these that are wanted.
 fn held(ids: &mut Ids, present: &[(u32, Setting)], wanted: &[(u32, Setting)]) -> Vec<(u32, Setting)> {
     let mut entries = tables(wanted);
     ids.hold(LIFE, &tables(present), &mut entries);
@@ -36,7 +36,7 @@ fn a_partition_does_not_move_under_its_id() {
         let mut ids = Ids::default();
         let there = [(7, rests(moved))];
         assert_eq!(held(&mut ids, &[(7, setting(0, 9))], &[(7, moved)]), there);
-        // Nor does it get the id later, when it is there already: it was left.
+        // The partition does not get the id later either, when it is there already: the id was left.
         assert_eq!(held(&mut ids, &there, &[(7, moved)]), there);
         let anew = [(7, Setting { switch: 10, ..moved })];
         assert_eq!(held(&mut ids, &there, &anew), anew);
@@ -58,7 +58,7 @@ fn an_id_that_was_left_does_not_come_back() {
         assert_eq!(held(&mut ids, &is, left), left);
         assert_eq!(held(&mut ids, left, &is), rest, "{left:?}");
     }
-    // So it is where somebody else has done that.
+    // The same holds if another writer has done that.
     let mut ids = Ids::default();
     assert_eq!(held(&mut ids, &[], &is), is);
     assert_eq!(held(&mut ids, &rest, &is), rest);
@@ -78,7 +78,7 @@ fn what_was_not_written_is_not_over() {
     let mut ids = Ids::default();
     let mut entries = tables(&[(7, setting(0, 9))]);
     ids.hold(LIFE, &BTreeMap::new(), &mut entries);
-    // That failed; it is tried again.
+    // That write failed; it is tried again.
     ids.hold(LIFE, &BTreeMap::new(), &mut entries);
     assert_eq!(entries, tables(&[(7, setting(0, 9))]));
 }

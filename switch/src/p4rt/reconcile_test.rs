@@ -1,4 +1,4 @@
-//! From any tables to any others.
+//! From any tables to any other ones.
 
 use proptest::prelude::*;
 
@@ -43,7 +43,7 @@ fn hop(port: u16) -> NextHop {
     NextHop { port, source: [1; 6], destination: [2; 6] }
 }
 
-/// Pairs of a partition and an id, and where they are.
+/// Returns pairs of a partition and an id, with their places.
 fn numbering(entries: &BTreeMap<Key, Value>) -> BTreeMap<(u32, u32), (u32, Region)> {
     let pair = |(key, value): (&Key, &Value)| match (key, value) {
         (Key::Partition(number), Value::Partition(setting)) if setting.switch > 0 => {
@@ -62,7 +62,7 @@ fn present(store: &Store) -> BTreeMap<Key, Value> {
     entries.iter().map(read).collect()
 }
 
-/// Does the updates of each batch in some order.
+/// Does the updates of each batch, forwards or backwards.
 fn write(store: &mut Store, standin: &Standin, batches: Vec<Vec<v1::Update>>, backwards: bool) -> Result<(), String> {
     for mut batch in batches {
         if backwards {
@@ -84,7 +84,7 @@ proptest! {
     fn what_is_wanted_comes_to_be(all in proptest::collection::vec((wanted(), any::<bool>()), 1..6)) {
         let standin = Standin::new(Shape { stages: 3, slots: 32 }, 4);
         let (mut store, mut ids) = (Store::default(), Ids::default());
-        // Under which ids partitions were, and where; and which of those they have left.
+        // Ids under which partitions were in the tables, with their places; and those that they have left.
         let (mut were, mut left) = (BTreeMap::new(), Vec::new());
         for (wanted, backwards) in all {
             let mut entries = wanted.entries(NOW);
@@ -94,7 +94,7 @@ proptest! {
             ids.done(&entries);
             prop_assert_eq!(&present(&store), &entries);
             prop_assert_eq!(plan(&present(&store), &entries), Vec::<Vec<v1::Update>>::new());
-            // Nobody's id comes back that was left, or goes elsewhere.
+            // No id comes back that was left, and none moves.
             let are: BTreeMap<_, _> = numbering(&entries);
             left.extend(were.iter().filter(|(pair, _)| !are.contains_key(*pair)).map(|(pair, _)| *pair));
             prop_assert!(are.keys().all(|pair| !left.contains(pair)), "{left:?} {are:?}");
@@ -122,7 +122,7 @@ fn a_switch_id_is_for_one_life() {
     assert_eq!(wanted.entries(NOW), [(Key::Partition(7), Value::Partition(held))].into());
     wanted.lives = Some(NOW);
     assert_eq!(wanted.entries(NOW), [(Key::Partition(7), Value::Partition(Setting::of(&partition)))].into());
-    // Routes are somebody else's unless it says so.
+    // Routes belong to another program unless the wanted content names them.
     assert!(!wanted.owns(Key::Ipv4([0; 4].into(), 0)) && wanted.owns(Key::Port(1)));
 }
 

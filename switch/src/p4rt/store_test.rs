@@ -1,4 +1,4 @@
-//! Entries as they come, and the pipeline that follows them.
+//! Entries as controllers write them, and the pipeline that follows them.
 
 use super::super::p4info::action;
 use super::super::standin::Standin;
@@ -27,7 +27,7 @@ fn standin() -> Standin {
     Standin::new(Shape { stages: 3, slots: 16 }, 4)
 }
 
-/// What of the pipeline can be seen: the partition takes the place of one that was there, or does not.
+/// Returns a partition of the pipeline; it is removed and set again for that.
 fn get(standin: &Standin, number: u32) -> Option<Partition> {
     let mut state = standin.lock();
     let partition = state.pipeline.remove(number)?;
@@ -68,13 +68,13 @@ fn updates_that_cannot_be() {
     assert_eq!(write(Modify, &partition(6, 1)), Code::NotFound);
     assert_eq!(write(Delete, &partition(6, 1)), Code::NotFound);
     assert_eq!(write(Insert, &Key::Partition(6).entry()), Code::InvalidArgument);
-    // What is another's may be free later; what is not there never is.
+    // A place of another partition may be free later; a place that does not exist never is.
     assert_eq!(write(Insert, &partition(6, 0)), Code::FailedPrecondition);
     let region = Region { first: 2, slots: 4 };
     let over = Value::Partition(Setting { region, ..setting(1) });
     assert_eq!(write(Insert, &of(Key::Partition(6), over)), Code::FailedPrecondition);
     assert_eq!(write(Insert, &partition(6, 4)), Code::InvalidArgument);
-    // Under another id it may go there.
+    // Under another id the partition may move there.
     assert_eq!(write(Modify, &partition(5, 1)), Code::FailedPrecondition);
     for change in [
         |entry: &mut v1::TableEntry| entry.is_const = true,
@@ -89,7 +89,7 @@ fn updates_that_cannot_be() {
         change(&mut entry);
         assert_eq!(write(Insert, &entry), Code::InvalidArgument, "{entry:?}");
     }
-    // Nothing of it has happened.
+    // No change was made.
     assert_eq!(get(&standin, 6), None);
     assert_eq!(store.read(&v1::TableEntry::default()), Ok(vec![partition(5, 0)]));
 }

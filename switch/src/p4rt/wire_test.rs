@@ -1,11 +1,11 @@
-//! The bindings against bytes that were put together by hand from the numbers and types of P4Runtime v1.4.1.
+//! Bindings against bytes that were assembled by hand from the numbers and types of P4Runtime v1.4.1.
 
 use prost::Message;
 
 use super::proto::google::rpc;
 use super::proto::p4::{config, v1};
 
-/// These bytes are that message, both ways.
+/// Asserts that these bytes are the encoding of that message, in both directions.
 fn golden<M: Message + Default + PartialEq + std::fmt::Debug>(message: M, bytes: &[&[u8]]) {
     let bytes = bytes.concat();
     assert_eq!(message.encode_to_vec(), bytes);

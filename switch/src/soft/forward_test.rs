@@ -1,4 +1,4 @@
-//! Whatever comes from whomever: what goes on, and to whom, held against sets.
+//! Any datagrams from any sources: the forwarded ones and their destinations, against sets.
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
@@ -12,14 +12,14 @@ use crate::dirty::{Region, Shape};
 use crate::soft::clients::CLIENT_SECONDS;
 use crate::tables::Partition;
 
-/// A few addresses: those below [`REPLICAS`] are replicas', 0 is nowhere.
+/// Returns one of a few addresses: those below [`REPLICAS`] are replicas', 0 is nowhere.
 fn address(number: u16) -> ReplyTo {
     ReplyTo { ip: Ipv6Addr::LOCALHOST, port: number }
 }
 
 const REPLICAS: u16 = 3;
 
-/// A datagram, from one of the addresses: a packet, or something like one.
+/// Datagram from one of the addresses: a packet, or a damaged one.
 #[derive(Clone, Debug)]
 struct Datagram {
     source: u16,
@@ -55,7 +55,7 @@ fn datagram() -> impl Strategy<Value = Datagram> {
     let damage = prop::option::weighted(0.1, (0usize..80, any::<u8>()));
     (1u16..8, 0usize..6, 0u16..8, 1u32..4, 0u64..4, damage).prop_map(
         |(source, operation, reply_to, partition, sequence, damage)| {
-            // Most ask for themselves.
+            // Most senders want the answer themselves.
             let reply_to = if sequence > 0 { source } else { reply_to };
             Datagram { source, operation, reply_to, partition, sequence, damage }
         },
@@ -67,7 +67,7 @@ fn device() -> Device {
     let mut state = device.lock();
     for index in 0..2 {
         let region = Region { first: 4 * index, slots: 4 };
-        // One of them has no port.
+        // One of the replicas has no port.
         let replicas = vec![(1, 1), (2, 1), (9, 1)];
         let partition = Partition { index, region, term: 1, switch: 1, active: true, primary: index + 1, replicas };
         state.set_partition(index + 1, partition).unwrap();
@@ -86,7 +86,7 @@ proptest! {
     fn it_is_no_relay(batches in prop::collection::vec((prop::collection::vec(datagram(), 1..8), 0u32..40), 1..12)) {
         let device = device();
         let (mut forwarder, mut batch, mut plan, mut now) = (Forwarder::new(1), Batch::default(), Plan::default(), 1);
-        // When a question last came from each.
+        // Time of the last request from each address.
         let mut asked: HashMap<ReplyTo, u32> = HashMap::new();
         let (mut received, mut is_written) = (0, false);
         for (datagrams, seconds) in batches {
@@ -127,14 +127,14 @@ proptest! {
                     prop_assert!(is_replica && to == was.reply_to);
                     prop_assert!(asked.get(&to).is_some_and(|then| now - then < CLIENT_SECONDS));
                 }
-                // What is not the switch's to write is as it was.
+                // Fields that the switch may not write are unchanged.
                 let is = Packet::decode(batch.get(place)).unwrap();
                 let Header { operation, switch, sequence, committed, .. } = is.header;
                 let header = Header { operation, switch, sequence, committed, ..was.header };
                 prop_assert_eq!(is, Packet { header, ..was });
             }
             prop_assert_eq!(sends.next(), None);
-            // Every one is somewhere.
+            // Every packet is counted once.
             let mut state = device.lock();
             let slots = state.pipeline().dirty().stages().iter().flat_map(|stage| stage.iter());
             prop_assert_eq!(slots.filter(|slot| slot.sequence > 0).count() > 0, is_written);

@@ -1,4 +1,4 @@
-//! Both sockets do the same.
+//! Both sockets behave alike.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -16,7 +16,7 @@ macro_rules! of_link {
             use super::super::$module::{Link, bind};
             use super::*;
 
-            /// Receives until there are so many; their lengths.
+            /// Receives this many datagrams; returns their lengths.
             fn receive(link: &mut Link, batch: &mut Batch, count: usize) -> Vec<usize> {
                 let mut lengths = Vec::new();
                 while lengths.len() < count {
@@ -36,7 +36,7 @@ macro_rules! of_link {
                 assert_eq!(batch.get_mut(0), (&mut b"first".to_owned()[..], here.local_addr().unwrap().into()));
                 batch.get_mut(0).0[0] = b'F';
                 let mut plan = Plan::default();
-                // A socket of IPv4 reaches nothing else, and nowhere is nowhere.
+                // An IPv4 socket reaches no other family, and no socket reaches port 0.
                 plan.push(0, "[::1]:9".parse::<SocketAddr>().unwrap().into());
                 plan.push(0, there.local_addr().unwrap().into());
                 plan.push(0, ReplyTo::NOWHERE);
@@ -62,7 +62,7 @@ macro_rules! of_link {
                 assert_eq!(receive(&mut link, &mut batch, 1), [PACKET_BYTES_MAX + 1]);
                 link.receive(&mut batch).unwrap();
                 assert!(batch.is_empty(), "it does not wait for ever");
-                // Where it is known, nothing was lost, and there is room for a batch.
+                // If the figures are known, no datagram was lost, and there is room for a batch.
                 assert_eq!(Link::lost(link.socket()).unwrap_or(0), 0);
                 assert!(Link::room(link.socket()).is_none_or(|bytes| bytes > (BATCH * PACKET_BYTES_MAX) as u64));
             }

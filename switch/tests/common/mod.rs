@@ -1,4 +1,4 @@
-//! The program, and those who stand around it.
+//! The program, with clients and replicas around it.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,16 +10,16 @@ use header::{Header, Operation, Packet, ReplyTo};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Longer than anything takes.
+/// Time limit, longer than any step takes.
 pub const SOON: Duration = Duration::from_secs(20);
-/// The partition of [`Soft::start`].
+/// Partition of [`Soft::start`].
 pub const PARTITION: u32 = 7;
 
 pub fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_scatter-switch"))
 }
 
-/// `scatter-switch soft`, at work.
+/// `scatter-switch soft` at work.
 pub struct Soft {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -28,7 +28,7 @@ pub struct Soft {
 }
 
 impl Soft {
-    /// With one partition, of these replicas, which are numbered from 1 on: the first is the primary.
+    /// Starts a switch with one partition of these replicas, which are numbered from 1: the first is the primary.
     pub fn start(replicas: &[Node]) -> Soft {
         let numbers: Vec<String> = (1..=replicas.len()).map(|number| number.to_string()).collect();
         Soft::with("127.0.0.1:0", replicas, &[format!("{PARTITION},primary=1,replicas={}", numbers.join("+"))])
@@ -44,7 +44,7 @@ impl Soft {
         Soft::begin_with(program(), listen, ports, partitions)
     }
 
-    /// With this program, or one that becomes it.
+    /// Starts a switch with this program, or one that becomes it.
     pub fn begin_with(mut command: Command, listen: &str, ports: &str, partitions: &[String]) -> Soft {
         command.args(["soft", "--listen", listen, "--metrics", "127.0.0.1:0", "--ports", ports]);
         partitions.iter().for_each(|partition| _ = command.args(["--partition", partition]));
@@ -65,7 +65,7 @@ impl Soft {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// Ends it with a signal; what it printed meanwhile.
+    /// Ends the process with a signal; returns its further output.
     pub fn end(mut self, signal: Signal) -> (ExitStatus, String) {
         self.signal(signal);
         let deadline = Instant::now() + Duration::from_secs(5);
@@ -81,13 +81,13 @@ impl Soft {
         (status, rest)
     }
 
-    /// A question to its endpoint for monitoring, and the answer.
+    /// Sends a request to the endpoint for monitoring, and returns the answer.
     pub fn ask(&self, question: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         stream.write_all(question.as_bytes()).unwrap();
         let mut answer = String::new();
-        // Where it refuses a question before it has read all of it, the connection may be reset behind the answer.
+        // If the endpoint refuses a request before it has read all of it, the connection may be reset behind the answer.
         let _ = stream.read_to_string(&mut answer);
         answer
     }
@@ -96,7 +96,7 @@ impl Soft {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
-    /// A metric's value.
+    /// Returns the value of a metric.
     pub fn metric(&self, name: &str) -> u64 {
         let page = self.page("/metrics");
         let line = page.lines().find_map(|line| line.strip_prefix("scatter_switch_")?.strip_prefix(name));
@@ -119,7 +119,7 @@ impl Soft {
 
 impl Drop for Soft {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -151,7 +151,7 @@ impl Node {
         self.send_bytes_to(to.address, bytes);
     }
 
-    /// Sends a packet, the answer to which goes to whom it says.
+    /// Sends a packet with this address for the answer.
     pub fn send_to(&self, to: SocketAddr, header: Header, reply_to: ReplyTo) {
         self.send_bytes_to(to, &encoded(header, reply_to));
     }
@@ -166,7 +166,7 @@ impl Node {
         self.send_for(to, header, self.address().into());
     }
 
-    /// The next packet's header, and where its answer goes.
+    /// Returns the next packet's header, and its address for the answer.
     pub fn receive(&self) -> (Header, ReplyTo) {
         let mut bytes = [0; 2000];
         let (length, _) = self.0.recv_from(&mut bytes).unwrap();
@@ -179,14 +179,14 @@ impl Node {
         self.receive().0
     }
 
-    /// Nothing has come. What a switch had counted as forwarded before is here already.
+    /// Asserts that no packet has come. Packets that the switch counted as forwarded before are here already.
     pub fn expect_nothing(&self) {
         self.0.set_nonblocking(true).unwrap();
         assert!(self.0.recv_from(&mut [0; 10]).is_err());
         self.0.set_nonblocking(false).unwrap();
     }
 
-    /// How many have come.
+    /// Returns the number of packets that have come.
     pub fn count(&self) -> usize {
         self.0.set_nonblocking(true).unwrap();
         let count = std::iter::repeat_with(|| self.0.recv_from(&mut [0; 10])).take_while(Result::is_ok).count();
@@ -214,7 +214,7 @@ pub fn write(object: u32) -> Header {
     header(Operation::WriteFirst, object)
 }
 
-/// As a primary sends it.
+/// Returns a completion, as a primary sends it.
 pub fn completion(sequence: u64) -> Header {
     Header { switch: 1, sequence, ..header(Operation::Completion, 0) }
 }

@@ -1,6 +1,6 @@
 //! Numbers of up to 256 bits.
 
-/// A number of a width; of none where it is just a number.
+/// Number with a width in bits; without one if it is a plain number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
     pub width: Option<u32>,
@@ -9,12 +9,12 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// A number that is no wider than that.
+    /// Returns a number, cut to this width.
     pub fn new(number: u128, width: u32) -> Bits {
         Bits { width: Some(width), high: 0, low: number }.cut(width)
     }
 
-    /// Just a number.
+    /// Returns a number without a width.
     pub fn just(number: u128) -> Bits {
         Bits { width: None, high: 0, low: number }
     }
@@ -43,14 +43,14 @@ impl Bits {
         Bits { high, low, ..self }
     }
 
-    /// So many bits of it from this one down to that one.
+    /// Returns the bits from `high` down to `low`.
     pub fn slice(self, high: u32, low: u32) -> Bits {
         let width = self.width.expect("a slice is of something wide");
         assert!(low <= high && high < width, "[{high}:{low}] of {width} bits");
         self.shifted_right(low).cut(high - low + 1)
     }
 
-    /// Both, the first one in front.
+    /// Returns both numbers as one, the first one in front.
     pub fn concat(self, other: Bits) -> Bits {
         let (own, width) = (self.width.expect("a width"), other.width.expect("a width"));
         assert!(own + width <= 256);
@@ -58,30 +58,30 @@ impl Bits {
         Bits { width: Some(own + width), high: high | other.high, low: low | other.low }
     }
 
-    /// As a number of so many bits.
+    /// Casts the number to this width.
     pub fn cast(self, width: u32) -> Bits {
         self.cut(width)
     }
 
-    /// As what is assigned to something of this width, which has to be its own.
+    /// Returns the number for an assignment to this width, which has to be its own.
     pub fn fit(self, width: u32) -> Bits {
         assert!(self.width.is_none_or(|own| own == width), "{self:?} is not of {width} bits");
         self.cut(width)
     }
 
-    /// Both of one width, for what is done to two numbers.
+    /// Returns both numbers with one width, for an operation on two numbers.
     fn both(self, other: Bits) -> (Bits, Bits, u32) {
         let width = self.width.or(other.width).unwrap_or(128);
         (self.fit(width), other.fit(width), width)
     }
 
-    /// Which one is greater.
+    /// Compares two numbers.
     pub fn compare(self, other: Bits) -> std::cmp::Ordering {
         let (one, other, _) = self.both(other);
         (one.high, one.low).cmp(&(other.high, other.low))
     }
 
-    /// Their sum or difference, modulo their width of 128 at most.
+    /// Returns the sum or difference, modulo the width, which is at most 128.
     pub fn add(self, other: Bits, is_minus: bool) -> Bits {
         let (one, other, width) = self.both(other);
         assert!(width <= 128);
@@ -89,30 +89,30 @@ impl Bits {
         Bits::new(low, width)
     }
 
-    /// What is in one of them and not in the other.
+    /// Returns the bits that are in exactly one of both.
     pub fn xor(self, other: Bits) -> Bits {
         let (one, other, _) = self.both(other);
         Bits { high: one.high ^ other.high, low: one.low ^ other.low, ..one }
     }
 
-    /// What is in both.
+    /// Returns the bits that are in both.
     pub fn and(self, other: Bits) -> Bits {
         let (one, other, _) = self.both(other);
         Bits { high: one.high & other.high, low: one.low & other.low, ..one }
     }
 
-    /// Moved to the left, and still as wide.
+    /// Shifts the number to the left; its width stays.
     pub fn shift(self, by: Bits) -> Bits {
         self.shifted_left(by.number() as u32).cut(self.width.expect("a width"))
     }
 
-    /// As a number, which has to be one of 128 bits.
+    /// Returns the number, which must fit into 128 bits.
     pub fn number(self) -> u128 {
         assert_eq!(self.high, 0);
         self.low
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> Vec<u8> {
         let bytes = [self.high.to_be_bytes(), self.low.to_be_bytes()].concat();
         let width = self.width.expect("a width") as usize;

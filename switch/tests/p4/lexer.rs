@@ -1,12 +1,12 @@
-//! A P4 program's text as tokens, with its macros expanded.
+//! Tokens of a P4 program's text, with its macros expanded.
 
 use std::collections::BTreeMap;
 
-/// A word of the language.
+/// Token of the language.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
     Name(String),
-    /// A number, and its width where it says so.
+    /// A number, with its width if it has one.
     Number(u128, Option<u32>),
     Text(String),
     Sign(&'static str),
@@ -22,7 +22,7 @@ struct Macro {
     body: String,
 }
 
-/// Tokens of a whole file. Shifts are two signs, so that types in types end as they do.
+/// Returns the tokens of a whole file. A shift is two signs, so that nested type arguments end as they should.
 pub fn tokens(text: &str) -> Vec<Token> {
     let without_comments: String =
         text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
@@ -55,7 +55,7 @@ fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Replaces names, one pass over the text: our macros use no others.
+/// Replaces names, in one pass over the text: this program's macros use no other macros.
 fn replace(text: &str, mut with: impl FnMut(&str, &str) -> Option<(String, usize)>) -> String {
     let mut out = String::new();
     let mut rest = text;

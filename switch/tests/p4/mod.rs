@@ -1,7 +1,8 @@
-//! As much of P4_16 as our program uses: enough to hold its text against everything else that says the same, and to run it.
+//! The part of P4_16 that this project's program uses: enough to compare its text with every other description of it, and to run
+//! it.
 //!
-//! It is no compiler, and what it takes a compiler may not. But all of the text is read, nothing is skipped, and what it does is
-//! done statement by statement.
+//! This is no compiler, and a compiler may refuse a text that passes here. But all of the text is parsed, nothing is skipped, and
+//! its statements are executed one by one.
 
 pub mod bits;
 pub mod lexer;

@@ -1,9 +1,9 @@
-//! Tokens as a program.
+//! Parser from tokens to a program.
 
 use super::lexer::{Token, tokens};
 use super::syntax::*;
 
-/// Reads a whole program.
+/// Parses a whole program.
 pub fn program(text: &str) -> Program {
     let mut parser = Parser { tokens: tokens(text), at: 0 };
     let mut program = Program::default();
@@ -340,7 +340,7 @@ impl Parser {
         self.two(0)
     }
 
-    /// By how strongly signs bind, the weakest first.
+    /// Parses binary operators by their precedence, the weakest first.
     fn two(&mut self, level: usize) -> Expression {
         const LEVELS: [&[&str]; 8] =
             [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"], &["^"], &["&"], &["<<"], &["++", "+", "-"]];
@@ -352,7 +352,7 @@ impl Parser {
         }
     }
 
-    /// A sign between two; that for shifts is two.
+    /// Takes a sign between two operands; a shift has two signs.
     fn take_both(&mut self, sign: &str) -> bool {
         if sign != "<<" {
             return self.take(sign);

@@ -1,6 +1,6 @@
-//! The program at work: its parser and its ingress, statement by statement.
+//! Interpreter of the program: its parser and its ingress, statement by statement.
 //!
-//! Whatever ours does not use is not here. Tables are given by whoever runs it.
+//! It lacks all features that this project's program does not use. The caller supplies the tables.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,21 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::bits::Bits;
 use super::syntax::*;
 
-/// What an entry does: an action by its name, with its arguments.
+/// Action of an entry: its name, with its arguments.
 pub type Call = (String, Vec<u128>);
 
-/// The program, with what packets change.
+/// The program, with the state that packets change.
 pub struct Machine<'a> {
     program: &'a Program,
     control: &'a Control,
-    /// Entries of each table, by their keys. Of several actions one is chosen, as `meta.chance` has it.
+    /// Entries of each table, by their keys. Of several actions one is chosen by `meta.chance`.
     pub tables: BTreeMap<String, BTreeMap<u128, Vec<Call>>>,
     /// Cells that are not zero, by registers.
     pub registers: BTreeMap<String, BTreeMap<u128, Bits>>,
     pub counters: BTreeMap<u128, u64>,
 }
 
-/// One packet, and what is known of it.
+/// A packet with the state of its processing.
 pub struct Packet {
     /// All fields and variables.
     pub values: BTreeMap<String, Bits>,
@@ -30,7 +30,7 @@ pub struct Packet {
     pub is_dropped: bool,
     pub chance: u32,
     rest: Vec<u8>,
-    /// The parser wanted more than there is.
+    /// The parser wanted more bytes than there are.
     pub is_short: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Machine<'a> {
         Machine { program, control, tables: BTreeMap::new(), registers: BTreeMap::new(), counters: BTreeMap::new() }
     }
 
-    /// A frame that has come in: all that is zero in the beginning.
+    /// Returns the packet of a frame: all its fields are zero at first.
     pub fn packet(&self, frame: &[u8], chance: u32) -> Packet {
         let mut values = BTreeMap::new();
         for (name, record) in [("hdr", "headers_t"), ("meta", "metadata_t")] {
@@ -105,7 +105,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Takes the headers off.
+    /// Parses the headers of a packet.
     pub fn parse(&mut self, packet: &mut Packet) {
         let mut state = "start";
         while state != "accept" {
@@ -134,7 +134,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Decides about it.
+    /// Decides about a packet.
     pub fn process(&mut self, packet: &mut Packet) {
         let apply = &self.control.apply;
         self.block(apply, packet);
@@ -167,7 +167,7 @@ impl<'a> Machine<'a> {
                         number(seen, *asked)
                     }
                     Some(value) => self.eval(value, packet).bits(),
-                    // Whatever it is: nobody may look at it before something is in it.
+                    // Any value: no statement may read the variable before it is set.
                     None => Bits::just(u128::MAX),
                 };
                 packet.values.insert(name.clone(), value.fit(*width));
@@ -229,7 +229,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// How wide a register's cells are. There has to be such a cell.
+    /// Returns the width of a register's cells. The cell at this place must exist.
     fn width(&self, register: &str, place: u128) -> u32 {
         let instance = &self.control.instances[register];
         assert!(matches!(instance.arguments[0], Expression::Number(size, _) if place < size), "{register}[{place}]");
@@ -242,7 +242,7 @@ impl<'a> Machine<'a> {
         let Some(Type::Named(record)) = headers.iter().find(|field| field.name == name).map(|field| &field.kind) else {
             panic!("{header}")
         };
-        // A field of any width has the name that ours has.
+        // A field of variable width has the name that it has in this program.
         let widths: Vec<_> = self.program.records[record]
             .iter()
             .map(|field| match field.kind {
@@ -256,7 +256,7 @@ impl<'a> Machine<'a> {
         let mut at = 0;
         for (path, width) in widths {
             let bit = |place: u32| u128::from(bytes[(place / 8) as usize] >> (7 - place % 8) & 1);
-            // Options are nothing to anybody but checksums.
+            // Only checksums use options.
             let value = (at..at + width.min(128)).fold(0, |value, place| value << 1 | bit(place));
             packet.values.insert(path, Bits::new(value, width.clamp(1, 128)));
             at += width;
@@ -269,7 +269,7 @@ impl<'a> Machine<'a> {
         let [key, ..] = &table.keys[..] else { panic!("{name} has no key") };
         let entries = self.tables.get(name);
         let key = packet.get(&key.path);
-        // A prefix of no bits is all that is tried of those.
+        // Of prefixes, only one of no bits is tried.
         let found = entries.and_then(|entries| entries.get(if name.ends_with("_lpm") { &0 } else { &key }));
         let call = found.filter(|actions| !actions.is_empty()).map(|actions| match actions.len() {
             1 => actions[0].clone(),

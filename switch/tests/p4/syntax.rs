@@ -1,15 +1,15 @@
-//! What the program is made of, as far as ours uses the language; anything else is an error.
+//! Syntax of a program, as far as this project's program uses the language; anything else is an error.
 
 use std::collections::BTreeMap;
 
-/// A type.
+/// Type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
     Bits(u32),
     Named(String),
 }
 
-/// An annotation: `@name(arguments)`.
+/// Annotation: `@name(arguments)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotation {
     pub name: String,
@@ -17,22 +17,22 @@ pub struct Annotation {
     pub text: Option<String>,
 }
 
-/// An expression.
+/// Expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
     Number(u128, Option<u32>),
-    /// `hdr.ipv4.ttl`, say.
+    /// For example `hdr.ipv4.ttl`.
     Path(String),
     Slice(Box<Expression>, u32, u32),
     Cast(u32, Box<Expression>),
     Not(Box<Expression>),
     Two(&'static str, Box<Expression>, Box<Expression>),
-    /// What is called by its path, with the width that it is asked for in angle brackets.
+    /// Call by a path, with the requested width from the angle brackets.
     Call(String, Option<u32>, Vec<Expression>),
     List(Vec<Expression>),
 }
 
-/// A statement.
+/// Statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     Declare(u32, String, Option<Expression>),
@@ -42,25 +42,25 @@ pub enum Statement {
     Exit,
 }
 
-/// A value, and a mask for what of it counts.
+/// Value, and a mask for the bits of it that count.
 pub type Case = (Expression, Option<Expression>);
 
-/// What a state of the parser goes on to.
+/// Next state of the parser.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transition {
     To(String),
-    /// By these expressions: the first case that fits. A case has a value and a mask for each; none at all fits always.
+    /// The first case that matches these expressions. A case has a value and a mask for each; a case with none matches always.
     Select(Vec<Expression>, Vec<(Vec<Case>, String)>),
 }
 
-/// A state of the parser.
+/// State of the parser.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     pub statements: Vec<Statement>,
     pub transition: Transition,
 }
 
-/// A field of a header or a struct, or a parameter.
+/// Field of a header or a struct, or a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     pub annotations: Vec<Annotation>,
@@ -68,7 +68,7 @@ pub struct Field {
     pub name: String,
 }
 
-/// An action.
+/// Action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
     pub annotations: Vec<Annotation>,
@@ -76,7 +76,7 @@ pub struct Action {
     pub body: Vec<Statement>,
 }
 
-/// A part of a table's key.
+/// Part of a table's key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
     pub path: String,
@@ -84,7 +84,7 @@ pub struct Key {
     pub annotations: Vec<Annotation>,
 }
 
-/// A table.
+/// Table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub annotations: Vec<Annotation>,
@@ -95,7 +95,7 @@ pub struct Table {
     pub size: u128,
 }
 
-/// Something that an architecture has: a register, say.
+/// Instance of an architecture's extern, for example a register.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
     pub annotations: Vec<Annotation>,
@@ -104,7 +104,7 @@ pub struct Instance {
     pub arguments: Vec<Expression>,
 }
 
-/// A control block.
+/// Control block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Control {
     pub instances: BTreeMap<String, Instance>,
@@ -113,7 +113,7 @@ pub struct Control {
     pub apply: Vec<Statement>,
 }
 
-/// A program.
+/// Program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     pub constants: BTreeMap<String, (u32, u128)>,
@@ -124,7 +124,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// How wide a field is: of `hdr`, which is a `headers_t`, or of `meta`, which is a `metadata_t`.
+    /// Returns the width of a field: of `hdr`, which is a `headers_t`, or of `meta`, which is a `metadata_t`.
     pub fn width(&self, path: &str) -> Option<u32> {
         let mut parts = path.split('.');
         let mut record = match parts.next()? {

@@ -1,4 +1,4 @@
-//! A switch that answers controllers, and what tests say to it.
+//! A switch that answers controllers, and helpers for the messages of tests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tonic::{Code, Status, Streaming};
 
 pub const DEVICE: u64 = 1;
 
-/// Longer than anything here takes.
+/// Time limit, longer than any step takes.
 pub const SOON: Duration = Duration::from_secs(20);
 
 pub type Client = P4RuntimeClient<Channel>;
@@ -41,7 +41,7 @@ impl Switch {
         Switch::with_slots(64).await
     }
 
-    /// With so many slots in each stage.
+    /// Starts a switch with this many slots in each stage.
     pub async fn with_slots(slots: usize) -> Switch {
         Switch::start_with("127.0.0.1:0".parse().unwrap(), slots).await
     }
@@ -63,7 +63,7 @@ impl Switch {
         Switch { standin, address, stop: Some(stop), task }
     }
 
-    /// Stops it, though controllers have streams; it must not take long.
+    /// Stops the switch while controllers have streams; it must not take long.
     pub async fn stop(mut self) {
         drop(self.stop.take());
         timeout(SOON, &mut self.task).await.expect("it stops").unwrap().unwrap();
@@ -98,7 +98,7 @@ impl Session {
         Session { client, out, responses }
     }
 
-    /// Opens a stream, and says who it is.
+    /// Opens a stream, and sends an arbitration update.
     pub async fn with(switch: &Switch, election: Option<u128>) -> Session {
         let session = Session::open(switch).await;
         session.say(arbitration(election)).await;
@@ -113,7 +113,7 @@ impl Session {
         timeout(SOON, self.responses.message()).await.expect("an answer")
     }
 
-    /// What the next notice says: the code, and the highest election id.
+    /// Returns the content of the next notice: the code, and the highest election id.
     pub async fn told(&mut self) -> (Code, Option<v1::Uint128>) {
         match self.hear().await.unwrap().unwrap().update {
             Some(v1::stream_message_response::Update::Arbitration(update)) => {
@@ -152,7 +152,7 @@ pub fn load(
     }
 }
 
-/// A switch with a program, and its primary controller.
+/// Returns a switch with a program, and its primary controller.
 pub async fn ready(election: u128) -> (Switch, Session) {
     let switch = Switch::start().await;
     let mut session = Session::primary(&switch, election).await;
@@ -182,7 +182,7 @@ pub fn write(election: u128, updates: Vec<v1::Update>) -> v1::WriteRequest {
     }
 }
 
-/// All that is read, and how it ended.
+/// Returns all entities that are read, and the final status.
 pub async fn read(client: &mut Client, entities: Vec<v1::Entity>) -> (Vec<v1::Entity>, Result<(), Status>) {
     let request = v1::ReadRequest { device_id: DEVICE, entities, ..v1::ReadRequest::default() };
     let mut responses = match client.read(request).await {

@@ -29,14 +29,14 @@ fn start(switch: &Switch, election: u128, wanted: Wanted) -> Controller {
     Controller::start(Config { endpoint, device: DEVICE, device_config: Vec::new() }, election, wanted)
 }
 
-/// Waits until it stands like this.
+/// Waits for this state of the connection.
 async fn until(controller: &Controller, is_it: impl Fn(&Link) -> bool) -> Link {
     let mut link = controller.link();
     let found = timeout(SOON, link.wait_for(|link| is_it(link))).await;
     found.unwrap_or_else(|_| panic!("{:?}", *controller.link().borrow())).unwrap().clone()
 }
 
-/// Waits until tables are as they are wanted, after so many looks.
+/// Waits until the tables are as they are wanted, after this many checks.
 async fn synced(controller: &Controller, after: u64) -> Synced {
     match until(controller, |link| matches!(link, Link::Synced(synced) if synced.looks > after)).await {
         Link::Synced(synced) => synced,
@@ -44,7 +44,7 @@ async fn synced(controller: &Controller, after: u64) -> Synced {
     }
 }
 
-/// What the pipeline has.
+/// Returns a partition of the pipeline.
 fn get(switch: &Switch, number: u32) -> Option<Partition> {
     let mut state = switch.standin.lock();
     let partition = state.pipeline.remove(number)?;
@@ -57,18 +57,18 @@ async fn tables_become_what_is_wanted() {
     let switch = Switch::start().await;
     let controller = start(&switch, 1, wanted(&[(5, 0), (6, 1)], None));
     let first = synced(&controller, 0).await;
-    // Whose registers they were is not known: nothing is numbered.
+    // The former owner of the registers is unknown: nothing is numbered.
     assert_eq!(get(&switch, 5), Some(Partition { switch: 0, active: false, ..partition(0) }));
     assert_eq!((first.updates, switch.standin.lock().ports.len()), (2 + 2 + 2, 2));
     controller.set(wanted(&[(5, 0), (6, 1)], Some(first.incarnation)));
     let second = synced(&controller, first.looks).await;
     assert_eq!((second.updates - first.updates, second.incarnation), (2, first.incarnation));
     assert_eq!(get(&switch, 5), Some(partition(0)));
-    // The same once more is nothing to do.
+    // The same tables once more need no update.
     controller.set(wanted(&[(5, 0), (6, 1)], Some(first.incarnation)));
     let third = synced(&controller, second.looks).await;
     assert_eq!(third.updates, second.updates);
-    // Registers change hands; who goes on with others numbers nothing before it has another id.
+    // Registers change hands; a partition that continues with other registers numbers nothing before it has another id.
     let mut changed = wanted(&[(6, 0), (7, 1)], Some(first.incarnation));
     controller.set(changed.clone());
     let fourth = synced(&controller, third.looks).await;
@@ -111,7 +111,7 @@ async fn a_controller_that_comes_back_writes_what_differs() {
     let first = start(&switch, 2, wanted(&[(5, 0), (6, 1)], life));
     assert_eq!(synced(&first, 0).await.incarnation, Incarnation(5), "the program is ours already");
     drop(first);
-    // In the meantime somebody else is at it.
+    // In the meantime another controller changes the tables.
     other.say(arbitration(Some(3))).await;
     while other.told().await.0 != tonic::Code::Ok {}
     let port = Value::Port("127.0.0.1:1".parse().unwrap());
@@ -127,7 +127,7 @@ async fn a_controller_that_comes_back_writes_what_differs() {
     assert_eq!(synced(&second, 0).await.updates, 3);
     assert_eq!((get(&switch, 5), get(&switch, 6)), (Some(partition(0)), Some(partition(1))));
     assert_eq!(switch.standin.lock().ports, wanted(&[], life).ports);
-    // Routes were nobody's of ours, until they are.
+    // Routes did not belong to this controller, until the wanted content names them.
     let route = entity(entry(Key::Ipv4([0; 4].into(), 0), &drop_all));
     let asked = vec![entity(v1::TableEntry { table_id: Key::Ipv4([0; 4].into(), 0).table(), ..Default::default() })];
     assert_eq!(read(&mut other.client, asked.clone()).await.0, [route]);
@@ -151,7 +151,7 @@ async fn of_two_controllers_one_writes() {
     until(&low, |link| *link == Link::Backup).await;
     assert!(get(&switch, 5).is_none() && get(&switch, 6).is_some());
     low.set(wanted(&[(7, 2)], None));
-    // It takes a higher id to come back, whether or not the other one is there.
+    // The controller needs a higher id to come back, whether or not the other one is there.
     drop(high);
     assert_eq!(until(&low, |link| *link == Link::Backup).await, Link::Backup);
     low.elect(3);
@@ -176,7 +176,7 @@ async fn who_only_looks_writes_nothing() {
     let kept = synced(&second, found.looks).await;
     assert_eq!((kept.mark, kept.reign, get(&switch, 6)), (Some(7), found.reign, Some(partition(1))));
     assert_eq!(*kept.present, wanted(&[(5, 0), (6, 1)], life).entries(found.incarnation));
-    // Somebody else was the primary for a while: what was wanted before that is not wanted any more.
+    // Another controller was the primary for a while: the tables that were wanted before are not wanted any more.
     let third = start(&switch, 3, wanted(&[], None));
     synced(&third, 0).await;
     until(&second, |link| *link == Link::Backup).await;

@@ -1,4 +1,4 @@
-//! Stories on a switch that has sockets, as whoever sees only those finds it.
+//! Stories on a switch with sockets, seen through these sockets alone.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use tokio::task::JoinHandle;
 use super::common::*;
 use super::stories;
 
-/// What is wrong with a switch.
+/// Defect of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     None,
-    /// It does not write the numbers into writes.
+    /// The switch does not write numbers into writes.
     Unstamped,
-    /// It lets pass what has no room.
+    /// The switch forwards writes without room.
     NeverFull,
-    /// It sends everything to the primary.
+    /// The switch sends everything to the primary.
     NeverFast,
-    /// It sends reads that are not fast to whoever.
+    /// The switch sends reads that are not fast to any replica.
     AlwaysElsewhere,
 }
 
@@ -89,7 +89,7 @@ async fn stage(defect: Defect) -> (Switch, On, JoinHandle<()>) {
 #[tokio::test]
 async fn a_switch_that_does_it_right_passes() {
     let (switch, on, task) = stage(Defect::None).await;
-    // Twice: what the first time has left in the registers is nothing to the second one.
+    // Twice: the registers' content from the first run does not matter to the second.
     for _ in 0..2 {
         for (name, trace) in stories::all() {
             let packets = replay(&trace, &on).await.unwrap_or_else(|failed| panic!("{name}: {failed}"));

@@ -1,4 +1,4 @@
-//! What a switch answers, as it goes over the wire.
+//! Answers of a switch, as they go over the wire.
 
 use switch::dirty::Region;
 use switch::p4rt::arbitration::election_id;
@@ -41,7 +41,7 @@ async fn the_highest_election_id_writes() {
     let refused = low.client.write(write(1, updates.clone())).await.unwrap_err();
     assert_eq!((refused.code(), refused.details().len()), (Code::PermissionDenied, 0));
     high.client.write(write(1 << 70, updates)).await.unwrap();
-    // The primary goes, and nobody follows by itself.
+    // The primary goes, and no backup follows by itself.
     drop(high);
     for session in [&mut low, &mut none] {
         assert_eq!(session.told().await, (Code::NotFound, Some(election_id(1 << 70))));
@@ -74,7 +74,7 @@ async fn there_is_an_end_to_streams() {
     for election in 0..STREAMS_MAX as u128 {
         sessions.push(Session::primary(&switch, election).await);
     }
-    // One too many takes the place of the oldest backup, which is told why.
+    // A further stream takes the place of the oldest backup, which is told the reason.
     sessions.push(Session::primary(&switch, STREAMS_MAX as u128).await);
     let why = loop {
         match sessions[0].hear().await {
@@ -83,7 +83,7 @@ async fn there_is_an_end_to_streams() {
         }
     };
     assert_eq!(why.code(), Code::ResourceExhausted, "{why}");
-    // The others go on.
+    // The rest of the streams continue.
     sessions[1].say(arbitration(Some(STREAMS_MAX as u128 + 1))).await;
     while sessions[1].told().await.0 != Code::Ok {}
     switch.stop().await;
@@ -93,18 +93,18 @@ async fn there_is_an_end_to_streams() {
 async fn there_is_an_end_to_connections() {
     let (switch, session) = ready(1).await;
     let mut silent = Vec::new();
-    // The controller's own is one of them.
+    // The controller's own connection is one of them.
     for _ in 1..CONNECTIONS_MAX {
         silent.push(TcpStream::connect(switch.address).await.unwrap());
     }
-    // They are taken in their order, and the oldest one that says nothing makes room for one too many.
+    // Connections are accepted in their order, and the oldest silent one makes room for a further one.
     silent.push(TcpStream::connect(switch.address).await.unwrap());
-    // The server may have said hello before.
+    // The server may have sent its first frame before.
     let (oldest, mut sink) = (&mut silent[0], tokio::io::sink());
     let _ = timeout(SOON, tokio::io::copy(oldest, &mut sink)).await.expect("it is closed");
-    // The controller, which has a stream, goes on.
+    // The controller, which has a stream, continues.
     session.client.clone().write(write(1, vec![])).await.unwrap();
-    // Another one is served although silent ones hold every place.
+    // Another client is served although silent ones hold every place.
     let capabilities = async {
         loop {
             let connected = P4RuntimeClient::connect(format!("http://{}", switch.address)).await;
@@ -268,7 +268,7 @@ async fn a_program_is_loaded() {
     let mut session = Session::primary(&switch, 1).await;
     let client = &mut session.client;
     let get = |response_type| v1::GetForwardingPipelineConfigRequest { device_id: DEVICE, response_type };
-    // There is none yet.
+    // There is no program yet.
     assert_eq!(client.get_forwarding_pipeline_config(get(0)).await.unwrap().into_inner().config, None);
     assert_eq!(client.write(write(1, vec![])).await.unwrap_err().code(), Code::FailedPrecondition);
     assert_eq!(read(client, all_tables()).await.1.unwrap_err().code(), Code::FailedPrecondition);
@@ -299,7 +299,7 @@ async fn a_program_is_loaded() {
         let config = client.get_forwarding_pipeline_config(get(kind)).await.unwrap().into_inner().config;
         assert_eq!(config, Some(wanted));
     }
-    // Entries stay, or are cleared; what packets changed stays.
+    // Entries stay, or are cleared; fields that packets changed stay.
     client.write(write(1, vec![update(Insert, partition(5, 0))])).await.unwrap();
     switch.standin.lock().pipeline.registers_mut()[0].sequence = 7;
     client.set_forwarding_pipeline_config(load(1, Action::ReconcileAndCommit, Some(config(6)))).await.unwrap();

@@ -1,7 +1,7 @@
-//! The switch before a client that nobody here wrote: `p4runtime-shell`, a Python package.
+//! The switch with a foreign client: `p4runtime-shell`, a Python package.
 //!
-//! It is put into a virtual environment below the build's directory, once. Where that cannot be (no Python, no network), there is
-//! nothing to be tried, and the test says so.
+//! The package is installed into a virtual environment below the build's directory, once. If that fails (no Python, no network),
+//! the test tries nothing and reports it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use super::common::*;
 
 const PACKAGE: &str = "p4runtime-shell==0.0.6";
-/// Of a download.
+/// Time limit, with a download.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Runs a program to its end. What it had to say is the error, unless it did well.
+/// Runs a program to its end. Its output is the error, unless it succeeded.
 async fn run(program: &Path, arguments: &[&str], patience: Duration) -> Result<(), String> {
     let mut command = Command::new(program);
-    // All that is spoken to is on this machine, whatever proxy the rest of it uses.
+    // All hosts that are contacted are on this machine, so a proxy must not be used.
     command.args(arguments).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let output = timeout(patience, output).await.map_err(|_| format!("{program:?} takes too long"))?;
@@ -29,7 +29,7 @@ async fn run(program: &Path, arguments: &[&str], patience: Duration) -> Result<(
     if output.status.success() { Ok(()) } else { Err(said(&output.stdout) + &said(&output.stderr)) }
 }
 
-/// A Python that has the package.
+/// Returns a Python that has the package.
 async fn python() -> Result<PathBuf, String> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("p4runtime-shell");
     let (python, is_done) = (directory.join("bin/python"), directory.join(PACKAGE));

@@ -1,4 +1,4 @@
-//! The switch in software, with its sockets and its controllers: it does what the stories say.
+//! The switch in software, with its sockets and its controllers, passes the stories.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,11 +1,11 @@
-//! All stories of what becomes of packets: see `switch::trace`.
+//! All stories of the treatment of packets: see `switch::trace`.
 
 use std::fs;
 use std::path::Path;
 
 use switch::trace::Trace;
 
-/// Them, by their names.
+/// Returns the stories, by their names.
 pub fn all() -> Vec<(String, Trace)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata");
     let mut stories = Vec::new();
