@@ -1,10 +1,10 @@
 // A switch that spreads linearizable reads over all replicas (Harmonia, PVLDB 13(3)), as a program in P4_16 for v1model.
 //
-// It does what `Pipeline::process` in `../src/pipeline.rs` does, and nothing that is not there, with packets as
-// `../header/src/lib.rs` lays them out. Of those it looks at the first 48 bytes; what is behind them (lengths, an
-// address to answer to, a key, a value) it passes on as it is, so it is the replicas who refuse packets that lie in there.
+// It treats packets as `Pipeline::process` in `../src/pipeline.rs` does, and has no further features. Packets have the layout
+// of `../header/src/lib.rs`. The program reads their first 48 bytes. It forwards the bytes behind these (lengths, an address
+// for the answer, a key, a value) unchanged, so replicas refuse packets with wrong content there.
 //
-// What a controller sets is in tables, for P4Runtime cannot write registers on every target:
+// A controller's settings are in tables, for P4Runtime cannot write registers on every target:
 //
 //   here                                    in ../src/tables.rs
 //   partitions: entry of a partition        Partition, all but its replicas; one entry, so that no packet sees half of a
@@ -13,10 +13,10 @@
 //     term, switch_id, active, primary      the same
 //     first, slots                          Partition::region, the same slots of each stage
 //   replicas: actions and weights           Partition::replicas; a partition without an entry has none
-//   ports: address and port of a replica    what a replica's number means
+//   ports: address and port of a replica    the address for a replica's number
 //   ipv4_lpm, ipv6_lpm                      nothing: in software the system routes
 //
-// What packets change is in registers:
+// Fields that packets change are in registers:
 //
 //   here                                    in ../src/pipeline.rs, ../src/dirty.rs
 //   partition_state: partition, switch,     Register
@@ -24,15 +24,15 @@
 //   stage_0 to stage_2: partition, switch,  Slot, one array for each stage
 //     object, sequence
 //
-// No controller ever clears a register. What is in one counts only if it bears the partition and the switch id of whoever
-// looks at it: a new switch id makes all that was there void.
+// No controller ever clears a register. Its content counts only for a partition and switch id equal to those that it bears: a
+// new switch id makes all former content void.
 //
-// Everything else is forwarded as by any router: IPv4 by `ipv4_lpm`, IPv6 by `ipv6_lpm`. Packets of this protocol over IPv6
-// are forwarded like that, too: no read of them is spread, and none of their writes is numbered.
+// Everything else is forwarded as by any router: IPv4 by `ipv4_lpm`, IPv6 by `ipv6_lpm`. Packets of this protocol over IPv6 are
+// forwarded in that way, too: no read of them is spread, and none of their writes is numbered.
 //
-// Sources are not looked at: whoever is no replica must be kept from sending writes and completions by the network.
+// Source addresses are not checked: the network must keep all hosts but replicas from sending writes and completions.
 //
-// BMv2 lets one packet at a time through the ingress; elsewhere, what is done to one register is one atomic operation.
+// BMv2 lets one packet at a time through the ingress; elsewhere, all accesses to one register are one atomic operation.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -55,7 +55,7 @@ const bit<8> WRITE_REST = 4;
 const bit<8> REPLY = 5;
 const bit<8> COMPLETION = 6;
 
-// Places in `verdicts`.
+// Indexes in `verdicts`.
 const bit<32> READS_SINGLE = 0;
 const bit<32> READS_PRIMARY = 1;
 const bit<32> WRITES = 2;
@@ -68,7 +68,7 @@ const bit<32> STALE = 8;
 const bit<32> NO_PORT = 9;
 const bit<32> MALFORMED = 10;
 
-// Where a packet of this protocol goes.
+// Destinations of a packet of this protocol.
 const bit<2> ON = 0;
 const bit<2> TO_REPLICA = 1;
 const bit<2> NOWHERE = 2;
@@ -137,7 +137,7 @@ struct headers_t {
 }
 
 struct metadata_t {
-    // Of the packet's partition.
+    // Fields of the packet's partition.
     bit<1> has_partition;
     bit<32> index;
     bit<64> term;
@@ -146,7 +146,7 @@ struct metadata_t {
     bit<32> primary;
     bit<32> first;
     bit<32> slots;
-    // Who the packet is for.
+    // Replica that receives the packet.
     bit<32> chance;
     bit<1> has_replica;
     bit<1> has_port;
@@ -184,7 +184,8 @@ parser HarmoniaParser(
         bit<8> begin = packet.lookahead<bit<8>>();
         bit<32> words = (bit<32>) begin[3:0];
         packet.extract(hdr.ipv4, (words - 32w5) << 5);
-        // Of what was cut into fragments, only the first part would show what it is: such packets are not of this protocol.
+        // Of a fragmented packet, only the first fragment has the UDP header: fragments do not count as packets of this
+        // protocol.
         transition select(hdr.ipv4.more, hdr.ipv4.offset, hdr.ipv4.protocol) {
             (1w0, 13w0, IP_UDP): parse_udp;
             default: accept;
@@ -208,7 +209,7 @@ parser HarmoniaParser(
         bit<24> begin = packet.lookahead<bit<24>>();
         bit<16> magic = begin[23:8];
         bit<8> version = begin[7:0];
-        // Other versions are passed on as anything else is.
+        // Other versions are forwarded like any other packet.
         transition select(magic, version) {
             (MAGIC, VERSION): parse_harmonia;
             default: accept;
@@ -221,7 +222,7 @@ parser HarmoniaParser(
     }
 }
 
-// What checksums are of.
+// Fields that checksums cover.
 #define IPV4_SUMMED \
     { hdr.ipv4.version, hdr.ipv4.words, hdr.ipv4.service, hdr.ipv4.bytes, hdr.ipv4.identification, \
       hdr.ipv4.reserved, hdr.ipv4.whole, hdr.ipv4.more, hdr.ipv4.offset, hdr.ipv4.ttl, hdr.ipv4.protocol, \
@@ -234,8 +235,8 @@ parser HarmoniaParser(
       hdr.harmonia.object, hdr.harmonia.switch_id, hdr.harmonia.term, hdr.harmonia.sequence, \
       hdr.harmonia.committed, hdr.harmonia.tag }
 
-// A stage of the dirty set: its one slot for the packet's object is looked at, and a numbered write that is in no stage yet
-// takes it if nothing in there counts, or if it is the object's own.
+// A stage of the dirty set. The stage's one slot for the packet's object is read. A numbered write that is in no stage yet
+// takes the slot if its content does not count, or is of the same object.
 #define STAGE(number, slots_of_stage) \
     place = meta.first + (word_ ## number & (meta.slots - 1)); \
     slots_of_stage.read(slot, place); \
@@ -258,7 +259,7 @@ control HarmoniaVerify(inout headers_t hdr, inout metadata_t meta) {
             IPV4_SUMMED,
             hdr.ipv4.checksum,
             HashAlgorithm.csum16);
-        // What is computed anew below must have been right before, or damage would go unseen.
+        // A checksum that is computed anew below must have been right before, or damage would stay undetected.
         verify_checksum_with_payload(
             hdr.harmonia.isValid() && hdr.udp.checksum != 0,
             UDP_SUMMED,
@@ -275,11 +276,11 @@ control HarmoniaIngress(
     @id(0x12000001)
     counter(11, CounterType.packets) verdicts;
 
-    // partition, switch, sequence, committed
+    // Fields: partition, switch, sequence, committed
     @id(0x16000001)
     register<bit<192>>(256) partition_state;
 
-    // partition, switch, object, sequence
+    // Fields: partition, switch, object, sequence
     @id(0x16000002)
     register<bit<160>>(65536) stage_0;
 
@@ -317,7 +318,7 @@ control HarmoniaIngress(
         meta.slots = slots;
     }
 
-    // Its switch id is 0 where the switch is not to number writes.
+    // The switch id is 0 if the switch must not number writes.
     @id(0x02000001)
     table partitions {
         key = {
@@ -337,7 +338,8 @@ control HarmoniaIngress(
         meta.replica = replica;
     }
 
-    // Who may answer reads of clean objects: one of an entry's actions is chosen by chance, as often as it weighs.
+    // Replicas that may answer reads of clean objects: one of an entry's actions is chosen by chance, in proportion to its
+    // weight.
     @id(0x02000002)
     table replicas {
         key = {
@@ -360,7 +362,7 @@ control HarmoniaIngress(
         hdr.udp.destination = port;
     }
 
-    // Where replicas are.
+    // Addresses of replicas.
     @id(0x02000003)
     table ports {
         key = {
@@ -426,7 +428,7 @@ control HarmoniaIngress(
                     verdicts.count(NO_PARTITION);
                     meta.verdict = NOWHERE;
                 } else {
-                    // Whose registers count.
+                    // Partition and switch id for which the register counts.
                     bit<64> mark = hdr.harmonia.partition ++ meta.switch_id;
                     bit<192> held;
                     partition_state.read(held, meta.index);
@@ -436,7 +438,7 @@ control HarmoniaIngress(
                     bit<64> given = held[127:64];
                     bit<64> committed = held[63:0];
 
-                    // The dirty set: each stage is looked up once, and a first write changes one slot at most.
+                    // The dirty set: each stage is read once, and a first write changes at most one slot.
                     bit<1> is_numbered = 0;
                     if (hdr.harmonia.operation == WRITE_FIRST && meta.switch_id != 0) {
                         is_numbered = 1;
@@ -450,9 +452,9 @@ control HarmoniaIngress(
                     bit<1> counts;
                     bit<32> place;
                     bit<160> slot;
-                    // Where it is in each stage, as in `words` of ../src/dirty.rs: all of it linear, so that a target may make each
-                    // place by a hash of its own. A CRC of the object and the stage's number would have those who meet in one
-                    // stage meet in all.
+                    // The place in each stage, as in `words` of ../src/dirty.rs: all of it linear, so that a target may make
+                    // each place by a hash of its own. With a CRC of the object and the stage's number, objects that collide in
+                    // one stage would collide in all.
                     bit<32> mixed;
                     hash(mixed, HashAlgorithm.crc32, 32w0, { hdr.harmonia.object }, 64w0x100000000);
                     bit<32> word_0 = mixed;
@@ -466,13 +468,13 @@ control HarmoniaIngress(
                     if (hdr.harmonia.operation == WRITE_FIRST || hdr.harmonia.operation == WRITE_REST) {
                         meta.verdict = TO_REPLICA;
                         meta.replica = meta.primary;
-                        // What its sender put there would pass for a number that was given here.
+                        // A number of the sender's own would pass for a number that this switch gave.
                         hdr.harmonia.switch_id = 0;
                         hdr.harmonia.sequence = 0;
                         if (hdr.harmonia.operation == WRITE_REST) {
                             verdicts.count(WRITE_RESTS);
                         } else if (is_numbered == 1 && is_in == 0) {
-                            // A write that is not in the dirty set must not go on.
+                            // A write that is not in the dirty set must not be forwarded.
                             verdicts.count(FULL);
                             meta.verdict = NOWHERE;
                         } else {
@@ -484,7 +486,8 @@ control HarmoniaIngress(
                             }
                         }
                     } else if (hdr.harmonia.operation == COMPLETION) {
-                        // Numbers beyond those given are nobody's: believed, they would hide what is given them later.
+                        // A number beyond those given belongs to no write: if it counted, it would hide later writes that get
+                        // such numbers.
                         if (hdr.harmonia.switch_id != meta.switch_id || hdr.harmonia.sequence == 0
                                 || hdr.harmonia.sequence > given) {
                             verdicts.count(STALE);
@@ -496,7 +499,7 @@ control HarmoniaIngress(
                             }
                         }
                     } else {
-                        // A read that claims to be fast is held for one that is not: its stamp is not from here.
+                        // A read that claims to be fast counts as an ordinary one: its stamp is not from this switch.
                         hdr.harmonia.operation = READ;
                         if (meta.active == 1 && committed != 0 && is_dirty == 0) {
                             random(meta.chance, 32w0, 32w0xffffffff);
@@ -554,7 +557,7 @@ control HarmoniaCompute(inout headers_t hdr, inout metadata_t meta) {
             IPV4_SUMMED,
             hdr.ipv4.checksum,
             HashAlgorithm.csum16);
-        // Zero says that there is none, and stays.
+        // Zero means that there is no checksum, and stays.
         update_checksum_with_payload(
             hdr.harmonia.isValid() && hdr.udp.checksum != 0,
             UDP_SUMMED,
