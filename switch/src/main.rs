@@ -37,9 +37,9 @@ enum Command {
 
     /// Keep a switch's tables as the groups that use it need them
     ///
-    /// It asks peers about their groups, sets the switch's tables through P4Runtime, and has groups choose ids for it. Changes
-    /// are reported on stderr. SIGTERM, SIGINT and SIGHUP end it, and the tables stay as they are. They also stay when it is
-    /// killed; the next controller continues with them.
+    /// The controller asks peers about their groups, sets the switch's tables through P4Runtime, and has groups choose ids for
+    /// it. Changes are reported on stderr. SIGTERM, SIGINT and SIGHUP end it, and the tables stay as they are. They also stay
+    /// when it is killed; the next controller continues with them.
     #[cfg(feature = "control")]
     Control(ControlArgs),
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::dirty::{Mark, Region};
 
-/// Replica that may answer: a member of a group, by a number. The device maps it to an address.
+/// Replica that may answer: a member of a group, by a number. The caller of the pipeline maps the number to an address.
 pub type Replica = u32;
 
 /// Partition, as a controller sets it.
@@ -12,7 +12,7 @@ pub type Replica = u32;
 pub struct Partition {
     /// Index of its register: no two partitions in the table have the same.
     pub index: u32,
-    /// Its part of the dirty set: no two partitions have a slot in common.
+    /// The partition's part of the dirty set: no two partitions have a slot in common.
     pub region: Region,
     /// Term of the partition's primary.
     pub term: u64,
@@ -50,13 +50,13 @@ impl Partition {
 /// Reason for which a partition is refused; nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Its register does not exist, or belongs to another partition.
+    /// The partition's register does not exist, or belongs to another partition.
     #[error("register {0} is taken, or is none")]
     Index(u32),
-    /// Its slots do not exist, overlap another partition's, or are not a power of two.
+    /// The partition's slots do not exist, overlap another partition's, or are not a power of two.
     #[error("slots {} to {} are taken, or are none", .0.first, u64::from(.0.first) + u64::from(.0.slots))]
     Region(Region),
-    /// It has another register or other slots than before, under the same id.
+    /// The partition has another register or other slots than before, under the same id.
     #[error("it has other registers or slots under id {0} already: it moves only under another id")]
     Moves(u32),
 }

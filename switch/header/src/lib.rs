@@ -36,7 +36,8 @@ pub use reply_to::ReplyTo;
 
 /// First two bytes of every packet: "HM".
 pub const MAGIC: u16 = 0x484d;
-/// Version of this layout. A switch forwards packets of other versions like any foreign traffic.
+/// Version of this layout. A switch in hardware forwards packets of other versions like any foreign traffic; one in software
+/// drops them.
 pub const VERSION: u8 = 1;
 /// Length of the header in bytes: the offset of the key.
 pub const HEADER_BYTES: usize = 80;

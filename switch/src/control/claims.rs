@@ -22,7 +22,7 @@ use super::word::{Group, Known};
 const REST_MIN: Duration = Duration::from_secs(5);
 /// Upper limit of that time, without a random part of up to a quarter.
 const REST_MAX: Duration = Duration::from_secs(300);
-/// Time for which an id has to stand until former losses are forgotten.
+/// Time for which an id has to stand until former losses are forgotten: no other controller can still be waiting then.
 const PEACE: Duration = Duration::from_secs(600);
 /// Upper limit of ids that are remembered for a group: the results of the last requests may be unknown.
 const ASKED_MAX: usize = 8;

@@ -17,9 +17,9 @@ pub const SLOTS_MIN: u32 = 16;
 /// Place of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its register.
+    /// Register of the partition.
     pub index: u32,
-    /// Its slots.
+    /// Slots of the partition.
     pub region: Region,
 }
 

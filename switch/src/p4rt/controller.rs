@@ -1,9 +1,9 @@
 //! Controller: keeps a switch's tables as they are wanted, for as long as it is the primary one.
 //!
-//! It connects, sends its election id, and waits for the notice that it is the primary. Then it asks which program the switch
-//! has, loads this project's program if there is none, reads the tables, and writes the differences. It repeats that whenever
-//! other tables are wanted, and periodically in case another client has changed the tables. After any failure it begins anew:
-//! each step may be done twice.
+//! A controller connects, sends its election id, and waits for the notice that it is the primary. Then it asks which program the
+//! switch has, loads this project's program if there is none, reads the tables, and writes the differences. It repeats that
+//! whenever other tables are wanted, and periodically in case another client has changed the tables. After any failure it begins
+//! anew: each step may be done twice.
 //!
 //! When the primary goes, a switch appoints no successor, as the specification has it. It announces that there is no primary,
 //! with the highest election id. A controller that [*looks*](Controller::look) then takes a higher one after a random delay.

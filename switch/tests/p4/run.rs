@@ -1,6 +1,6 @@
 //! Interpreter of the program: its parser and its ingress, statement by statement.
 //!
-//! It lacks all features that this project's program does not use. The caller supplies the tables.
+//! The interpreter lacks all features that this project's program does not use. The caller supplies the tables.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
