@@ -4,10 +4,10 @@ const MINUTE_S: u64 = 60;
 const HOUR_S: u64 = 60 * MINUTE_S;
 const DAY_S: u64 = 24 * HOUR_S;
 
-/// How long ago that was, in a few characters; the day, where that was more than a week ago.
+/// Returns how long ago a moment was, in a few characters; the day, where that was more than a week ago.
 pub(crate) fn age(at_ms: u64, now_ms: u64) -> String {
     if at_ms > now_ms + 1000 * MINUTE_S {
-        return "to come".into(); // Its author's clock is wrong, or they would have it that we think so.
+        return "to come".into(); // The author's clock is wrong, or the author wants it to look so.
     }
     match now_ms.saturating_sub(at_ms) / 1000 {
         0..5 => "now".into(),
@@ -19,7 +19,7 @@ pub(crate) fn age(at_ms: u64, now_ms: u64) -> String {
     }
 }
 
-/// The day, as `2026-11-25`, in UTC.
+/// Returns the day, as `2026-11-25`, in UTC.
 pub(crate) fn day(unix_s: u64) -> String {
     // Years begin in March here, so that the odd day is the last; eras of 400 years are all the same.
     let days = unix_s / DAY_S + 719_468;

@@ -1,4 +1,4 @@
-//! Everything that a user can do.
+//! All actions of a user.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,38 +14,38 @@ use crate::signature::{KeyError, PublicKey, UserKey};
 use crate::store::Store;
 use crate::text::Text;
 
-/// So many users' tails and profiles are remembered.
+/// Upper limit of users with cached tails or profiles.
 const REMEMBERED_MAX: usize = 100_000;
-/// So many of the last items of a list of follows are read: whoever writes more there follows fewer.
+/// Least number of last items that are read of a list of follows: a user with more items there follows fewer users.
 const FOLLOWS_READ_MAX: usize = 200_000;
 
-/// Chirp on a store. All of it may be used by many at once.
+/// Chirp on a store. Concurrent use is allowed.
 pub struct Chirp<S> {
     store: S,
     mode: AppendMode,
-    /// The last block of lists that were appended to, by key (the cached tails of `Scatter §7.2.1`).
+    /// Last known block of each list that was appended to, by key (the cached tails of `Scatter §7.2.1`).
     tails: Mutex<HashMap<String, u32>>,
-    /// Profiles never change.
+    /// Cached profiles, which never change.
     profiles: Mutex<HashMap<UserName, Profile>>,
 }
 
-/// The end of what a user has posted.
+/// The last posts of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Updates {
-    /// Oldest first.
+    /// Posts, oldest first.
     pub records: Vec<Record>,
-    /// How many there are in all.
+    /// Number of all posts.
     pub count: u64,
-    /// The place behind them.
+    /// Place behind the last post.
     pub place: Place,
 }
 
-/// Now, in milliseconds since 1970.
+/// Returns the time now, in milliseconds since 1970.
 pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Makes room in what is remembered, where it is full.
+/// Empties a full cache.
 fn room<K, V>(remembered: &mut HashMap<K, V>) -> &mut HashMap<K, V> {
     if remembered.len() >= REMEMBERED_MAX {
         remembered.clear();
@@ -58,12 +58,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<S: Store> Chirp<S> {
-    /// On this store, appending like this.
+    /// Makes Chirp on this store, with this way of appending.
     pub fn new(store: S, mode: AppendMode) -> Chirp<S> {
         Chirp { store, mode, tails: Mutex::default(), profiles: Mutex::default() }
     }
 
-    /// The store that it is on.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.store
     }
@@ -76,24 +76,24 @@ impl<S: Store> Chirp<S> {
         List::new(&self.store, format!("chirp/follows/{}", user.folded()), self.mode)
     }
 
-    /// Signs a user up. With a key, what the user posts can be told from what others post under the name; and who has signed
-    /// up with it already may do so again, which changes nothing.
+    /// Signs a user up. With a key, readers can tell the user's posts from posts of other clients under the name. A
+    /// user that has signed up with this key already may do so again, which changes nothing.
     ///
     /// # Errors
-    /// [`Error::Taken`] where somebody has the name.
+    /// [`Error::Taken`] where another user has the name.
     pub async fn sign_up(&self, name: &UserName, key: Option<&UserKey>) -> Result<(), Error> {
         let profile = Profile { name: name.clone(), since_ms: now_ms(), key: key.map(UserKey::public) };
         match people::sign_up(&self.store, &profile).await {
-            // Whoever has the key has signed up already, and was perhaps not told.
+            // The holder of the key has signed up already, and perhaps got no answer.
             Err(Error::Taken(_)) if key.is_some() && self.profile(name).await?.key == profile.key => Ok(()),
             result => result,
         }
     }
 
-    /// What is known of a user.
+    /// Returns the profile of a user.
     ///
     /// # Errors
-    /// [`Error::NoUser`] where nobody has the name.
+    /// [`Error::NoUser`] where no user has the name.
     pub async fn profile(&self, name: &UserName) -> Result<Profile, Error> {
         if let Some(profile) = lock(&self.profiles).get(name) {
             return Ok(profile.clone());
@@ -114,11 +114,11 @@ impl<S: Store> Chirp<S> {
         result
     }
 
-    /// Posts, signed where there is a key.
+    /// Posts a chirp, signed where there is a key.
     ///
     /// # Errors
-    /// [`Error::NoUser`]; [`Error::Key`] where the user has signed up with another key, or none; [`Error::Unknown`] where it
-    /// may be posted, or come to be. With any other, nothing is posted.
+    /// [`Error::NoUser`]; [`Error::Key`] where the user has signed up with another key, or none; [`Error::Unknown`]
+    /// where the chirp may be posted, or come to be. With any other, nothing is posted.
     pub async fn post(&self, user: &UserName, text: &Text, key: Option<&UserKey>) -> Result<Record, Error> {
         let profile = self.profile(user).await?;
         let of_the_user = profile.key.as_ref();
@@ -131,10 +131,10 @@ impl<S: Store> Chirp<S> {
         Ok(record)
     }
 
-    /// Has one user follow another; false where that is so already.
+    /// Lets one user follow another; returns false where the user does so already.
     ///
     /// # Errors
-    /// [`Error::NoUser`] where there is none of either name.
+    /// [`Error::NoUser`] where one of both names has no user.
     pub async fn follow(&self, user: &UserName, other: &UserName) -> Result<bool, Error> {
         let other = self.profile(other).await?.name;
         if self.following(user).await?.has(&other) {
@@ -144,10 +144,10 @@ impl<S: Store> Chirp<S> {
         Ok(true)
     }
 
-    /// Has one user not follow another any more.
+    /// Ends that one user follows another.
     ///
     /// # Errors
-    /// [`Error::NotFollowed`] where that is so already.
+    /// [`Error::NotFollowed`] where the user does not follow the other one.
     pub async fn unfollow(&self, user: &UserName, other: &UserName) -> Result<(), Error> {
         if !self.following(user).await?.has(other) {
             return Err(Error::NotFollowed(other.clone()));
@@ -155,7 +155,7 @@ impl<S: Store> Chirp<S> {
         self.append(self.follows_of(user), &follows::item(other, false, now_ms())).await
     }
 
-    /// Whom a user follows.
+    /// Returns the users that a user follows.
     ///
     /// # Errors
     /// [`Error::NoUser`].
@@ -168,25 +168,38 @@ impl<S: Store> Chirp<S> {
         Ok(following)
     }
 
-    /// Looks whom a user follows by now; true where that has changed.
+    /// Reads changes of the users that a user follows; returns whether there are any.
+    ///
+    /// # Errors
+    /// Those of the store; `following` is unchanged then.
     pub async fn refresh(&self, user: &UserName, following: &mut Following) -> Result<bool, Error> {
         let items = self.follows_of(user).since(&mut following.place).await?;
         following.extend(items.iter().map(Vec::as_slice));
         Ok(!items.is_empty())
     }
 
-    /// The last that a user has posted, `wanted` at least where there are as many; no more than it takes to read them.
+    /// Returns a user's last posts: at least `wanted`, where there are as many, and no more than it takes to read them.
+    ///
+    /// # Errors
+    /// Those of the store.
     pub async fn updates(&self, user: &UserName, wanted: usize) -> Result<Updates, Error> {
         let tail = self.updates_of(user).tail(wanted).await?;
         Ok(Updates { records: records(&tail.items), count: tail.count, place: tail.place })
     }
 
-    /// What a user has posted behind a place, oldest first; the place is behind that then.
+    /// Returns a user's posts behind a place, oldest first, and moves the place behind them.
+    ///
+    /// # Errors
+    /// Those of the store; the place is unchanged then.
     pub async fn updates_since(&self, user: &UserName, place: &mut Place) -> Result<Vec<Record>, Error> {
         Ok(records(&self.updates_of(user).since(place).await?))
     }
 
-    /// With what a user signs; `None` where the user has no key, or never signed up: then somebody else writes under the name.
+    /// Returns the key with which a user signs. `None` where the user has no key, or never signed up: then another
+    /// client writes under the name.
+    ///
+    /// # Errors
+    /// Those of the store.
     pub async fn key(&self, user: &UserName) -> Result<Option<PublicKey>, Error> {
         match self.profile(user).await {
             Ok(profile) => Ok(profile.key),
@@ -196,7 +209,8 @@ impl<S: Store> Chirp<S> {
     }
 }
 
-/// What of these is a chirp. One that is there twice, for a peer that had forgotten it was asked again, is one.
+/// Returns the chirps among these items. An item that is there twice, because a peer that had forgotten an append was
+/// asked again, counts once.
 fn records(items: &[Vec<u8>]) -> Vec<Record> {
     let mut seen = HashSet::new();
     items.iter().filter(|item| seen.insert(item.as_slice())).filter_map(|item| Record::from_item(item)).collect()

@@ -1,28 +1,28 @@
-//! Why something was not done, for a person, and how a command ends then.
+//! Errors of Chirp, for a person, and the exit codes of commands.
 
 use crate::name::{NameError, UserName};
 use crate::signature::KeyError;
 use crate::text::TextError;
 
-/// Why something was not done.
+/// The reason why an action was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// That is no name.
+    /// The text is no name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// That is no chirp.
+    /// The text is no chirp.
     #[error(transparent)]
     Text(#[from] TextError),
     /// The key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Nobody has signed up under this name.
+    /// No user has signed up under this name.
     #[error("there is no user {0}; `chirp signup {0}` makes one")]
     NoUser(UserName),
-    /// Somebody has signed up under this name.
+    /// Another user has signed up under this name.
     #[error("the name {0} is taken")]
     Taken(UserName),
-    /// There was nobody to unfollow.
+    /// The user did not follow this one.
     #[error("you do not follow {0}")]
     NotFollowed(UserName),
     /// No peer could be reached: nothing was done.
@@ -30,25 +30,25 @@ pub enum Error {
     Unreachable {
         /// The addresses, as they were given.
         tried: String,
-        /// What the last one said.
+        /// Error of the last address.
         why: String,
     },
-    /// A peer refused: password, limits, a key that holds something else.
+    /// A peer refused: password, limits, a key with another kind of value.
     #[error("the peer refused: {0}")]
     Refused(String),
-    /// Under this key is something that this program did not write.
+    /// The key holds a value that this program did not write.
     #[error("the key {0} holds something that is not Chirp's")]
     Foreign(String),
-    /// Nothing was done for as long as it was tried.
+    /// Nothing was done in all attempts until patience was over.
     #[error("not done, for the network is busy or a part of it is down ({0}); try again")]
     TryAgain(String),
-    /// It may have been done, or may be yet.
+    /// The action may have been done, or may be yet.
     #[error("it is not known whether that was done ({0}); look before you repeat it")]
     Unknown(String),
 }
 
 impl Error {
-    /// The exit code, as those of `scatter`.
+    /// Returns the exit code; the codes are those of `scatter`.
     pub fn exit(&self) -> u8 {
         match self {
             Error::NoUser(_) | Error::Taken(_) | Error::NotFollowed(_) => 1,

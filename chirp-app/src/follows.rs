@@ -1,32 +1,33 @@
-//! Whom a user follows: a list of what was begun and what was ended, `+NAME TIME` and `-NAME TIME`.
+//! The users that a user follows: a list of beginnings and ends, `+NAME TIME` and `-NAME TIME`.
 //!
-//! The time is in milliseconds since 1970. It also keeps the number of items in a block below 500: peers remember the ids of
-//! 1,024 changes of one key at most within a minute, and refuse more until then.
+//! The time is in milliseconds since 1970. It also keeps the number of items in a block below 500: each append leaves
+//! an operation id in the record of its key. A record holds at most 1,024 live ids, and operations wait until ids have
+//! moved beside it.
 //!
-//! A name may stand there more than once, where one user follows from two places at the same moment: what counts is the
-//! last that is said of it.
+//! A name may stand there more than once, where one user follows from two places at the same moment: the last entry of
+//! a name counts.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::list::Place;
 use crate::name::UserName;
 
-/// One item of the list: what was begun or ended at this time.
+/// Returns one item of the list: a beginning or an end at this time.
 pub fn item(name: &UserName, begins: bool, at_ms: u64) -> Vec<u8> {
     format!("{}{name} {at_ms:013}", if begins { '+' } else { '-' }).into_bytes()
 }
 
-/// What an item says: of whom, and whether it was begun. `None` where it is not ours.
+/// Parses an item into the name, and whether the user begins to follow it. `None` where Chirp has not written it.
 fn read(item: &[u8]) -> Option<(UserName, bool)> {
     let word = std::str::from_utf8(item).ok()?.split(' ').next()?;
     let name = word.strip_prefix(['+', '-'])?.parse().ok()?;
     Some((name, word.starts_with('+')))
 }
 
-/// Whom a user follows, and up to where that has been read.
+/// The users that a user follows, and the place up to which the list has been read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Following {
-    /// By when it was begun.
+    /// Users by the order in which they were followed.
     users: BTreeMap<u64, UserName>,
     begun: HashMap<UserName, u64>,
     next: u64,
@@ -34,7 +35,7 @@ pub struct Following {
 }
 
 impl Following {
-    /// What these items say, one after the other, behind what was said before.
+    /// Applies further items, one after the other.
     pub(crate) fn extend<'a>(&mut self, items: impl IntoIterator<Item = &'a [u8]>) {
         for (name, begins) in items.into_iter().filter_map(read) {
             if let Some(before) = self.begun.remove(&name) {
@@ -48,12 +49,12 @@ impl Following {
         }
     }
 
-    /// In the order in which it was begun.
+    /// Returns the users in the order in which they were followed.
     pub fn users(&self) -> impl ExactSizeIterator<Item = &UserName> {
         self.users.values()
     }
 
-    /// Whether this is one of them.
+    /// Returns whether the user is followed.
     pub fn has(&self, user: &UserName) -> bool {
         self.begun.contains_key(user)
     }

@@ -1,19 +1,19 @@
 //! Chirp, a small Twitter on any Scatter peer (`Scatter §7.2.1`).
 //!
-//! It knows nothing of peers, groups or rings: it speaks the Redis protocol to whichever peer it is given, and what it
-//! promises rests on what Scatter promises of single keys.
+//! Chirp knows nothing of peers, groups or rings: it speaks the Redis protocol to the peer that it is given, and its
+//! promises rest on Scatter's promises for single keys.
 //!
-//! | key | holds |
+//! | key | content |
 //! | --- | --- |
-//! | `chirp/user/NAME` | the profile: set once, by whoever takes the name |
-//! | `chirp/updates/NAME`, `…/1`, `…/2` … | what the user posted: a [`list`] |
-//! | `chirp/follows/NAME`, `…/1`, `…/2` … | whom the user follows and does not any more: a [`list`] |
+//! | `chirp/user/NAME` | the profile: set once, by the user that takes the name |
+//! | `chirp/updates/NAME`, `…/1`, `…/2` … | the user's posts: a [`list`] |
+//! | `chirp/follows/NAME`, `…/1`, `…/2` … | the users that the user follows, or follows no more: a [`list`] |
 //!
-//! `NAME` is in lower case, so that nobody can be `Ann` beside `ann`. The store itself hashes keys (the paper's
+//! `NAME` is in lower case, so that no user can be `Ann` beside `ann`. The store itself hashes keys (the paper's
 //! `K_updates` and `K_follows`).
 //!
-//! Names are trusted: whoever says to be `ann` may post as `ann`. A post can be signed, and readers see whether it is
-//! ([`signature`]).
+//! Names are trusted: every client that claims to be `ann` may post as `ann`. A post can be signed, and readers see
+//! whether it is ([`signature`]).
 
 pub mod cli;
 pub mod error;

@@ -3,23 +3,23 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest name, in characters.
+/// Upper limit of a name, in characters.
 pub const NAME_MAX: usize = 32;
 
 /// A user's name: 1 to [`NAME_MAX`] of the letters `a` to `z` in either case, digits, `_` and `-`, not beginning with `-`.
 ///
 /// Only ASCII: with all of Unicode, names could look the same and be different. Names that differ in case alone are the
-/// same, but are shown as whoever signed up wrote them.
+/// same, but are shown as they were written at sign-up.
 #[derive(Clone)]
 pub struct UserName(String);
 
-/// That is no name.
+/// The text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no name: it has 1 to {NAME_MAX} of the letters a to z, digits, _ and -, and does not begin with -")]
 pub struct NameError(String);
 
 impl UserName {
-    /// As it is in keys: names that are the same are the same here.
+    /// Returns the name as it is in keys: equal names are the same text here.
     pub fn folded(&self) -> String {
         self.0.to_ascii_lowercase()
     }
@@ -28,7 +28,7 @@ impl UserName {
         self.0.bytes().map(|byte| byte.to_ascii_lowercase())
     }
 
-    /// As it was written.
+    /// Returns the name as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -40,7 +40,7 @@ impl FromStr for UserName {
     fn from_str(name: &str) -> Result<UserName, NameError> {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > NAME_MAX || name.starts_with('-') || !name.chars().all(is_fit) {
-            // Of something long the beginning is enough to know it by.
+            // Of a long text the beginning is enough to recognise it.
             return Err(NameError(name.chars().take(2 * NAME_MAX).collect()));
         }
         Ok(UserName(name.to_owned()))

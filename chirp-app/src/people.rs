@@ -1,4 +1,4 @@
-//! Who has signed up, and as what.
+//! Users that have signed up, and their profiles.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,18 +7,18 @@ use crate::name::UserName;
 use crate::signature::PublicKey;
 use crate::store::Store;
 
-/// What is known of a user; set once, when the name is taken.
+/// The profile of a user; set once, when the name is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// As the user wrote it.
+    /// The name, as the user wrote it.
     pub name: UserName,
-    /// When the user signed up, by the user's clock, in milliseconds since 1970.
+    /// Time of sign-up by the user's clock, in milliseconds since 1970.
     pub since_ms: u64,
     /// The user's key, where there is one.
     pub key: Option<PublicKey>,
 }
 
-/// As it is stored.
+/// A profile as it is stored.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     name: String,
@@ -49,10 +49,10 @@ impl Profile {
     }
 }
 
-/// Takes a name. Of two who try at the same moment one gets it.
+/// Takes a name. Of two clients that try at the same moment one gets it.
 ///
 /// # Errors
-/// [`Error::Taken`] where somebody has it.
+/// [`Error::Taken`] where another user has it.
 pub async fn sign_up(store: &impl Store, profile: &Profile) -> Result<(), Error> {
     match store.create(&key_of(&profile.name), &profile.to_value()).await? {
         true => Ok(()),
@@ -60,10 +60,10 @@ pub async fn sign_up(store: &impl Store, profile: &Profile) -> Result<(), Error>
     }
 }
 
-/// What is known of a user.
+/// Returns the profile of a user.
 ///
 /// # Errors
-/// [`Error::NoUser`] where nobody has the name.
+/// [`Error::NoUser`] where no user has the name.
 pub async fn profile(store: &impl Store, name: &UserName) -> Result<Profile, Error> {
     let value = store.get(&key_of(name)).await?.ok_or_else(|| Error::NoUser(name.clone()))?;
     Profile::from_value(name, &value).ok_or_else(|| Error::Foreign(key_of(name)))

@@ -7,29 +7,29 @@ use crate::patience::random;
 use crate::signature::{PublicKey, Seal, Signed, UserKey};
 use crate::text::Text;
 
-/// No id that is longer is one of ours.
+/// Upper limit of an id, in bytes; Chirp writes none that is longer.
 const ID_BYTES_MAX: usize = 64;
 
-/// What one user posted once.
+/// One post of a user.
 ///
-/// As JSON on one line. Of what it says nothing is to be believed: anybody who reaches a peer can write it, with any text
-/// and any time.
+/// It is stored as JSON on one line. No field can be believed: every client that reaches a peer can write it, with any
+/// text and any time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Record {
-    /// Different for each.
+    /// Id, different for each chirp.
     pub id: String,
-    /// When its author's clock said it was written, in milliseconds since 1970.
+    /// Time of writing by the author's clock, in milliseconds since 1970.
     #[serde(rename = "at")]
     pub at_ms: u64,
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// Its author's signature.
+    /// The author's signature.
     #[serde(rename = "sig", default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
 
 impl Record {
-    /// A new chirp, signed where there is a key.
+    /// Makes a new chirp, signed where there is a key.
     pub fn new(user: &UserName, text: &Text, at_ms: u64, key: Option<&UserKey>) -> Record {
         let id: String = random::<8>().iter().map(|byte| format!("{byte:02x}")).collect();
         let mut record = Record { id, at_ms, text: text.as_str().to_owned(), signature: None };
@@ -37,15 +37,15 @@ impl Record {
         record
     }
 
-    /// As an item of a list.
+    /// Returns the chirp as an item of a list.
     pub fn to_item(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("texts and numbers can be written")
     }
 
-    /// `None` where that is no chirp.
+    /// Parses an item; `None` where it is no chirp.
     pub fn from_item(item: &[u8]) -> Option<Record> {
         let record: Record = serde_json::from_slice(item).ok()?;
-        // Others may have written more than this program writes, or more than one line.
+        // Other programs may have written longer texts than this one writes, or more than one line.
         let is_text = record.text.parse::<Text>().is_ok_and(|text| text.as_str() == record.text);
         (is_text && record.id.len() <= ID_BYTES_MAX && !record.id.contains(char::is_control)).then_some(record)
     }
@@ -54,7 +54,7 @@ impl Record {
         Signed { user, id: &self.id, at_ms: self.at_ms, text: &self.text }
     }
 
-    /// Who wrote it, as far as the user's key tells.
+    /// Checks the signature with the user's key.
     pub fn seal(&self, user: &UserName, key: Option<&PublicKey>) -> Seal {
         self.signed(user).seal(self.signature.as_deref(), key)
     }

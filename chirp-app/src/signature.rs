@@ -1,7 +1,7 @@
-//! Who wrote a chirp, as far as that can be proved: keys of users and what they sign (Ed25519).
+//! Proof of the author of a chirp: keys of users, and signatures (Ed25519).
 //!
-//! The demo trusts names. A user who signs up with a key has the key's public half in the profile, which is set once;
-//! readers hold what is signed against that. What a reader is told is a [`Seal`].
+//! The demo trusts names. A user that signs up with a key has the key's public half in the profile, which is set once;
+//! readers check signatures against it. The result for a reader is a [`Seal`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,16 +15,17 @@ use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use crate::name::UserName;
 use crate::patience::random;
 
-/// Both begin with what they are for, so that nothing else that is signed with the same key can be taken for it.
+/// Signed bytes and key files begin with their purpose, so that no other bytes that are signed with the same key can be
+/// taken for a post.
 const CONTEXT: &str = "chirp post 1";
 const FILE_PREFIX: &str = "chirp-key-1 ";
-/// No key file is longer; what is longer is another file.
+/// Upper limit of a key file, in bytes; a longer file is another one.
 const FILE_BYTES_MAX: u64 = 200;
 
-/// A user's key, with which posts are signed.
+/// A user's key, which signs posts.
 pub struct UserKey(SigningKey);
 
-/// Why a key cannot be used.
+/// The reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// Its file cannot be read or written.
@@ -32,10 +33,10 @@ pub enum KeyError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         why: io::Error,
     },
-    /// The file is there, and holds something else.
+    /// The file exists, and holds other data.
     #[error("{} is no key of Chirp's", .0.display())]
     Foreign(PathBuf),
     /// The user has signed up without a key, or with another one.
@@ -47,24 +48,27 @@ pub enum KeyError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey(VerifyingKey);
 
-/// What a reader knows of who wrote a chirp.
+/// A reader's knowledge of the author of a chirp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// It is not signed, and the user has no key: whoever knows the name may have written it.
+    /// It is not signed, and the user has no key: every client that knows the name may have written it.
     Unsigned,
     /// It is not signed, though the user has a key.
     Missing,
-    /// Signed with the user's key.
+    /// It is signed with the user's key.
     Valid,
-    /// Signed, but not with the user's key, or not this text.
+    /// It is signed, but not with the user's key, or not this text.
     Broken,
 }
 
 impl UserKey {
-    /// The key in this file.
+    /// Reads the key in this file.
+    ///
+    /// # Errors
+    /// [`KeyError::File`] where the file cannot be read; [`KeyError::Foreign`] where it holds no key.
     pub fn open(path: &Path) -> Result<UserKey, KeyError> {
         let problem = |why| KeyError::File { path: path.to_owned(), why };
-        // Whatever it is, even a device, no more of it is read than a key has.
+        // Of any file, even a device, no more is read than a key has.
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(problem)?;
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(problem)?;
@@ -75,8 +79,11 @@ impl UserKey {
         seed.map(|seed| UserKey(SigningKey::from_bytes(&seed))).ok_or_else(|| KeyError::Foreign(path.to_owned()))
     }
 
-    /// The key in this file; where there is none, a new one, written there and readable for its owner alone. And whether it
-    /// is new.
+    /// Reads the key in this file, or makes a new one where there is none. A new key is written to the file, readable
+    /// for its owner alone. Returns the key, and whether it is new.
+    ///
+    /// # Errors
+    /// As [`UserKey::open`], and [`KeyError::File`] where the file cannot be written.
     pub fn open_or_make(path: &Path) -> Result<(UserKey, bool), KeyError> {
         match UserKey::open(path) {
             Err(KeyError::File { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
@@ -84,13 +91,14 @@ impl UserKey {
         }
         match UserKey::create(path) {
             Ok(key) => Ok((key, true)),
-            // Somebody else was first.
+            // Another process was first.
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok((UserKey::open(path)?, false)),
             Err(why) => Err(KeyError::File { path: path.to_owned(), why }),
         }
     }
 
-    /// The file is there when all of it is on the disk: a key that a profile names and nobody has would be lost for ever.
+    /// Writes a new key to a file that appears only when all of it is on the disk: a key that a profile names and no
+    /// file has would be lost for ever.
     fn create(path: &Path) -> io::Result<UserKey> {
         let seed = random::<32>();
         let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -98,7 +106,7 @@ impl UserKey {
         let unfinished = path.with_file_name(name);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
         let written = writeln!(file, "{FILE_PREFIX}{}", BASE64.encode(seed)).and_then(|()| file.sync_all());
-        // A link takes nobody's place.
+        // A link replaces no file.
         let named = written.and_then(|()| fs::hard_link(&unfinished, path));
         fs::remove_file(&unfinished)?;
         named?;
@@ -107,7 +115,7 @@ impl UserKey {
         Ok(UserKey(SigningKey::from_bytes(&seed)))
     }
 
-    /// What others need to check signatures.
+    /// Returns the public half, with which readers check signatures.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key())
     }
@@ -119,12 +127,12 @@ impl UserKey {
 }
 
 impl PublicKey {
-    /// As it is in a profile.
+    /// Returns the key as it is in a profile.
     pub fn to_text(&self) -> String {
         BASE64.encode(self.0.as_bytes())
     }
 
-    /// `None` where that is no key.
+    /// Parses a key of a profile; `None` where the text is no key.
     pub fn from_text(text: &str) -> Option<PublicKey> {
         let bytes: [u8; 32] = BASE64.decode(text).ok()?.try_into().ok()?;
         VerifyingKey::from_bytes(&bytes).ok().map(PublicKey)
@@ -136,7 +144,7 @@ impl PublicKey {
     }
 }
 
-/// What is signed of a post: all that readers are shown.
+/// The signed fields of a post: all fields that readers are shown.
 pub(crate) struct Signed<'a> {
     pub user: &'a UserName,
     pub id: &'a str,
@@ -146,11 +154,11 @@ pub(crate) struct Signed<'a> {
 
 impl Signed<'_> {
     fn bytes(&self) -> Vec<u8> {
-        // Nothing before the text can have a line end in it.
+        // No field before the text can have a line end in it.
         format!("{CONTEXT}\n{}\n{}\n{}\n{}", self.user.folded(), self.at_ms, self.id, self.text).into_bytes()
     }
 
-    /// What a reader knows of it, who knows the user's key, where there is one.
+    /// Returns the result for a reader with the user's key, where there is one.
     pub fn seal(&self, signature: Option<&str>, key: Option<&PublicKey>) -> Seal {
         match (signature, key) {
             (None, None) => Seal::Unsigned,
@@ -162,7 +170,7 @@ impl Signed<'_> {
 }
 
 impl Seal {
-    /// For a person, in a few words; nothing where there is nothing to be said.
+    /// Returns a few words for a person; none for a post without signature and key.
     pub fn words(self) -> &'static str {
         match self {
             Seal::Unsigned => "",

@@ -1,42 +1,42 @@
-//! What a chirp may say.
+//! The text of a chirp.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// The longest text, counted as a person counts: in grapheme clusters.
+/// Upper limit of a text, counted as a person counts: in grapheme clusters.
 pub const GRAPHEMES_MAX: usize = 140;
-/// The longest text in bytes of UTF-8. One grapheme cluster may have any number of them, and a chirp has to fit into a
-/// block with what is written beside it.
+/// Upper limit of a text, in bytes of UTF-8. One grapheme cluster may have any number of bytes, and a chirp has to fit
+/// into a block with the other fields beside its text.
 pub const BYTES_MAX: usize = 4000;
 
-/// What a chirp says: one line of 1 to [`GRAPHEMES_MAX`] grapheme clusters, without blanks around it.
+/// The text of a chirp: one line of 1 to [`GRAPHEMES_MAX`] grapheme clusters, without blanks around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(String);
 
-/// Why a text is no chirp.
+/// The reason why a text is no chirp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// There is nothing to see in it.
+    /// The text has no visible character.
     #[error("there is nothing in it to post")]
     Empty,
-    /// It has so many characters.
+    /// The text has this many characters.
     #[error("it has {0} characters; a chirp has at most {GRAPHEMES_MAX}")]
     TooLong(usize),
-    /// It has so many bytes, though not so many characters.
+    /// The text has this many bytes, though not too many characters.
     #[error("it takes {0} bytes; a chirp takes at most {BYTES_MAX}")]
     TooManyBytes(usize),
-    /// It has a control character.
+    /// The text has this control character.
     #[error("a chirp is one line of text: there is a control character in it (U+{:04X})", *.0 as u32)]
     Control(char),
 }
 
-/// How many characters a person sees in this.
+/// Returns the number of characters that a person sees in a text.
 pub fn count(text: &str) -> usize {
     // A carriage return and a line feed are one.
     if text.is_ascii() && !text.contains('\r') { text.len() } else { text.graphemes(true).count() }
 }
 
 impl Text {
-    /// What it says.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -50,7 +50,7 @@ impl std::str::FromStr for Text {
         if let Some(control) = text.chars().find(|c| c.is_control()) {
             return Err(TextError::Control(control));
         }
-        // Marks and joiners alone are nothing to see.
+        // Marks and joiners alone are not visible.
         if !text.chars().any(|c| c.is_alphanumeric() || !(c.is_whitespace() || is_unseen(c))) {
             return Err(TextError::Empty);
         }
@@ -65,7 +65,7 @@ impl std::str::FromStr for Text {
     }
 }
 
-/// Takes no room by itself: joiners, marks of direction, variation selectors.
+/// Returns whether a character takes no room by itself: joiners, marks of direction, variation selectors.
 fn is_unseen(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')

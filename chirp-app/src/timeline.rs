@@ -1,4 +1,4 @@
-//! What everybody whom a user follows has posted, newest first.
+//! The posts of all users that a user follows, newest first.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -19,24 +19,24 @@ use crate::record::Record;
 use crate::signature::Seal;
 use crate::store::Store;
 
-/// So many users' lists are read at once.
+/// Upper limit of concurrent reads of users' lists.
 pub const READ_AT_ONCE: usize = 128;
 
-/// One chirp in a timeline. The order is that of a timeline: newest first; of the same moment in a fixed order, such that
-/// two that differ in anything are two.
+/// One chirp in a timeline. The order is that of a timeline: newest first. Chirps of the same moment have a fixed
+/// order, in which two chirps that differ in anything are two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Who posted it.
+    /// The user under whose name it was posted.
     pub user: UserName,
-    /// What.
+    /// The chirp.
     pub record: Record,
-    /// When that was, in milliseconds since 1970: its author's word, unless that is after it was read. So nobody stays on top
-    /// by having posted tomorrow.
+    /// Time of the chirp, in milliseconds since 1970: the author's, unless that is after the time of reading. So no
+    /// chirp stays on top with a time of tomorrow.
     pub at_ms: u64,
 }
 
 impl Line {
-    /// What was read at this time.
+    /// Makes the line of a chirp that was read at this time.
     pub fn new(user: UserName, record: Record, now_ms: u64) -> Line {
         let at_ms = record.at_ms.min(now_ms);
         Line { user, record, at_ms }
@@ -56,21 +56,21 @@ impl PartialOrd for Line {
     }
 }
 
-/// The newest of several users' chirps, as they come to be known.
+/// The newest chirps of several users, as reads return them.
 #[derive(Debug)]
 pub struct Merge {
     wanted: usize,
-    /// And whether they were handed out.
+    /// Chirps, each with whether it was handed out.
     lines: BTreeMap<Line, bool>,
 }
 
 impl Merge {
-    /// Of which the newest so many are wanted.
+    /// Makes an empty merge that keeps the newest `wanted` chirps.
     pub fn new(wanted: usize) -> Merge {
         Merge { wanted, lines: BTreeMap::new() }
     }
 
-    /// Takes what a user has posted, read at this time.
+    /// Adds chirps of a user that were read at this time.
     pub fn add(&mut self, user: &UserName, records: impl IntoIterator<Item = Record>, now_ms: u64) {
         for record in records {
             self.lines.entry(Line::new(user.clone(), record, now_ms)).or_default();
@@ -80,7 +80,7 @@ impl Merge {
         }
     }
 
-    /// The newest so far that have not been handed out yet, newest first.
+    /// Returns the newest chirps so far that have not been handed out yet, newest first.
     pub fn news(&mut self) -> Vec<Line> {
         let untold = self.lines.iter_mut().filter(|(_, told)| !**told);
         untold
@@ -92,17 +92,17 @@ impl Merge {
     }
 }
 
-/// What a user sees: what those have posted whom the user follows, and the user.
+/// A user's timeline: the posts of the user, and of the users that the user follows.
 #[derive(Debug)]
 pub struct Timeline {
     user: UserName,
     following: Following,
-    /// Up to where each list has been read.
+    /// Place up to which each list has been read.
     places: BTreeMap<UserName, Place>,
 }
 
 impl Timeline {
-    /// Of this user, nothing read yet.
+    /// Opens this user's timeline, with nothing read yet.
     ///
     /// # Errors
     /// [`Error::NoUser`].
@@ -111,19 +111,19 @@ impl Timeline {
         Ok(Timeline { user: user.clone(), following, places: BTreeMap::new() })
     }
 
-    /// Whom the user follows.
+    /// Returns the users that the user follows.
     pub fn following(&self) -> &Following {
         &self.following
     }
 
-    /// Whose chirps are in it, the user's own first.
+    /// Returns the users with chirps in the timeline, the user first.
     pub fn users(&self) -> Vec<UserName> {
         let mut users = vec![self.user.clone()];
         users.extend(self.following.users().filter(|user| **user != self.user).cloned());
         users
     }
 
-    /// The last `wanted` of each user who has not been read yet, as they come, and of those only.
+    /// Returns the last `wanted` chirps of each user that has not been read yet, as they arrive.
     fn unread<'a, S: Store>(
         &self,
         chirp: &'a Chirp<S>,
@@ -139,9 +139,12 @@ impl Timeline {
             .buffer_unordered(READ_AT_ONCE)
     }
 
-    /// Reads the last `wanted` of each user who has not been read yet. Of all that is found the newest `kept` are shown, as they
-    /// come to be known: what is new after `batch` is shown, newest first, again after as long, and at the end. Reading goes on
-    /// meanwhile. Why users could not be read is what is left; an error is of `show`.
+    /// Reads the last `wanted` chirps of each user that has not been read yet. Shows the newest `kept` of all, as they
+    /// arrive: the first after `batch`, newest first, further ones after each further `batch`, and the rest at the end.
+    /// Reading goes on meanwhile. Returns the errors of users that could not be read.
+    ///
+    /// # Errors
+    /// An error is one of `show`.
     pub async fn read_all<S: Store, E>(
         &mut self,
         chirp: &Chirp<S>,
@@ -169,7 +172,7 @@ impl Timeline {
         let shown = async {
             loop {
                 let _ = tokio::time::timeout(batch, ended.notified()).await;
-                // Asked before the last of them are taken.
+                // Read before the last chirps are taken.
                 let was_last = is_over.get();
                 let news = merge.borrow_mut().news();
                 if !news.is_empty() {
@@ -184,8 +187,11 @@ impl Timeline {
         Ok(failed)
     }
 
-    /// What has been posted since it was read. Whoever is followed by now is read from then on, and not shown any more who is
-    /// not.
+    /// Returns the posts since the last read. From then on it reads users that the user has begun to follow, and no
+    /// more those that the user has ceased to follow.
+    ///
+    /// # Errors
+    /// Those of the store, where the list of follows cannot be read. Errors of single users are in [`Found::errors`].
     pub async fn poll<S: Store>(&mut self, chirp: &Chirp<S>, wanted: usize) -> Result<Found, Error> {
         let follows_others = chirp.refresh(&self.user, &mut self.following).await?;
         let users: BTreeSet<UserName> = self.users().into_iter().collect();
@@ -225,24 +231,26 @@ impl Timeline {
     }
 }
 
-/// How long to rest after a look that took so long: four times as long, so that whoever follows thousands does not keep a peer busy with
-/// it. After one that went wrong no longer than the least: it took so long because nobody answered.
+/// Returns the pause after a look that took so long: four times as long, so that a user that follows thousands does not
+/// keep a peer busy with it. After a failed look it is no longer than `least`: that look took so long because no peer
+/// answered.
 pub fn rest(least: Duration, took: Duration, is_well: bool) -> Duration {
     if is_well { least.max(took * 4) } else { least }
 }
 
-/// What a look at a timeline has found.
+/// The result of a look at a timeline.
 #[derive(Debug)]
 pub struct Found {
-    /// Oldest first.
+    /// New chirps, oldest first.
     pub lines: Vec<Line>,
-    /// The user follows others than before.
+    /// Whether the user's follows have changed.
     pub follows_others: bool,
-    /// Why users could not be asked.
+    /// Errors of users that could not be read.
     pub errors: Vec<Error>,
 }
 
-/// What is known of who wrote each of these; `None` where that cannot be told at the moment. Each author is asked for once.
+/// Checks the signature of each line; `None` where the author's key cannot be read at the moment. Each author is asked
+/// for once.
 pub async fn seals<S: Store>(chirp: &Chirp<S>, lines: &[Line]) -> Vec<Option<Seal>> {
     let authors: BTreeSet<&UserName> = lines.iter().map(|line| &line.user).collect();
     let keys = stream::iter(authors).map(|user| async move { (user, chirp.key(user).await.ok()) });
@@ -251,21 +259,21 @@ pub async fn seals<S: Store>(chirp: &Chirp<S>, lines: &[Line]) -> Vec<Option<Sea
     lines.iter().map(seal).collect()
 }
 
-/// Somebody's page.
+/// The page of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Who it is.
+    /// The user's profile.
     pub profile: Profile,
-    /// How many chirps there are in all.
+    /// Number of all chirps.
     pub count: u64,
-    /// How many users they follow.
+    /// Number of users that the user follows.
     pub follows: usize,
-    /// The last of the chirps, newest first.
+    /// The last chirps, newest first.
     pub lines: Vec<Line>,
 }
 
 impl Page {
-    /// A user's, with the last `wanted` chirps.
+    /// Reads a user's page, with the last `wanted` chirps.
     ///
     /// # Errors
     /// [`Error::NoUser`].
@@ -303,7 +311,7 @@ mod tests {
         assert_eq!(times(merge.news()), [0; 0]);
         assert_eq!(times(merge.lines.into_keys().collect()), [7, 6, 5]);
     }
-    /// Of whose profile nothing can be read it is not known whether they sign.
+    /// A chirp is not checked where its author's profile cannot be read: whether the author signs is not known.
     #[test]
     fn what_cannot_be_checked_is_not_said_to_be() {
         let store = Ram::new(1, 0);
@@ -313,7 +321,7 @@ mod tests {
         assert_eq!(run(seals(&chirp, &[line("ann"), line("bob")])), [None, Some(Seal::Unsigned)]);
     }
 
-    /// Nobody takes another's chirp out of a timeline, by writing one that is as good as the same; nor stays on top.
+    /// No chirp of another client takes a chirp out of a timeline by being almost the same; nor does one stay on top.
     #[test]
     fn nothing_is_replaced_and_nothing_is_from_tomorrow() {
         let ann: UserName = "ann".parse().unwrap();

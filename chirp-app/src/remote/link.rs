@@ -1,7 +1,7 @@
-//! A connection to one of several peers, shared by all who use it, and made anew where it broke.
+//! A shared connection to one of several peers, made anew after it broke.
 //!
-//! It is made by a task of its own: whoever waits for it may be dropped, or not be polled for a while, and nobody else waits
-//! for that one then.
+//! A task of its own makes it: a caller that waits for it may be dropped, or not be polled for a while, and no other
+//! caller waits for that one then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,23 +13,23 @@ use tokio::sync::watch;
 
 use super::Limits;
 
-/// A connection serves for so long before it may be changed for another because its peer cannot do what is asked.
+/// Least age of a connection before it may be exchanged because its peer cannot do an operation.
 const CHANGE_AFTER: Duration = Duration::from_secs(1);
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoLink {
     /// The peer wants another password.
     Refused(String),
-    /// Nobody answers.
+    /// No address answers.
     Unreachable(String),
 }
 
-/// A connection, and how many answers have come through it.
+/// A connection, with the number of answers that have come through it.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
-    /// Different for each that was made.
+    /// Number of the connection, different for each.
     number: u64,
     since: Instant,
     answers: Arc<AtomicU64>,
@@ -44,7 +44,7 @@ impl Connection {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether that is the same one.
+    /// Returns whether both are the same connection.
     pub(super) fn is(&self, other: &Connection) -> bool {
         self.number == other.number
     }
@@ -52,21 +52,21 @@ impl Connection {
 
 type Outcome = Result<Connection, NoLink>;
 
-/// How it stands.
+/// State of the link.
 enum Now {
     Nothing,
-    /// One is being made.
+    /// A task makes a connection.
     Dialling(watch::Receiver<Option<Outcome>>),
     There(Connection),
 }
 
 struct State {
     now: Now,
-    /// Why the last one could not be made.
+    /// Error of the last attempt to connect.
     trouble: Option<String>,
-    /// How many were tried to be made.
+    /// Number of attempts to connect.
     number: u64,
-    /// Whose address is in use, or tried next.
+    /// Index of the address in use, or of the next one to try.
     at: usize,
 }
 
@@ -76,7 +76,7 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// The connection.
+/// A link to one of several peers.
 pub(super) struct Link(Arc<Shared>);
 
 impl Shared {
@@ -84,7 +84,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With the first of the addresses that answers, from this one on.
+    /// Connects to the first of the addresses that answers, from this one on.
     async fn dial(&self, first: usize) -> (usize, Result<MultiplexedConnection, NoLink>) {
         let mut why = String::from("no address was given");
         for at in (0..self.clients.len()).map(|more| (first + more) % self.clients.len()) {
@@ -101,7 +101,7 @@ impl Shared {
     }
 }
 
-/// Makes one, and tells all who wait.
+/// Makes a connection, and tells all callers that wait.
 async fn make(shared: Arc<Shared>, first: usize, number: u64, tell: watch::Sender<Option<Outcome>>) {
     let (at, dialled) = shared.dial(first).await;
     let outcome = dialled.map(|inner| Connection { inner, number, since: Instant::now(), answers: Arc::default() });
@@ -121,18 +121,18 @@ impl Link {
         Link(Arc::new(Shared { clients, limits, state }))
     }
 
-    /// The address in use, or tried next.
+    /// Returns the address in use, or the one to be tried next.
     pub(super) fn address(&self) -> String {
         let at = self.0.state().at;
         self.0.clients.get(at).map_or_else(String::new, |(address, _)| address.clone())
     }
 
-    /// Why there is no connection, where one was tried and none has come since.
+    /// Returns why there is no connection, where an attempt failed and none has succeeded since.
     pub(super) fn trouble(&self) -> Option<String> {
         self.0.state().trouble.clone()
     }
 
-    /// The connection in use, or a new one.
+    /// Returns the connection in use, or a new one.
     pub(super) async fn connection(&self) -> Outcome {
         let (mut told, number) = {
             let mut state = self.0.state();
@@ -153,7 +153,7 @@ impl Link {
             Err(_) => None,
         };
         outcome.unwrap_or_else(|| {
-            // Its task has gone with the runtime that it was in.
+            // The task has gone with its runtime.
             let mut state = self.0.state();
             if state.number == number && matches!(state.now, Now::Dialling(_)) {
                 state.now = Now::Nothing;
@@ -162,7 +162,8 @@ impl Link {
         })
     }
 
-    /// This connection broke, or its peer does not answer: the next one is with another peer, if there is one.
+    /// Gives a connection up that broke, or with a peer that does not answer: the next one is with another peer, if
+    /// there is one.
     pub(super) fn give_up(&self, connection: &Connection) {
         let mut state = self.0.state();
         if matches!(&state.now, Now::There(current) if current.is(connection)) {
@@ -171,7 +172,7 @@ impl Link {
         }
     }
 
-    /// This connection's peer cannot do what is asked: another may, if there is one.
+    /// Gives a connection up whose peer cannot do an operation: another peer may, if there is one.
     pub(super) fn try_another(&self, connection: &Connection) {
         if self.0.clients.len() > 1 && connection.since.elapsed() >= CHANGE_AFTER {
             self.give_up(connection);

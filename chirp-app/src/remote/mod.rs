@@ -1,12 +1,12 @@
 //! The store at the other end of a connection to a peer.
 //!
-//! Two connections carry everything, many operations at once: one what is read, one what changes something. A peer answers in
-//! order, so that one key that cannot be served holds up what was asked behind it, for 3 s at most: a post does not wait for
-//! a reader's bad luck. Where a connection breaks, another is made, to the next of the addresses that answers, and so it is
-//! where a peer says twice that it cannot do what is asked: perhaps another one can.
+//! Two connections carry many operations at once: one carries reads, one carries changes. A peer answers in order, so
+//! one key that cannot be served delays the operations behind it, for 3 s at most: a post does not wait for a delayed
+//! read. Where a connection breaks, another is made, to the next of the addresses that answers. The same happens where
+//! a peer reports twice that it cannot do an operation: perhaps another one can.
 //!
-//! What changes something goes under an id of its own (`SCATTER.ONCE`), so that it can be sent again, through any peer, and
-//! still takes effect once.
+//! A change has an operation id of its own (`SCATTER.ONCE`), so that it can be sent again, through any peer, and still
+//! takes effect once.
 
 mod link;
 #[cfg(test)]
@@ -23,19 +23,19 @@ use crate::patience::{Deadline, PATIENCE, Pauses, random};
 use crate::store::{Store, Version};
 use link::{Connection, Link, NoLink};
 
-/// How long things may take.
+/// Time limits of operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Nothing is sent later than this after it was asked for.
+    /// Time after an operation's begin until which it may be sent.
     pub(crate) patience: Duration,
-    /// An answer.
+    /// Time for an answer.
     pub(crate) answer: Duration,
-    /// A connection to one address.
+    /// Time for a connection to one address.
     pub(crate) connect: Duration,
 }
 
 impl Limits {
-    /// Peers answer within 3 s; a bit more, so that theirs is the last word.
+    /// Peers answer within 3 s; the limit is a bit longer, so that a peer's answer comes first.
     const DEFAULT: Limits =
         Limits { patience: PATIENCE, answer: Duration::from_secs(4), connect: Duration::from_secs(2) };
 }
@@ -48,14 +48,14 @@ pub struct Remote {
     changes: Link,
 }
 
-/// What one attempt came to.
+/// The outcome of one attempt.
 enum Attempt {
     Done(Value),
     /// Nothing was done.
     Nothing(Error),
-    /// It may have been done.
+    /// The operation may have been done.
     Maybe(String),
-    /// No other attempt will do better.
+    /// No other attempt can succeed.
     Never(Error),
 }
 
@@ -63,7 +63,8 @@ impl Remote {
     /// Connects to the first of these addresses (`HOST:PORT`) that answers.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] where none does, or none is given; [`Error::Refused`] where one wants another password.
+    /// [`Error::Unreachable`] where none does, or none is given; [`Error::Refused`] where a peer wants another
+    /// password.
     pub async fn connect(addresses: &[String], password: Option<&str>) -> Result<Remote, Error> {
         Remote::within(addresses, password, Limits::DEFAULT).await
     }
@@ -79,12 +80,12 @@ impl Remote {
         }
     }
 
-    /// The address in use, or tried next.
+    /// Returns the address in use, or the one to be tried next.
     pub fn address(&self) -> String {
         self.reads.address()
     }
 
-    /// Why there is no connection, where one was tried and none has come since.
+    /// Returns why there is no connection, where an attempt failed and none has succeeded since.
     pub fn trouble(&self) -> Option<Error> {
         self.reads.trouble().map(|why| self.no_link(NoLink::Unreachable(why)))
     }
@@ -99,7 +100,8 @@ impl Remote {
         }
     }
 
-    /// Asks once, if that can be before the deadline. `refusals`: how often the same peer has said that it cannot.
+    /// Makes one attempt, if that can be before the deadline. `refusals` is the connection of the last refusal: a
+    /// second refusal on the same connection makes the link try another address.
     async fn attempt(
         &self,
         link: &Link,
@@ -137,7 +139,8 @@ impl Remote {
             }
             Some(_) => Attempt::Never(Error::Refused(words)),
             None => {
-                // One that is slow does not take the others with it: they would all be sent again, and be slower still.
+                // A slow command does not end the connection for the others: they would all be sent again, and be
+                // slower still.
                 if !(error.is_timeout() && connection.answers() > before) {
                     link.give_up(&connection);
                 }
@@ -146,8 +149,9 @@ impl Remote {
         }
     }
 
-    /// Tries until it is done, or known not to be possible, or patience is over. `changes`: whoever asks has to know whether
-    /// it was done. Everything here may be sent again where the last time may have done something.
+    /// Makes attempts until the operation is done, known to be impossible, or out of time. With `changes` the caller
+    /// has to know whether it was done. Every command here may be sent again after an attempt that may have taken
+    /// effect.
     async fn ask(&self, command: &Cmd, changes: bool) -> Result<Value, Error> {
         let link = if changes { &self.changes } else { &self.reads };
         let deadline = Deadline::after(self.limits.patience);
@@ -179,7 +183,7 @@ impl Remote {
         self.ask(command, false).await
     }
 
-    /// A change, under an id of its own.
+    /// Makes a change, under an operation id of its own.
     async fn change(&self, name: &str, arguments: &[&[u8]]) -> Result<Value, Error> {
         let id: String = random::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
         let mut command = redis::cmd("SCATTER.ONCE");
@@ -191,7 +195,7 @@ impl Remote {
     }
 }
 
-/// What the peer said, without the library's own words around it.
+/// Returns the peer's error text, without the library's own words around it.
 fn in_words(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
@@ -200,10 +204,10 @@ fn in_words(error: &RedisError) -> String {
     }
 }
 
-/// The port of an address that names none.
+/// Port of an address that names none.
 const PORT: u16 = 6479;
 
-/// Host and port of `HOST`, `HOST:PORT`, or the same with an IPv6 address, in brackets where a port follows.
+/// Splits `HOST`, `HOST:PORT`, or the same with an IPv6 address, in brackets where a port follows.
 fn host_and_port(address: &str) -> Option<(&str, u16)> {
     if address.parse::<std::net::Ipv6Addr>().is_ok() {
         return Some((address, PORT));
@@ -219,14 +223,14 @@ fn host_and_port(address: &str) -> Option<(&str, u16)> {
     (!host.is_empty()).then_some((host, port))
 }
 
-/// A client of this address.
+/// Makes a client of this address.
 fn client(address: &str, password: Option<&str>, limits: Limits) -> Result<Client, Error> {
     let unfit = |why: &str| Error::Unreachable { tried: address.to_owned(), why: why.to_owned() };
     let (host, port) = host_and_port(address).ok_or_else(|| unfit("an address is HOST or HOST:PORT"))?;
     let info = ConnectionAddr::Tcp(host.to_owned(), port).into_connection_info();
     let mut info = info.map_err(|error| unfit(&error.to_string()))?;
     let settings = TcpSettings::default().set_nodelay(true);
-    // What was sent and not received by then is not sent again by the system either: see `PATIENCE`.
+    // After that time the system does not send unreceived bytes again either: see `PATIENCE`.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let settings = settings.set_user_timeout(limits.patience);
     info = info.set_tcp_settings(settings);
@@ -237,7 +241,7 @@ fn client(address: &str, password: Option<&str>, limits: Limits) -> Result<Clien
     Client::open(info).map_err(|error| unfit(&error.to_string()))
 }
 
-/// An answer of another kind than Scatter gives to this command.
+/// Returns the error for an answer of another kind than Scatter gives to this command.
 fn strange(command: &str, value: &Value) -> Error {
     let kind = match value {
         Value::Nil => "nothing",
@@ -292,7 +296,7 @@ impl Store for Remote {
     }
 
     async fn try_replace(&self, key: &str, seen: &Version, value: &[u8]) -> Result<(), Error> {
-        // Repeated, it is in its own way, and that is as good.
+        // A repetition conflicts with its own first attempt, and that is as good.
         match self.read(redis::cmd("SCATTER.CAS").arg(key).arg(&seen.0).arg(value)).await? {
             Value::Int(_) => Ok(()),
             other => Err(strange("SCATTER.CAS", &other)),

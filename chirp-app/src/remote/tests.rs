@@ -24,7 +24,7 @@ async fn connect(peers: &[&Peer]) -> Remote {
     Remote::within(&addresses, None, SHORT).await.unwrap()
 }
 
-/// Whoever waits for a connection and is not polled holds up nobody.
+/// A caller that waits for a connection and is not polled delays no other caller.
 #[test]
 fn a_waiter_that_is_left_alone_is_in_nobodys_way() {
     let peer = Peer::start();
@@ -43,7 +43,7 @@ fn a_waiter_that_is_left_alone_is_in_nobodys_way() {
     });
 }
 
-/// Peers forget ids: nothing is sent when patience is over, however many wait for a connection.
+/// Peers forget ids: no command is sent when patience is over, however many wait for a connection.
 #[test]
 fn nothing_is_sent_after_the_deadline() {
     let peer = Peer::start();
@@ -67,14 +67,14 @@ fn nothing_is_sent_after_the_deadline() {
         peer.inner().is_silent = false;
         began
     });
-    // What was sent is taken, however late.
+    // A command that was sent is taken, however late.
     peer.wait_served();
     let inner = peer.inner();
     let late = inner.changes.iter().filter(|(at, _)| *at > began + SHORT.patience + Duration::from_millis(50));
     assert_eq!(late.count(), 0, "{:?}", inner.changes);
 }
 
-/// A connection that comes when patience is over is of no use to whoever waited for it.
+/// A connection that comes when patience is over is of no use to its waiting caller.
 #[test]
 fn nothing_is_sent_over_a_connection_that_comes_too_late() {
     let peer = Peer::start();
@@ -108,7 +108,7 @@ fn another_peer_is_asked_where_one_cannot() {
         assert_eq!(remote.append("key", 100, b"x").await.unwrap(), Some(1));
         assert_eq!(remote.address(), can.address);
         assert!(cannot.inner().asked > 4);
-        // Alone it is asked until patience is over.
+        // A lone peer is asked until patience is over.
         can.inner().refuses = true;
         let remote = connect(&[&can]).await;
         assert!(matches!(remote.get("key").await, Err(Error::TryAgain(why)) if why.starts_with("TRYAGAIN")));
