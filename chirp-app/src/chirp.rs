@@ -144,10 +144,11 @@ impl<S: Store> Chirp<S> {
         Ok(true)
     }
 
-    /// Ends that one user follows another.
+    /// Lets one user stop following another.
     ///
     /// # Errors
-    /// [`Error::NotFollowed`] where the user does not follow the other one.
+    /// [`Error::NoUser`] where the user has not signed up; [`Error::NotFollowed`] where the user does not follow the
+    /// other one.
     pub async fn unfollow(&self, user: &UserName, other: &UserName) -> Result<(), Error> {
         if !self.following(user).await?.has(other) {
             return Err(Error::NotFollowed(other.clone()));

@@ -1,4 +1,4 @@
-//! The list against a plain vector, with a fault between any two steps, and with several who append at once.
+//! The list against a plain vector, with a fault between any two steps, and with several clients that append at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ fn list(store: &Ram, mode: AppendMode, defect: Defect) -> List<'_, Ram> {
     List { defect, ..List::new(store, KEY, mode) }
 }
 
-/// An item that says what it is: few are short, so that a few dozen fill several blocks.
+/// Returns an item that names itself: few are short, so that a few dozen fill several blocks.
 fn item(number: usize, chance: &mut Chance) -> Vec<u8> {
     let length = match chance.below(8) {
         0 => 1,
@@ -27,7 +27,7 @@ fn item(number: usize, chance: &mut Chance) -> Vec<u8> {
     item
 }
 
-/// All that the list has, as one who comes anew reads it; what it is made of has to be as it should.
+/// Returns all items of the list, as a new client reads them; checks its blocks.
 fn all(store: &Ram) -> Vec<Vec<u8>> {
     let tail = run(list(store, AppendMode::Atomic, Defect::None).tail(usize::MAX)).unwrap();
     assert_eq!(tail.count, tail.items.len() as u64, "the head counts all");
@@ -45,13 +45,13 @@ fn all(store: &Ram) -> Vec<Vec<u8>> {
     }
     let missing = (0..last).find(|index| *index > 0 && !values.contains_key(&format!("list/{index}")));
     assert_eq!(missing, None, "a block is not there, and not the last");
-    // Read piece by piece it is the same.
+    // A read piece by piece gives the same.
     let mut place = Place::default();
     assert_eq!(run(list(store, AppendMode::Atomic, Defect::None).since(&mut place)).unwrap(), tail.items);
     tail.items
 }
 
-/// The last few are the last of all.
+/// The last few items are the end of all items.
 fn assert_tails(store: &Ram, all: &[Vec<u8>]) {
     for wanted in [0, 1, 3, 40, 1000] {
         let tail = run(list(store, AppendMode::Atomic, Defect::None).tail(wanted)).unwrap();
@@ -60,17 +60,17 @@ fn assert_tails(store: &Ram, all: &[Vec<u8>]) {
     }
 }
 
-/// What became of an append.
+/// The outcome of an append.
 #[derive(Clone, Debug)]
 struct Appended {
     item: Vec<u8>,
     began: u64,
     ended: u64,
-    /// `None`: nobody knows.
+    /// Whether it was done; `None` where that is not known.
     done: Option<bool>,
 }
 
-/// Several append at once, by any of the two ways, while one reads on. Says what is wrong.
+/// Lets several clients append at once, by any of the two ways, while one reads on. Returns the first violation.
 fn play(seed: u64, faults: usize, clients: usize, each: usize, defect: Defect) -> Result<(), String> {
     let store = Ram::new(seed, faults);
     let mut chance = Chance(seed ^ 0x5ca7);
@@ -106,7 +106,7 @@ fn play(seed: u64, faults: usize, clients: usize, each: usize, defect: Defect) -
     all_at_once.push(Box::pin(async {
         for _ in 0..each {
             let mut at = *place.borrow();
-            // What a reader has read before it fails, it reads again.
+            // A reader reads again the items that it has read before it fails.
             if let Ok(more) = list(&store, AppendMode::Atomic, Defect::None).since(&mut at).await {
                 read.borrow_mut().extend(more);
                 *place.borrow_mut() = at;
@@ -134,7 +134,7 @@ fn play(seed: u64, faults: usize, clients: usize, each: usize, defect: Defect) -
         }
         appended.extend(position.map(|position| (*position, began, ended, done.is_some())));
     }
-    // Whoever was told that theirs is there comes before whoever began after that.
+    // An item that was acknowledged comes before each item that was begun after that.
     appended.sort_unstable();
     let mut began_last = 0;
     for (_, began, ended, known) in appended {
@@ -149,7 +149,8 @@ fn play(seed: u64, faults: usize, clients: usize, each: usize, defect: Defect) -
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// One after the other, each may fail at any step: what is there is what a vector has, but for what nobody knows.
+    /// One append after the other, each may fail at any step: the list has the items of a vector, but for unknown
+    /// outcomes.
     #[test]
     fn a_list_is_a_vector(seed: u64, count in 1usize..60, faults in prop_oneof![Just(0usize), 2usize..30], read_modify_write: bool) {
         let mode = if read_modify_write { AppendMode::ReadModifyWrite } else { AppendMode::Atomic };
@@ -164,7 +165,7 @@ proptest! {
                 Err(error) => prop_assert!(matches!(error, Error::TryAgain(_)), "{}", error),
             }
             if chance.below(4) == 0 {
-                tail = None; // Somebody else goes on.
+                tail = None; // Another client goes on.
             }
         }
         store.heal();
@@ -180,7 +181,7 @@ proptest! {
     }
 }
 
-/// The tests would see a list that is wrong.
+/// The tests find a list that is wrong.
 #[test]
 fn defects_are_seen() {
     for defect in [Defect::NoSeal, Defect::Blind, Defect::NotNamed] {
@@ -214,7 +215,7 @@ fn few_operations_are_needed() {
     assert_eq!(counted(&mut || assert!(run(list.since(&mut place)).unwrap().is_empty())), 1);
 }
 
-/// Who has read to the end of a full block, the last one, asks for no more than who has not.
+/// A client that has read to the end of a full block, the last one, asks for no more than one that has not.
 #[test]
 fn the_end_of_a_full_block_is_watched_at_no_cost() {
     let store = Ram::new(1, 0);
@@ -230,7 +231,7 @@ fn the_end_of_a_full_block_is_watched_at_no_cost() {
     assert_eq!(place.block, 1);
 }
 
-/// What was read before something fails is not lost.
+/// Items that were read before a fault are not lost.
 #[test]
 fn a_reader_that_fails_stays_where_it_was() {
     let store = Ram::new(1, 0);
@@ -242,14 +243,14 @@ fn a_reader_that_fails_stays_where_it_was() {
     let mut place = Place::default();
     assert!(matches!(run(list.since(&mut place)), Err(Error::Foreign(_))));
     assert_eq!(place, Place::default());
-    // Somebody has begun anew.
+    // Another client has begun the list anew.
     let mut place = Place { block: 0, bytes: BLOCK_BYTES - 1 };
     let other = List::new(&store, "other", AppendMode::Atomic);
     run(other.append(b"x", &mut None)).unwrap();
     assert!(matches!(run(other.since(&mut place)), Err(Error::Foreign(_))));
 }
 
-/// Whatever somebody else left at the end of a block, an item stands by itself.
+/// An item stands by itself, whatever bytes another client left at the end of a block.
 #[test]
 fn an_item_begins_a_line() {
     let store = Ram::new(1, 0);
@@ -260,7 +261,7 @@ fn an_item_begins_a_line() {
     assert_eq!(run(list.tail(9)).unwrap().items, [&b"one"[..], b"no line end", b"two"]);
 }
 
-/// A head that somebody took away is not one because something is appended there.
+/// A head that was removed is no head because an append writes there.
 #[test]
 fn nothing_is_posted_where_there_is_no_head() {
     let store = Ram::new(1, 0);
@@ -271,7 +272,7 @@ fn nothing_is_posted_where_there_is_no_head() {
 }
 
 proptest! {
-    /// Nobody who reads or appends trusts a head.
+    /// No client that reads or appends trusts a head.
     #[test]
     fn any_head_is_read_or_refused(
         head in prop_oneof![
@@ -304,7 +305,7 @@ proptest! {
     }
 }
 
-/// A head that names a hundred million blocks takes nobody's time.
+/// A head that names a hundred million blocks costs no client any time.
 #[test]
 fn a_head_that_lies_is_found_out() {
     let store = Ram::new(1, 0);

@@ -1,4 +1,4 @@
-//! A peer for tests, which speaks as much of the Redis protocol as Chirp needs, and fails as it is told.
+//! A peer for tests, with the part of the Redis protocol that Chirp needs, and with faults on command.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -6,23 +6,23 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How it behaves, and what it has seen.
+/// Faults and observations of the peer.
 #[derive(Default)]
 pub struct Inner {
     pub values: HashMap<String, Vec<u8>>,
-    /// Takes everything and answers nothing, until it does again.
+    /// The peer takes all commands and answers none, until it is reset.
     pub is_silent: bool,
-    /// Says to everything that it cannot.
+    /// The peer answers each command that it cannot do it.
     pub refuses: bool,
-    /// Ends connections as soon as they are there.
+    /// The peer ends connections as soon as they are there.
     pub is_closed: bool,
-    /// Each answer takes so long.
+    /// Time for each answer.
     pub each: Duration,
-    /// When what was asked that changes something.
+    /// Commands that change a value, with their times.
     pub changes: Vec<(Instant, String)>,
-    /// How often anything was asked.
+    /// Number of all commands.
     pub asked: usize,
-    /// Connections whose last word has not been taken.
+    /// Connections with commands that have not been taken.
     serving: usize,
     done: HashMap<String, Vec<u8>>,
     streams: Vec<TcpStream>,
@@ -65,7 +65,7 @@ impl Peer {
         self.inner.lock().unwrap()
     }
 
-    /// Waits until everything is taken that was ever sent: all connections are over.
+    /// Waits until all commands ever sent are taken: all connections are over.
     pub fn wait_served(&self) {
         let all = self.served.wait_while(self.inner(), |inner| inner.serving > 0);
         drop(all.unwrap());
@@ -78,7 +78,7 @@ impl Peer {
         inner.streams.drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
     }
 
-    /// Somebody has signed up, posted nothing, and follows these, who have not signed up.
+    /// Adds a user that has signed up, posted nothing, and follows these, who have not signed up.
     pub fn person(&self, name: &str, follows: impl Iterator<Item = String>) {
         let mut list = String::from("chirp1 00000000 0000000000\n");
         follows.for_each(|other| list.push_str(&format!("+{other} 1\n")));
@@ -92,7 +92,7 @@ impl Peer {
         let (mut reader, mut writer) = (BufReader::new(stream.try_clone().ok()?), stream);
         loop {
             let words = command(&mut reader)?;
-            // The library's own, at the beginning.
+            // The library's own command, at the beginning.
             let is_first = matches!(words[0].as_str(), "CLIENT" | "HELLO");
             let wait = self.inner().each;
             std::thread::sleep(wait);

@@ -1,4 +1,4 @@
-//! A store in memory for tests, in which everything that may happen to an operation does.
+//! A store in memory for tests, in which an operation meets all possible faults.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::patience::Pauses;
 use crate::store::{Store, Version};
 
-/// Chance, from a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Chance(pub u64);
 
 impl Chance {
-    /// Below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -37,7 +37,7 @@ enum Change {
 struct Inner {
     values: BTreeMap<String, (Vec<u8>, u64)>,
     versions: u64,
-    /// Changes whose clients have given up waiting, and that are still on their way.
+    /// Changes with clients that have given up waiting, and that are still on their way.
     late: Vec<Change>,
     chance: Chance,
     /// One operation in so many meets a fault; 0: none does.
@@ -49,7 +49,7 @@ struct Inner {
 #[derive(Debug)]
 pub struct Ram(Mutex<Inner>);
 
-/// Lets others go first.
+/// Lets other futures go first.
 async fn turn() {
     let mut waited = false;
     std::future::poll_fn(|context| match std::mem::replace(&mut waited, true) {
@@ -72,7 +72,7 @@ impl Inner {
         self.values.insert(key.to_owned(), (value, self.versions));
     }
 
-    /// The new length, where it was done.
+    /// Makes a change, and returns the new length, where it was done.
     fn make(&mut self, change: &Change) -> Option<usize> {
         let (key, value) = match change {
             Change::Create { key, value } => (key, (!self.values.contains_key(key)).then(|| value.clone())?),
@@ -95,7 +95,7 @@ impl Inner {
 }
 
 impl Ram {
-    /// Empty; one operation in `faults` meets a fault.
+    /// Makes an empty store; one operation in `faults` meets a fault.
     pub fn new(seed: u64, faults: usize) -> Ram {
         let (values, late) = (BTreeMap::new(), Vec::new());
         Ram(Mutex::new(Inner { values, versions: 0, late, chance: Chance(seed), faults, operations: 0 }))
@@ -105,7 +105,7 @@ impl Ram {
         self.0.lock().unwrap()
     }
 
-    /// From now on nothing goes wrong; what is on its way arrives.
+    /// Ends all faults; changes on their way arrive.
     pub fn heal(&self) {
         let mut inner = self.inner();
         inner.faults = 0;
@@ -114,12 +114,12 @@ impl Ram {
         }
     }
 
-    /// Everything that is there.
+    /// Returns all keys with their values.
     pub fn values(&self) -> BTreeMap<String, Vec<u8>> {
         self.inner().values.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect()
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations.
     pub fn operations(&self) -> u64 {
         self.inner().operations
     }
@@ -195,7 +195,7 @@ impl Store for Ram {
     }
 }
 
-/// Runs all of these to their end, one step of one of them after the other, in an order that chance has.
+/// Runs all of these to their end, one step of one of them after the other, in a random order.
 pub fn run_all<'a, T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>, chance: &mut Chance) -> Vec<T> {
     let mut context = Context::from_waker(Waker::noop());
     let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
@@ -209,7 +209,7 @@ pub fn run_all<'a, T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>, c
     done.into_iter().flatten().collect()
 }
 
-/// Runs one to its end.
+/// Runs one future to its end.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {

@@ -144,7 +144,7 @@ impl Timeline {
     /// Reading goes on meanwhile. Returns the errors of users that could not be read.
     ///
     /// # Errors
-    /// An error is one of `show`.
+    /// Those of `show`.
     pub async fn read_all<S: Store, E>(
         &mut self,
         chirp: &Chirp<S>,

@@ -1,11 +1,11 @@
-//! The `chirp` program as a script runs it, where no peer is needed: variables of the environment, and exit codes of what cannot
-//! be printed.
+//! The `chirp` program as a script runs it, where no peer is needed: variables of the environment, and exit codes where
+//! the answer cannot be printed.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::process::{Command, Output, Stdio};
 
-/// The program with nothing from this process's environment that it would heed.
+/// The program without the variables of this process's environment that it would heed.
 fn chirp(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chirp"));
     for name in ["SCATTER_ADDR", "SCATTER_OUTPUT", "SCATTER_PASSWORD_FILE", "CHIRP_USER", "CHIRP_KEY"] {
@@ -20,7 +20,7 @@ fn with(variable: &str, value: &str, arguments: &[&str]) -> (Option<i32>, String
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 const NOWHERE: [&str; 2] = ["--addr", "127.0.0.1:1"];
 
 #[test]
@@ -33,7 +33,8 @@ fn an_empty_variable_is_unset() {
         let (code, words) = with(variable, "", &ann);
         assert!(code == Some(3) && words.contains("cannot reach a peer"), "{variable}: {words}");
     }
-    // Without an address of its own: whoever listens at the default one, it is not the empty address.
+    // Without an address of its own: the default address is used, and not the empty one, whichever process listens
+    // there.
     let (_, words) = with("SCATTER_ADDR", "", &["--user", "Nobody-Has-This-Name", "following"]);
     assert!(!words.contains("an address is"), "{words}");
 }

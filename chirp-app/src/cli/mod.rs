@@ -1,4 +1,4 @@
-//! The command line: what each command is called, what it takes, how it ends.
+//! The command line: the name, the arguments and the end of each command.
 
 mod print;
 mod run;
@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) output: Output,
 }
 
-/// As [`AppendMode`].
+/// The way of appending, as [`AppendMode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Append {
     /// The store appends
@@ -86,7 +86,7 @@ impl From<Append> for AppendMode {
     }
 }
 
-/// How to print.
+/// The format of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// For people
@@ -161,17 +161,17 @@ pub(crate) enum Command {
     },
 }
 
-/// `80x24`
+/// Parses a size: `80x24`.
 fn size(text: &str) -> Result<(u16, u16), String> {
     let two = text.split_once('x').and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
     let fits = |(columns, rows): &(u16, u16)| (20..=500).contains(columns) && (6..=200).contains(rows);
     two.filter(fits).ok_or_else(|| "a size is COLUMNSxROWS, from 20x6 to 500x200".to_owned())
 }
 
-/// How a command ends whose answer could not be printed (`EX_IOERR` of sysexits.h), as those of `scatter` do.
+/// Exit code of a command that could not print its answer (`EX_IOERR` of sysexits.h), as those of `scatter`.
 pub(crate) const UNPRINTED: u8 = 74;
 
-/// The whole program.
+/// Runs the whole program.
 pub fn main() -> ExitCode {
     let typed: Vec<OsString> = std::env::args_os().collect();
     match parse(&typed) {
@@ -186,14 +186,14 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
-/// The script that completes commands in this shell.
+/// Returns the script that completes commands in this shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "chirp", &mut script);
     script
 }
 
-/// What is not to be carried out is said. Help and version are no errors.
+/// Prints why the command line is refused. Help and version are no errors.
 fn refuse(error: &clap::Error, typed: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         let printed = error.print().and_then(|()| io::stdout().flush());

@@ -7,16 +7,16 @@ use serde_json::Value;
 use super::Output;
 use crate::error::Error;
 
-/// Why a command goes no further.
+/// The reason why a command ends early.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The command line is not enough.
+    /// The command line lacks an argument, or has a wrong one.
     Usage(String),
-    /// It could not be done.
+    /// The action failed.
     Failed(Error),
     /// The reader has closed the pipe. The reader needs no word about it, and a script learns that not all was printed.
     Unread,
-    /// It cannot be printed: a full disk, for one.
+    /// The answer cannot be printed: a full disk, for one.
     Unprinted(io::Error),
 }
 
@@ -32,7 +32,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Where to print, and how.
+/// Printer of answers in one format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Printer(Output);
 
@@ -41,7 +41,7 @@ impl Printer {
         Printer(output)
     }
 
-    /// Prints this text, which must be fit for a terminal, or what is meant by it. An empty text is not even a line.
+    /// Prints this text, which must be fit for a terminal, or its data as JSON. An empty text is not even a line.
     pub(crate) fn say(self, text: &str, json: impl FnOnce() -> Value) -> Result<(), Stop> {
         let mut out = io::stdout().lock();
         match self.0 {
@@ -52,9 +52,9 @@ impl Printer {
         Ok(out.flush()?)
     }
 
-    /// Something that went wrong and does not end the command.
+    /// Prints an error that does not end the command.
     pub(crate) fn note(self, text: &str) {
-        // Where even that cannot be said there is nobody to say it to.
+        // Where even stderr fails, there is no other place to report it.
         let _ = writeln!(io::stderr(), "chirp: {}", screen::safe::line(text));
     }
 }

@@ -1,4 +1,4 @@
-//! Each command.
+//! Execution of each command.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
@@ -17,7 +17,7 @@ use crate::signature::UserKey;
 use crate::timeline::Line;
 use crate::ui::{self, Start, Written};
 
-/// No password is longer; what is longer is another file.
+/// Upper limit of a password file, in bytes; a longer file is another one.
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
 /// Runs one command to its end.
@@ -44,7 +44,7 @@ pub(crate) fn run(settings: &Settings, command: Command) -> ExitCode {
     }
 }
 
-/// Says why it goes no further.
+/// Prints the reason of an early end, and returns the exit code.
 fn end(settings: &Settings, stop: &Stop) -> ExitCode {
     match stop {
         Stop::Unread => ExitCode::from(UNPRINTED),
@@ -54,7 +54,7 @@ fn end(settings: &Settings, stop: &Stop) -> ExitCode {
     }
 }
 
-/// Says why help could not be printed, unless the reader has closed the pipe.
+/// Prints why help could not be printed, unless the reader has closed the pipe.
 pub(crate) fn unprinted(error: &io::Error) -> ExitCode {
     if error.kind() != io::ErrorKind::BrokenPipe {
         let _ = writeln!(io::stderr(), "chirp: cannot print: {error}");
@@ -64,7 +64,7 @@ pub(crate) fn unprinted(error: &io::Error) -> ExitCode {
 
 fn fail(settings: &Settings, exit: u8, why: &str) -> ExitCode {
     let why = screen::safe::line(why);
-    // Where that cannot be said, the exit code still says it.
+    // Where that cannot be printed, the exit code still tells it.
     let _ = writeln!(io::stderr(), "chirp: {why}");
     if settings.output == Output::Json {
         let _ = writeln!(io::stdout(), "{}", json!({ "error": why, "exit": exit }));
@@ -72,7 +72,7 @@ fn fail(settings: &Settings, exit: u8, why: &str) -> ExitCode {
     ExitCode::from(exit)
 }
 
-/// What cannot be is said before anything is asked of anybody.
+/// Carries out a command; checks its arguments before it asks any peer.
 async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
     let out = Printer::new(settings.output);
     match command {
@@ -129,7 +129,7 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
     }
 }
 
-/// Signs a user up: with which key, where there is to be one.
+/// Signs a user up, and returns the key, where the settings name one.
 async fn sign_up(settings: &Settings, name: &UserName) -> Result<Option<UserKey>, Stop> {
     let made = settings.key.as_deref().map(UserKey::open_or_make).transpose().map_err(Error::from)?;
     let (key, is_new) = made.map_or((None, false), |(key, is_new)| (Some(key), is_new));
@@ -137,7 +137,7 @@ async fn sign_up(settings: &Settings, name: &UserName) -> Result<Option<UserKey>
     match (signed_up, &settings.key) {
         (Ok(()), _) => Ok(key),
         (Err(stop), Some(path)) if is_new && !matches!(stop, Stop::Failed(Error::Unknown(_))) => {
-            // It is nobody's. Where it cannot be removed it does no harm.
+            // No user has this key. Where the file cannot be removed it does no harm.
             let _ = std::fs::remove_file(path);
             Err(stop)
         }
@@ -145,7 +145,7 @@ async fn sign_up(settings: &Settings, name: &UserName) -> Result<Option<UserKey>
     }
 }
 
-/// Who the person at the keyboard is.
+/// Returns the name of the user at the keyboard.
 fn me(settings: &Settings) -> Result<UserName, Stop> {
     let name = settings.user.clone();
     name.ok_or_else(|| Stop::Usage("say who you are: --user NAME, or CHIRP_USER in the environment".into()))
@@ -166,7 +166,7 @@ fn password(settings: &Settings) -> Result<Option<String>, Stop> {
     }
 }
 
-/// Chirp at whichever of the addresses answers.
+/// Connects to the first of the addresses that answers.
 async fn connect(settings: &Settings) -> Result<Chirp<Remote>, Stop> {
     let remote = Remote::connect(&settings.addr, password(settings)?.as_deref()).await?;
     Ok(Chirp::new(remote, settings.append.into()))

@@ -6,7 +6,8 @@ use crate::age::age;
 use crate::signature::Seal;
 use crate::timeline::Line;
 
-/// For a person: how long ago, who, what, and whether it is signed. Nothing in it does anything to a terminal.
+/// Returns a chirp for a person: its age, author and text, and whether it is signed. No character in it controls a
+/// terminal.
 pub(crate) fn text(line: &Line, seal: Option<Seal>, now_ms: u64) -> String {
     let text = screen::safe::line(&line.record.text);
     let words = seal.map_or("not checked", Seal::words);
@@ -14,7 +15,7 @@ pub(crate) fn text(line: &Line, seal: Option<Seal>, now_ms: u64) -> String {
     format!("{:>10}  {:12}  {text}{seal}", age(line.record.at_ms, now_ms), line.user)
 }
 
-/// For a program.
+/// Returns a chirp for a program.
 pub(crate) fn json(line: &Line, seal: Option<Seal>) -> Value {
     let seal = seal.map(|seal| match seal {
         Seal::Unsigned => "unsigned",

@@ -13,9 +13,9 @@ use crate::name::UserName;
 use crate::store::Store;
 use crate::timeline::{Found, Line, Page, Timeline, rest, seals};
 
-/// What is known by then is shown, and again after as long.
+/// Time after which the chirps read so far are shown, and again after as long.
 const BATCH: Duration = Duration::from_millis(700);
-/// Between two looks for what is new, at least.
+/// Least pause between two looks for new chirps.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `chirp profile`
@@ -55,7 +55,7 @@ pub(crate) async fn timeline<S: Store>(
     if watch { go_on(chirp, &mut timeline, n, out).await } else { Ok(()) }
 }
 
-/// Looks for what is new until interrupted.
+/// Looks for new chirps until interrupted.
 async fn go_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, out: &Printer) -> Result<(), Stop> {
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     tokio::select! {
@@ -64,7 +64,7 @@ async fn go_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, ou
     }
 }
 
-/// Looks again and again; ends only where nothing can be printed any more.
+/// Looks again and again; ends only where printing fails.
 async fn look_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, out: &Printer) -> Result<(), Stop> {
     let mut is_well = true;
     loop {
@@ -76,7 +76,7 @@ async fn look_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, 
             }
             Err(error) => Some(error),
         };
-        // Said once, until all is well again.
+        // A problem is printed once, until all is well again.
         if let (Some(problem), true) = (&problem, is_well) {
             out.note(&format!("{problem} (going on)"));
         }
@@ -85,7 +85,7 @@ async fn look_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, 
     }
 }
 
-/// As they come, newest first; to be watched, newest last.
+/// Prints lines as they come, newest first; to be watched, newest last.
 async fn print_in_turn<S: Store>(
     chirp: &Chirp<S>,
     mut lines: Vec<Line>,

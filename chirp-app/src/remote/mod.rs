@@ -26,7 +26,7 @@ use link::{Connection, Link, NoLink};
 /// Time limits of operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Time after an operation's begin until which it may be sent.
+    /// Time from the begin of an operation, after which it is not sent any more.
     pub(crate) patience: Duration,
     /// Time for an answer.
     pub(crate) answer: Duration,
@@ -139,8 +139,7 @@ impl Remote {
             }
             Some(_) => Attempt::Never(Error::Refused(words)),
             None => {
-                // A slow command does not end the connection for the others: they would all be sent again, and be
-                // slower still.
+                // A slow command does not end the connection of other commands: all would be sent again, and be slower still.
                 if !(error.is_timeout() && connection.answers() > before) {
                     link.give_up(&connection);
                 }

@@ -1,36 +1,36 @@
-//! What is chosen in a list, and which part of it is seen.
+//! The chosen row of a list, and the visible part of the list.
 
 use super::model::Model;
 use crate::name::UserName;
 use crate::timeline::Line;
 
-/// What was chosen: it stays chosen when others come or go.
+/// The chosen entry: it stays chosen when other entries come or go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Anchor {
     Chirp(Line),
     User(UserName),
 }
 
-/// A row of a list.
+/// A chosen row of a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choice {
-    /// The row that is chosen.
+    /// Index of the chosen row.
     pub(crate) at: usize,
-    /// The first that is seen.
+    /// Index of the first visible row.
     pub(crate) first: usize,
-    /// `None`: a row by its number.
+    /// The chosen entry; `None`: a row by its number.
     anchor: Option<Anchor>,
 }
 
 impl Choice {
-    /// Chooses a chirp of the timeline. At the top it stays at the top, whatever comes.
+    /// Chooses a chirp of the timeline. At the top the choice stays at the top when chirps come.
     pub(crate) fn chirp(&mut self, model: &Model, at: usize) {
         self.at = at.min(model.lines.len().saturating_sub(1));
         let line = model.lines.get(self.at).filter(|_| self.at > 0);
         self.anchor = line.map(|shown| Anchor::Chirp(shown.line.clone()));
     }
 
-    /// Chooses somebody whom the user follows.
+    /// Chooses a user that the user follows.
     pub(crate) fn user(&mut self, model: &Model, at: usize) {
         self.at = at.min(model.following.len().saturating_sub(1));
         self.anchor = model.following.get(self.at).cloned().map(Anchor::User);
@@ -41,7 +41,7 @@ impl Choice {
         (self.at, self.anchor) = (at.min(count.saturating_sub(1)), None);
     }
 
-    /// Finds what was chosen where it is by now; where it is gone, what has taken its place is chosen from now on.
+    /// Finds the chosen entry at its present row. Where it is gone, the entry in its place is chosen from now on.
     pub(crate) fn find(&mut self, model: &Model) {
         match self.anchor.take() {
             Some(Anchor::Chirp(line)) => match model.place(&line) {
@@ -56,8 +56,8 @@ impl Choice {
         }
     }
 
-    /// Moves what is seen such that what is chosen is seen, in so many rows of which each row of the list takes some. Looks
-    /// at no more rows than are seen.
+    /// Moves the visible part such that the chosen row is visible, in so many rows of the screen, of which each row of
+    /// the list takes some. Looks at no more rows than are visible.
     pub(crate) fn scroll(&mut self, rows: usize, height: impl Fn(usize) -> usize) {
         let mut lowest = self.at;
         let mut used = height(self.at);

@@ -3,19 +3,20 @@
 use super::edit::Line;
 use crate::text::Text;
 
-/// One that is being written, one that is on its way, and one that came back while another was begun.
+/// Up to three chirps: one that is being written, one that is on its way, and one that came back while another was
+/// begun.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drafts {
-    /// What is being written; it stays when the person turns to something else.
+    /// The chirp that is being written; it stays when the person turns away from it.
     pub(crate) line: Line,
     sent: Option<Text>,
-    /// Comes into the line when the next is begun and the line is empty. One at most: one at most is on its way, and to
-    /// begin another beside it takes this one first.
+    /// A chirp that comes into the line when the next one is begun and the line is empty. There is at most one: at most
+    /// one chirp is on its way, and to begin another beside it takes this one first.
     returned: Option<Text>,
 }
 
 impl Drafts {
-    /// The person begins to write, or goes on.
+    /// Begins to write, or goes on.
     pub(crate) fn begin(&mut self) {
         if self.is_line_empty()
             && let Some(text) = self.returned.take()
@@ -24,10 +25,10 @@ impl Drafts {
         }
     }
 
-    /// Takes what is written out of the line, on its way.
+    /// Takes the chirp out of the line, on its way.
     ///
     /// # Errors
-    /// Why it cannot be sent; then it stays where it is.
+    /// The reason why it cannot be sent; it stays in the line then.
     pub(crate) fn send(&mut self) -> Result<Text, String> {
         if self.sent.is_some() {
             return Err("the last one is still on its way".to_owned());
@@ -38,12 +39,13 @@ impl Drafts {
         Ok(text)
     }
 
-    /// What was on its way is posted.
+    /// Notes that the chirp on its way is posted.
     pub(crate) fn posted(&mut self) {
         self.sent = None;
     }
 
-    /// It is not, or that is not known: it can be written on. What has been begun meanwhile comes first.
+    /// Notes that the chirp on its way is not posted, or may not be: the person can edit it. A chirp that was begun
+    /// meanwhile comes first.
     pub(crate) fn failed(&mut self, text: &Text) {
         self.sent = None;
         if self.is_line_empty() {
@@ -53,17 +55,17 @@ impl Drafts {
         }
     }
 
-    /// One is on its way.
+    /// Returns whether a chirp is on its way.
     pub(crate) fn is_sending(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// One waits for the person, beside the one in the line.
+    /// Returns whether a chirp waits for the person, beside the one in the line.
     pub(crate) fn has_returned(&self) -> bool {
         self.returned.is_some()
     }
 
-    /// Something would be lost if the program ended.
+    /// Returns whether the end of the program would lose a chirp.
     pub(crate) fn is_unposted(&self) -> bool {
         self.sent.is_some() || self.returned.is_some() || !self.is_line_empty()
     }

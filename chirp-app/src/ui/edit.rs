@@ -4,10 +4,10 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use screen::terminal::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Longer than anything that can be posted, so that it can be seen by how much a text is too long.
+/// Upper limit of the line, in bytes: more than can be posted, so that the person sees by how much a text is too long.
 const BYTES_MAX: usize = 16 << 10;
 
-/// The text and where the cursor stands in it, which is always between two grapheme clusters.
+/// The text, and the place of the cursor in it, which is always between two grapheme clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     text: String,
@@ -15,7 +15,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// With this written already, and the cursor behind it.
+    /// Makes a line with this text, and the cursor behind it.
     pub(crate) fn of(text: &str) -> Line {
         Line { text: text.to_owned(), cursor: text.len() }
     }
@@ -24,7 +24,7 @@ impl Line {
         &self.text
     }
 
-    /// In bytes.
+    /// Returns the place of the cursor, in bytes.
     pub(crate) fn cursor(&self) -> usize {
         self.cursor
     }
@@ -33,7 +33,7 @@ impl Line {
         *self = Line::default();
     }
 
-    /// All places where the cursor may stand, in order.
+    /// Returns all places where the cursor may stand, in order.
     fn places(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
         self.text.grapheme_indices(true).map(|(at, _)| at).chain([self.text.len()])
     }
@@ -46,7 +46,7 @@ impl Line {
         self.places().find(|place| *place > self.cursor).unwrap_or(self.cursor)
     }
 
-    /// What stands around the cursor may have become one.
+    /// Puts the cursor at the next place: the characters around it may have become one cluster.
     fn put_cursor(&mut self, at: usize) {
         let place = self.places().find(|place| *place >= at);
         self.cursor = place.unwrap_or(self.text.len());
@@ -62,7 +62,7 @@ impl Line {
         text.rfind(char::is_whitespace).map_or(0, |at| at + text[at..].chars().next().map_or(0, char::len_utf8))
     }
 
-    /// Whether the key was one for writing.
+    /// Takes a key; returns whether it was one for writing.
     pub(crate) fn key(&mut self, key: KeyEvent) -> bool {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -83,8 +83,8 @@ impl Line {
         true
     }
 
-    /// What was pasted, as a part of this one line: ends of lines and tabs become blanks, other controls are left out, and
-    /// so is what is too much.
+    /// Adds pasted text to this one line: ends of lines and tabs become blanks; other controls, and text beyond the
+    /// limit, are left out.
     pub(crate) fn paste(&mut self, text: &str) {
         let room = BYTES_MAX.saturating_sub(self.text.len());
         let mut pasted = String::new();

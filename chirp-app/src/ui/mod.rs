@@ -1,8 +1,8 @@
 //! `chirp ui`: Chirp on a terminal.
 //!
-//! Three parts that know as little of each other as can be: what is known (`model`) comes from a thread of its own
-//! (`worker`), what the person at the keyboard is about is a value that keys change (`state`, of which `edit`, `drafts` and
-//! `choice` are parts), and both together are drawn by a function of them alone (`draw`).
+//! Three parts that know as little of each other as can be. The data (`model`) comes from a thread of its own
+//! (`worker`). The state of the person's input (`state`, of which `edit`, `drafts` and `choice` are parts) is a value
+//! that keys change. A function of these two alone (`draw`) draws both.
 
 mod choice;
 mod drafts;
@@ -30,15 +30,15 @@ use state::{Act, State};
 pub use worker::Start;
 use worker::{Ask, News};
 
-/// Between two pictures, where nothing happens: ages go on.
+/// Pause between two pictures without an event: ages go on.
 const TICK: Duration = Duration::from_millis(250);
-/// So many keys and the like are taken before the next picture: all that somebody types meanwhile, and no more, so that a
-/// terminal that never falls silent is drawn on as well.
+/// Upper limit of keys and other events that are taken before the next picture. It takes all that a person types
+/// meanwhile, and no more, so that a terminal that never falls silent is drawn on as well.
 const AT_ONCE_MAX: usize = 256;
-/// How long `--once` waits for a timeline.
+/// Upper limit of the wait of `--once` for a timeline.
 const ONCE_MAX: Duration = Duration::from_secs(20);
 
-/// How one picture is written.
+/// The format of one picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Plain text.
@@ -49,7 +49,7 @@ pub enum Written {
     Svg,
 }
 
-/// Shows it until the person has enough: the exit code.
+/// Shows Chirp until the person leaves, and returns the exit code.
 ///
 /// # Errors
 /// Where there is no terminal, or it fails.
@@ -67,7 +67,7 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
             state.settle(&model, area);
             draw::draw(&model, &state, now_ms(), palette, area, frame.buffer_mut());
         })?;
-        // A worker that has gone says so by its silence.
+        // The silence of a worker shows that it has gone.
         let ask = |ask| drop(asks.send(ask));
         if let Some(code) = act(&mut model, &mut state, |wait| screen.next(wait), ask)? {
             return Ok(code);
@@ -75,7 +75,7 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
     }
 }
 
-/// Takes a piece of news, where it is of use.
+/// Takes a piece of news into state and model, where it is of use.
 fn learn(model: &mut Model, state: &mut State, news: News) {
     state.note(&news);
     if state.wants(&news) {
@@ -83,8 +83,8 @@ fn learn(model: &mut Model, state: &mut State, news: News) {
     }
 }
 
-/// Takes what happens next and all that has happened by then, so that not every key of many costs a picture: the exit code,
-/// where that was the end.
+/// Takes the next event and all that have happened by then, so that not every key of many costs a picture. Returns the
+/// exit code, where an event was the end.
 fn act(
     model: &mut Model,
     state: &mut State,
@@ -111,10 +111,10 @@ fn act(
     Ok(None)
 }
 
-/// One picture of it, once it is known what is on it.
+/// Returns one picture, once its data is read.
 ///
 /// # Errors
-/// What went wrong, where nothing can be shown.
+/// The first error of the worker, where nothing can be shown; [`crate::Error::TryAgain`] after 20 s.
 pub fn once(start: Start, columns: u16, rows: u16, written: Written) -> Result<String, crate::Error> {
     let palette = match written {
         Written::Text => Palette::Plain,

@@ -1,4 +1,4 @@
-//! What is known of the user's world: plain data, put together from the worker's news.
+//! The known data of the user's world: plain data, put together from the worker's news.
 
 use std::collections::BTreeSet;
 
@@ -10,51 +10,51 @@ use crate::timeline::Line;
 
 use super::worker::{Ask, News};
 
-/// So many chirps are kept, the newest.
+/// Upper limit of chirps that are kept, the newest.
 pub(crate) const LINES_MAX: usize = 500;
 
 /// A chirp as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) line: Line,
-    /// `None` while that cannot be told.
+    /// Result of the check; `None` while the signature cannot be checked.
     pub(crate) seal: Option<Seal>,
 }
 
-/// Somebody's page.
+/// The page of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) profile: Profile,
-    /// How many chirps there are in all.
+    /// Number of all chirps.
     pub(crate) count: u64,
-    /// How many users they follow.
+    /// Number of users that the user follows.
     pub(crate) follows: usize,
-    /// The last of them, newest first.
+    /// The last chirps, newest first.
     pub(crate) lines: Vec<Shown>,
 }
 
-/// What came of something that the person at the keyboard did.
+/// The result of an action of the person at the keyboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) text: String,
     pub(crate) is_bad: bool,
 }
 
-/// What is known.
+/// All known data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Model {
-    /// Who this is, once that is sure.
+    /// The user's name, once it is confirmed.
     pub(crate) user: Option<UserName>,
-    /// In the order of [`Line`]s; each once.
+    /// Chirps in the order of [`Line`]s; each once.
     pub(crate) lines: Vec<Shown>,
     pub(crate) following: Vec<UserName>,
-    /// Everybody has been read once.
+    /// Whether all users have been read once.
     pub(crate) has_read: bool,
     pub(crate) page: Option<Page>,
-    /// With whom it is connected; `None`: with nobody.
+    /// Address of the connected peer; `None` without a connection.
     pub(crate) peer: Option<String>,
     pub(crate) notice: Option<Notice>,
-    /// What is wrong, as long as it is, whatever the person does.
+    /// A problem, as long as it lasts, for all actions of the person.
     pub(crate) trouble: Option<String>,
 }
 
@@ -75,10 +75,10 @@ impl Model {
                 page.lines.truncate(LINES_MAX);
                 self.page = Some(*page);
             }
-            // What went wrong since the person did something stays until they do something else.
+            // A failure of the last action stays until the next action.
             News::Done(..) if self.notice.as_ref().is_some_and(|notice| notice.is_bad) => {}
             News::Done(_, text) => self.notice = Some(Notice { text, is_bad: false }),
-            // Where the name is asked for, that is said there.
+            // The box that asks for the name shows these errors.
             News::Failed(Ask::Be(_) | Ask::SignUp(_), _) => {}
             News::Failed(ask, error) => self.notice = Some(Notice { text: failed(&ask, &error), is_bad: true }),
             News::Trouble(error) => {
@@ -91,17 +91,18 @@ impl Model {
         }
     }
 
-    /// Something else is asked for: what came of the last is old. Who only looks, looks perhaps because of what was said.
+    /// Removes the result of the last action, because another one begins. A look at a page keeps it: the person may
+    /// look because of it.
     pub(crate) fn asked(&mut self, ask: &Ask) {
         if !matches!(ask, Ask::Page(_)) {
             self.notice = None;
         }
     }
 
-    /// Where this chirp is, or would be.
+    /// Returns the index of this chirp, or the index to insert it.
     pub(crate) fn place(&self, line: &Line) -> Result<usize, usize> {
         let is_same = |known: &Shown| known.line.user == line.user && known.line.record == line.record;
-        // What says to be from tomorrow stands where it was read first.
+        // A chirp that claims to be from tomorrow stays where it was read first.
         let early = line.at_ms < line.record.at_ms;
         match early.then(|| self.lines.iter().position(is_same)).flatten() {
             Some(at) => Ok(at),
@@ -111,7 +112,7 @@ impl Model {
 
     fn add(&mut self, shown: Shown) {
         match self.place(&shown.line) {
-            // It comes again where more is known of who wrote it.
+            // The chirp comes again once its signature is checked.
             Ok(at) => self.lines[at].seal = shown.seal.or(self.lines[at].seal),
             Err(at) => {
                 self.lines.insert(at, shown);

@@ -1,4 +1,4 @@
-//! What the person at the keyboard is about: a value that keys change, and nothing else.
+//! The state of the person's input: a value that keys change, and nothing else.
 
 use screen::ratatui::layout::Rect;
 use screen::terminal::{KeyCode, KeyEvent, KeyModifiers};
@@ -12,34 +12,34 @@ use super::worker::{Ask, News};
 use crate::error::Error;
 use crate::name::UserName;
 
-/// What is looked at.
+/// The list on the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum View {
-    /// What those have posted whom the user follows.
+    /// The posts of the users that the user follows.
     #[default]
     Timeline,
-    /// Whom the user follows.
+    /// The users that the user follows.
     Following,
-    /// Somebody's page.
+    /// The page of a user.
     Page,
 }
 
-/// What is being written.
+/// The text that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     /// A chirp.
     Chirp,
-    /// The name of somebody to follow.
+    /// The name of a user to follow.
     Follow,
-    /// The name of somebody to look at.
+    /// The name of a user to look at.
     Visit,
     /// The user's own name, at the beginning.
     Name,
-    /// The same, and nobody has it: once more takes it.
+    /// The same, and no user has it: Enter again takes it.
     SignUp,
 }
 
-/// What a key comes to.
+/// The result of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     None,
@@ -47,42 +47,42 @@ pub(crate) enum Act {
     Ask(Ask),
 }
 
-/// All of it.
+/// The whole state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) view: View,
     pub(crate) writing: Option<Writing>,
     pub(crate) drafts: Drafts,
     pub(crate) name: Line,
-    /// The user's name is on its way, as [`Ask::Be`] or [`Ask::SignUp`]: it cannot be changed, and is not asked for again,
-    /// until that is answered, however long it takes to find a peer.
+    /// Whether the user's name is on its way, as [`Ask::Be`] or [`Ask::SignUp`]: it cannot be changed, and is not asked
+    /// for again, until that is answered, however long it takes to find a peer.
     pub(crate) is_asking: bool,
-    /// What is wrong with what was written.
+    /// An error in the written text.
     pub(crate) problem: Option<String>,
     pub(crate) help: bool,
-    /// Rows of the help above what is seen.
+    /// Rows of the help above the visible ones.
     pub(crate) help_first: usize,
-    /// What of it fits.
+    /// Rows of the help that fit.
     pub(crate) help_rows: HelpRows,
-    /// The person wants to leave, and was told what would be lost.
+    /// Whether the person wants to leave, and was told of the unposted chirp.
     pub(crate) is_leaving: bool,
-    /// Whose page is looked at, whether it has come or not.
+    /// User of the page that is looked at, whether the page has come or not.
     pub(crate) visited: Option<UserName>,
-    /// It will not come.
+    /// Whether that page will not come.
     pub(crate) is_page_missing: bool,
-    /// Of each view.
+    /// Chosen row of each view.
     choices: [Choice; 3],
     /// Rows that fit, about.
     page: usize,
 }
 
 impl State {
-    /// At the beginning; `nameless`: who it is has to be asked.
+    /// Makes the first state; `nameless`: the person has to be asked for a name.
     pub(crate) fn new(nameless: bool) -> State {
         State { writing: nameless.then_some(Writing::Name), page: 1, ..State::default() }
     }
 
-    /// What has come to be known changes what is asked of the person.
+    /// Takes a piece of news, which may change the question to the person.
     pub(crate) fn note(&mut self, news: &News) {
         match news {
             News::Failed(Ask::Be(name), error) => {
@@ -105,7 +105,7 @@ impl State {
             News::Done(Ask::Post(_), _) => self.drafts.posted(),
             News::Failed(Ask::Post(text), _) => self.drafts.failed(text),
             News::Page(page) if self.wants(news) => {
-                // As its owner writes it.
+                // The name as its owner writes it.
                 self.visited = Some(page.profile.name.clone());
                 self.is_page_missing = false;
             }
@@ -115,7 +115,7 @@ impl State {
         self.is_leaving &= self.drafts.is_unposted();
     }
 
-    /// A page that was asked for before another one is of no use any more.
+    /// Returns whether a piece of news is of use: a page that was asked for before another one is not.
     pub(crate) fn wants(&self, news: &News) -> bool {
         !matches!(news, News::Page(page) if self.visited.as_ref() != Some(&page.profile.name))
     }
@@ -124,12 +124,12 @@ impl State {
         matches!(self.writing, Some(Writing::Name | Writing::SignUp))
     }
 
-    /// The page that is looked at, where it has come.
+    /// Returns the page that is looked at, where it has come.
     pub(crate) fn visited_page<'a>(&self, model: &'a Model) -> Option<&'a Page> {
         model.page.as_ref().filter(|page| self.visited.as_ref() == Some(&page.profile.name))
     }
 
-    /// The chirps of the view.
+    /// Returns the chirps of the view.
     pub(crate) fn lines<'a>(&self, model: &'a Model) -> &'a [Shown] {
         match self.view {
             View::Timeline => &model.lines,
@@ -138,18 +138,18 @@ impl State {
         }
     }
 
-    /// What is chosen in the view, and what is seen of it.
+    /// Returns the chosen row of the view, with its visible part.
     pub(crate) fn choice(&self) -> &Choice {
         &self.choices[self.view as usize]
     }
 
-    /// Puts what is chosen and what is seen where that can be, in a picture of this size.
+    /// Moves the chosen row and the visible part into their limits, for a picture of this size.
     pub(crate) fn settle(&mut self, model: &Model, area: Rect) {
         self.choices.iter_mut().for_each(|choice| choice.find(model));
         let (room, lines) = (draw::room(model, self, area), self.lines(model));
         let choice = &mut self.choices[self.view as usize];
         match self.view {
-            // Who is seen to be chosen stays that, from the first picture on.
+            // A user that is shown as chosen stays chosen, from the first picture on.
             View::Following => choice.user(model, choice.at),
             View::Timeline | View::Page => choice.at = choice.at.min(lines.len().saturating_sub(1)),
         }
@@ -159,7 +159,7 @@ impl State {
         self.help_first = self.help_first.min(self.help_rows.most);
     }
 
-    /// Scrolls the help, where it does not fit and this is a key for that; says whether it is one.
+    /// Scrolls the help, where it does not fit and this is a key for that; returns whether it is one.
     fn scroll_help(&mut self, key: KeyCode) -> bool {
         let HelpRows { seen, most } = self.help_rows;
         let to = match key {
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// Who is chosen: the author of a chirp, somebody whom the user follows, or whose page is looked at.
+    /// Returns the chosen user: the author of a chirp, a followed user, or the user of the page that is looked at.
     pub(crate) fn chosen_user(&self, model: &Model) -> Option<UserName> {
         let at = self.choice().at;
         match self.view {
@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    /// What a key comes to.
+    /// Takes a key, and returns its result.
     pub(crate) fn key(&mut self, key: KeyEvent, model: &Model) -> Act {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Act::Quit;
@@ -212,7 +212,7 @@ impl State {
             return Act::None;
         }
         let was_leaving = std::mem::take(&mut self.is_leaving);
-        // Where several keys come at once, others may have come or gone since the last picture.
+        // Where several keys come at once, rows may have come or gone since the last picture.
         self.choices.iter_mut().for_each(|choice| choice.find(model));
         let at = self.choice().at;
         match key.code {
@@ -249,7 +249,8 @@ impl State {
         Act::None
     }
 
-    /// What was pasted is a part of what is being written. Where nothing is, it is nothing: least of all keys.
+    /// Adds pasted text to the text that is being written. Where there is none, it has no effect: least of all that of
+    /// keys.
     pub(crate) fn paste(&mut self, text: &str) {
         if let Some(writing) = self.writing
             && !self.is_asking
@@ -280,7 +281,7 @@ impl State {
         match key.code {
             KeyCode::Esc if self.is_naming() => return Act::Quit,
             KeyCode::Esc => self.put_away(),
-            // It is asked already.
+            // The question is on its way already.
             _ if self.is_asking => {}
             KeyCode::Enter if is_plain(key) => return self.finish(writing),
             _ => self.edit(writing, |line| line.key(key)),
@@ -288,7 +289,7 @@ impl State {
         Act::None
     }
 
-    /// Changes what is being written; the change says whether it was one.
+    /// Changes the text that is being written; `change` returns whether it changed anything.
     fn edit(&mut self, writing: Writing, change: impl FnOnce(&mut Line) -> bool) {
         let line = if writing == Writing::Chirp { &mut self.drafts.line } else { &mut self.name };
         if change(line) {
@@ -299,7 +300,7 @@ impl State {
         }
     }
 
-    /// What was written is meant.
+    /// Ends writing: the text is complete.
     fn finish(&mut self, writing: Writing) -> Act {
         let ask = match writing {
             Writing::Chirp => self.drafts.send().map(Ask::Post),
@@ -324,7 +325,7 @@ impl State {
         }
     }
 
-    /// What a name that was written is for.
+    /// Returns the request for the name that was written.
     fn named(&self, writing: Writing) -> Result<Ask, String> {
         let name: UserName =
             self.name.text().trim().parse().map_err(|error: crate::name::NameError| error.to_string())?;
@@ -337,7 +338,8 @@ impl State {
     }
 }
 
-/// A key as it is, or with Shift: with anything else held it is another one, which means nothing here.
+/// Returns whether a key is pressed as it is, or with Shift: with any other modifier it is another key, which means
+/// nothing here.
 fn is_plain(key: KeyEvent) -> bool {
     KeyModifiers::SHIFT.contains(key.modifiers)
 }

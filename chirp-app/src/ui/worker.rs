@@ -1,4 +1,4 @@
-//! What talks to peers, in a thread of its own: keys never wait for a network.
+//! The worker, which talks to peers in a thread of its own: keys never wait for a network.
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -18,33 +18,33 @@ use crate::signature::UserKey;
 use crate::text::Text;
 use crate::timeline::{self, Found, Line, Timeline, rest, seals};
 
-/// Between two looks for what is new, at least.
+/// Least pause between two looks for new chirps.
 const LOOK: Duration = Duration::from_millis(800);
-/// What is known by then is shown, and again after as long.
+/// Time after which the chirps read so far are shown, and again after as long.
 const BATCH: Duration = Duration::from_millis(400);
-/// So many of each user's chirps are read.
+/// Number of each user's chirps that are read.
 const EACH: usize = 100;
 const RETRY: Duration = Duration::from_secs(1);
 
-/// With what it begins.
+/// Settings of the start.
 #[derive(Clone)]
 pub struct Start {
-    /// Where peers are: `HOST:PORT`.
+    /// Addresses of peers: `HOST:PORT`.
     pub addresses: Vec<String>,
-    /// Their password.
+    /// The peers' password.
     pub password: Option<String>,
-    /// How to append.
+    /// The way of appending.
     pub mode: AppendMode,
-    /// Who it is; `None`: the person is asked.
+    /// The user's name; `None`: the person is asked.
     pub user: Option<UserName>,
-    /// With what posts are signed.
+    /// The key that signs posts.
     pub key: Option<std::sync::Arc<UserKey>>,
 }
 
-/// What the person at the keyboard wants.
+/// A request of the person at the keyboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// Be this user, who has signed up.
+    /// Act as this user, which has signed up.
     Be(UserName),
     SignUp(UserName),
     Post(Text),
@@ -53,34 +53,34 @@ pub(crate) enum Ask {
     Page(UserName),
 }
 
-/// What has come to be known.
+/// A report of the worker.
 #[derive(Debug)]
 pub(crate) enum News {
     Connected(String),
-    /// This is who it is from now on.
+    /// The user's name from now on.
     Is(UserName),
     Lines(Vec<Shown>),
-    /// Everybody has been read once.
+    /// All users have been read once.
     Read,
     Following(Vec<UserName>),
     Page(Box<Page>),
-    /// What was asked for is done.
+    /// The request is done.
     Done(Ask, String),
-    /// What was asked for is not.
+    /// The request failed.
     Failed(Ask, Error),
-    /// Nothing was asked for, and something is wrong.
+    /// A problem without a request.
     Trouble(Error),
-    /// It is not wrong any more.
+    /// The problem is over.
     Recovered,
 }
 
-/// The other side has gone.
+/// The other side of the channel has gone.
 struct Gone;
 
-/// Works until nobody listens any more.
+/// Works until the other side has gone.
 pub(crate) fn work(start: Start, asks: Receiver<Ask>, tell: Sender<News>) {
     let (send, receive) = unbounded_channel();
-    // What comes from a thread has to wait for a thread.
+    // A thread has to wait for requests that come from a thread.
     std::thread::spawn(move || {
         while let Ok(ask) = asks.recv() {
             if send.send(ask).is_err() {
@@ -114,7 +114,7 @@ impl Worker {
         };
         self.tell(News::Connected(chirp.store().address()))?;
         self.tell(News::Recovered)?;
-        // Who it is at the beginning has to have signed up like anybody.
+        // The first user has to have signed up like any other.
         let (mut next, mut user) = (self.start.user.take().map(Ask::Be), None);
         loop {
             if let Some(ask) = next.take()
@@ -122,7 +122,7 @@ impl Worker {
             {
                 user = Some(other);
             }
-            // Until it is known who it is, there is nothing to look at.
+            // Without a user there is nothing to look at.
             next = Some(match &user {
                 None => asks.recv().await.ok_or(Gone)?,
                 Some(user) => self.serve(&chirp, user, &mut asks).await?,
@@ -130,7 +130,7 @@ impl Worker {
         }
     }
 
-    /// Whose name is taken or used from now on, where that goes well.
+    /// Takes or uses a name, and returns it where that succeeds.
     async fn become_user(&self, chirp: &Chirp<Remote>, ask: Ask) -> Result<Option<UserName>, Gone> {
         let became = match &ask {
             Ask::Be(name) => chirp.profile(name).await.map(|profile| profile.name),
@@ -149,8 +149,8 @@ impl Worker {
         }
     }
 
-    /// Looks for what is new, and does what is asked; ends with what is not for this user to do. No part waits for another:
-    /// each may take long where a part of the network is down.
+    /// Looks for new chirps, and carries out requests; ends with a request that is not one of this user. No part waits
+    /// for another: each may take long where a part of the network is down.
     async fn serve(
         &self,
         chirp: &Chirp<Remote>,
@@ -177,7 +177,7 @@ impl Worker {
                 loop {
                     tokio::select! {
                         looked = &mut look => break looked?,
-                        // That there is no connection is said long before patience is over.
+                        // A lack of a connection is reported long before patience is over.
                         () = tokio::time::sleep(RETRY) => {
                             if let Some(trouble) = chirp.store().trouble() {
                                 self.say(&mut said, trouble)?;
@@ -199,7 +199,7 @@ impl Worker {
         }
     }
 
-    /// Says what is wrong, if that was not the last that was said.
+    /// Reports a problem, unless it is the last one that was reported.
     fn say(&self, said: &mut Option<String>, trouble: Error) -> Result<(), Gone> {
         let text = trouble.to_string();
         if said.as_ref() == Some(&text) {
@@ -209,8 +209,8 @@ impl Worker {
         self.tell(News::Trouble(trouble))
     }
 
-    /// Looks once: all, where nothing has been read yet. What went wrong is what comes of it. `unsure`: of which it is not
-    /// known yet who wrote them.
+    /// Looks once: at all lists, where nothing has been read yet. Returns the problem, if there is one. `unsure` has
+    /// the lines with signatures that could not be checked yet.
     async fn look(
         &self,
         chirp: &Chirp<Remote>,
@@ -248,7 +248,7 @@ impl Worker {
         Ok(errors.into_iter().next())
     }
 
-    /// Shows these; left are those of which it could not be told who wrote them.
+    /// Shows these lines, and returns those with signatures that could not be checked.
     async fn show(&self, chirp: &Chirp<Remote>, lines: Vec<Line>) -> Result<Vec<Line>, Gone> {
         if lines.is_empty() {
             return Ok(lines);
@@ -259,7 +259,7 @@ impl Worker {
         Ok(unsure)
     }
 
-    /// Makes changes, in the order in which they are asked for.
+    /// Makes changes, in the order of the requests.
     async fn change_on(
         &self,
         chirp: &Chirp<Remote>,
@@ -286,7 +286,7 @@ impl Worker {
         std::future::pending().await
     }
 
-    /// Reads the page that was asked for last.
+    /// Reads the page of the last request.
     async fn visit_on(
         &self,
         chirp: &Chirp<Remote>,
@@ -321,7 +321,7 @@ impl Worker {
     }
 }
 
-/// Sends what is asked to who does it; ends with what is not for the user to do.
+/// Sends each request to its part; ends with a request that is not one of the user.
 async fn route(
     asks: &mut UnboundedReceiver<Ask>,
     change: &UnboundedSender<Ask>,

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use super::*;
 use crate::peer::Peer;
 
-/// A worker for ann, who follows so many, at this peer.
+/// A worker for ann, who follows so many users, at this peer.
 fn begin(peer: &Peer, follows: usize) -> (Sender<Ask>, Receiver<News>) {
     peer.person("ann", (0..follows).map(|number| format!("u{number}")));
     let start = Start {
@@ -20,7 +20,7 @@ fn begin(peer: &Peer, follows: usize) -> (Sender<Ask>, Receiver<News>) {
     (asks, told)
 }
 
-/// What is wanted, out of what is told within 30 s.
+/// Returns the wanted news out of those of 30 s.
 fn wait<T>(news: &Receiver<News>, mut wanted: impl FnMut(&News) -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(30);
     loop {
@@ -35,8 +35,8 @@ fn is_read(news: &News) -> Option<()> {
     matches!(news, News::Read).then_some(())
 }
 
-/// While a look waits for a peer that has gone, a post does not wait for the look, nor the look for the post; afterwards all
-/// goes on.
+/// While a look waits for a peer that has gone, a post does not wait for the look, nor the look for the post;
+/// afterwards both go on.
 #[test]
 fn an_outage_is_said_and_survived() {
     let peer = Peer::start();
@@ -57,7 +57,7 @@ fn an_outage_is_said_and_survived() {
     }
 }
 
-/// A look that takes long holds up neither a post nor a visit.
+/// A long look delays neither a post nor a visit.
 #[test]
 fn what_is_asked_does_not_wait_for_a_look() {
     let peer = Peer::start();
@@ -77,7 +77,7 @@ fn what_is_asked_does_not_wait_for_a_look() {
     wait(&news, |news| matches!(news, News::Page(page) if page.profile.name.as_str() == "ann").then_some(()));
 }
 
-/// What is wrong for long is said once.
+/// A lasting problem is reported once.
 #[test]
 fn the_same_trouble_is_said_once() {
     let peer = Peer::start();

@@ -1,4 +1,4 @@
-//! What is being written, and boxes above the rest: what is asked of the person, and the keys.
+//! The line that is being written, and boxes above the rest: questions to the person, and the keys.
 
 use screen::colour::Palette;
 use screen::ratatui::buffer::Buffer;
@@ -14,7 +14,7 @@ use super::super::state::{State, Writing};
 use super::{framed, put, right_of};
 use crate::text::{self, GRAPHEMES_MAX};
 
-/// Rows below boxes: the foot says what keys do.
+/// Rows below boxes: the foot tells the effect of keys.
 const FOOT_ROWS: u16 = 1;
 /// Rows of a frame.
 const FRAME_ROWS: u16 = 2;
@@ -33,7 +33,7 @@ const HELP: [(&str, &str); 11] = [
     ("q, Ctrl-C", "leave; Ctrl-C whatever is not posted yet"),
 ];
 
-/// The chirp that is being written.
+/// Draws the chirp that is being written.
 pub(super) fn compose(state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let line = &state.drafts.line;
     let count = text::count(line.text().trim());
@@ -48,7 +48,7 @@ pub(super) fn compose(state: &State, palette: Palette, area: Rect, buffer: &mut 
     written(line, palette, inner, buffer);
 }
 
-/// A line with a cursor, as many rows as there is room for, the last ones where there is not.
+/// Draws a line with a cursor, in as many rows as there is room for, the last ones where there is not.
 fn written(line: &Line, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width).max(2);
     let mut rows: Vec<Vec<(String, bool)>> = vec![Vec::new()];
@@ -82,7 +82,7 @@ fn written(line: &Line, palette: Palette, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// A box in the middle: what is in it.
+/// Draws a box in the middle, and returns the area in it.
 fn middle(title: &str, width: u16, height: u16, palette: Palette, area: Rect, buffer: &mut Buffer) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     let (x, y) = (area.x + (area.width - width) / 2, area.y + (area.height - height) / 2);
@@ -99,7 +99,7 @@ fn middle(title: &str, width: u16, height: u16, palette: Palette, area: Rect, bu
     framed(title, palette, place, buffer)
 }
 
-/// A name is asked for.
+/// Draws the box that asks for a name.
 pub(super) fn ask(writing: Writing, model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let (title, words) = match writing {
         Writing::Follow => ("Follow", "Whom?"),
@@ -111,7 +111,7 @@ pub(super) fn ask(writing: Writing, model: &Model, state: &State, palette: Palet
     put(buffer, inner, 0, if state.is_asking { "asking …" } else { words }, palette.text());
     let below = Rect { y: inner.y + 2, height: inner.height.saturating_sub(2).min(1), ..inner };
     written(&state.name, palette, below, buffer);
-    // What was asked waits until the trouble is over; the person should know that.
+    // The request waits until the trouble is over; the person should know that.
     let trouble = model.trouble.as_ref().filter(|_| state.is_asking);
     if let Some(problem) = state.problem.as_ref().or(trouble) {
         put(buffer, inner, 3, problem, palette.bad());
@@ -127,14 +127,14 @@ pub(in super::super) struct HelpRows {
     pub(in super::super) most: usize,
 }
 
-/// Rows of the keys in a picture of this size. Where they do not fit one row says which are seen.
+/// Returns the rows of the keys in a picture of this size. Where not all fit, one row tells which are seen.
 pub(in super::super) fn help_rows(area: Rect) -> HelpRows {
     let room = usize::from(area.height.saturating_sub(FOOT_ROWS + FRAME_ROWS));
     let seen = if room >= HELP.len() { HELP.len() } else { room.saturating_sub(1) };
     HelpRows { seen, most: HELP.len() - seen }
 }
 
-/// The keys, above the foot.
+/// Draws the keys, above the foot.
 pub(super) fn help(state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let HelpRows { seen, most } = help_rows(area);
     let above_foot = Rect { height: area.height.saturating_sub(FOOT_ROWS), ..area };

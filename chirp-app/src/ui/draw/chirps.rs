@@ -1,4 +1,4 @@
-//! Lists: the timeline, somebody's page, and whom the user follows.
+//! Lists: the timeline, the page of a user, and the users that the user follows.
 
 use screen::colour::Palette;
 use screen::ratatui::buffer::Buffer;
@@ -13,29 +13,29 @@ use crate::age::{age, day};
 use crate::signature::Seal;
 use crate::text::BYTES_MAX;
 
-/// Above the chirps of a page.
+/// Rows above the chirps of a page.
 pub(super) const PAGE_HEAD_ROWS: u16 = 4;
-/// Whose chirp it is stands here, and nothing that they wrote ever does: nobody can write a row that looks like the head of
-/// somebody else's chirp.
+/// Column of authors' names. No text of an author ever stands there: no author can write a row that looks like the head
+/// of another one's chirp.
 const NAME_INDENT: usize = 2;
 const TEXT_INDENT: usize = 4;
-/// Rows of one text. Where a row has 40 columns or more, any that a person writes fits.
+/// Upper limit of rows of one text. Where a row has 40 columns or more, every text that a person writes fits.
 const TEXT_ROWS_MAX: usize = 12;
 
-/// For the text of a chirp in this area.
+/// Returns the columns for the text of a chirp in this area.
 pub(super) fn text_columns(area: Rect) -> usize {
     usize::from(area.width).saturating_sub(TEXT_INDENT + 2)
 }
 
-/// Rows that a chirp takes: its author, its text, and an empty one.
+/// Returns the rows that a chirp takes: its author, its text, and an empty one.
 pub(in super::super) fn height(shown: &Shown, columns: usize) -> usize {
     2 + wrapped(&shown.line.record.text, columns).len()
 }
 
-/// A text in rows. All of it is one paragraph: a line end in it is a character that is shown.
+/// Wraps a text in rows. All of it is one paragraph: a line end in it is a character that is shown.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
-    // Longer ones cannot be posted, but stored.
+    // Longer texts cannot be posted, but stored.
     let known = &text[..text.floor_char_boundary(BYTES_MAX)];
     let mut rows = safe::wrap(&safe::line(known), columns);
     if rows.len() > TEXT_ROWS_MAX || known.len() < text.len() {
@@ -47,7 +47,7 @@ fn wrapped(text: &str, columns: usize) -> Vec<String> {
     rows
 }
 
-/// What those have posted whom the user follows.
+/// Draws the posts of the users that the user follows.
 pub(super) fn timeline(model: &Model, state: &State, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let words = match (&model.user, model.has_read) {
         _ if !model.lines.is_empty() => return items(&model.lines, state, now_ms, palette, area, buffer),
@@ -58,7 +58,7 @@ pub(super) fn timeline(model: &Model, state: &State, now_ms: u64, palette: Palet
     put(buffer, area, 0, words, palette.faint());
 }
 
-/// The page that is looked at, or why it is not there.
+/// Draws the page that is looked at, or why it is not there.
 pub(super) fn page(model: &Model, state: &State, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let Some(page) = state.visited_page(model) else {
         let words = if state.is_page_missing { "  this page cannot be shown" } else { "  reading …" };
@@ -105,8 +105,8 @@ fn items(lines: &[Shown], state: &State, now_ms: u64, palette: Palette, area: Re
     }
 }
 
-/// The row above a text: who wrote it when, and what is known of that. The last is said in a sign where there is no room for
-/// words, but it is always said.
+/// Draws the row above a text: author, time, and the result of the signature's check. The result is a sign where there
+/// is no room for words, but it is always there.
 fn author(shown: &Shown, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let (name, age) = (shown.line.user.as_str(), age(shown.line.record.at_ms, now_ms));
     let mut free = right_of(area, NAME_INDENT);
@@ -123,7 +123,7 @@ fn author(shown: &Shown, now_ms: u64, palette: Palette, area: Rect, buffer: &mut
     put(buffer, right_of(free, name.len()), 0, &format!("  {age}"), palette.faint());
 }
 
-/// In words, in a sign, and how both look; `None` where there is nothing to say.
+/// Returns the result in words, as a sign, and the style of both; `None` for a post without signature and key.
 fn seal(seal: Option<Seal>, palette: Palette) -> Option<(&'static str, &'static str, Style)> {
     match seal {
         Some(Seal::Unsigned) => None,
@@ -134,7 +134,7 @@ fn seal(seal: Option<Seal>, palette: Palette) -> Option<(&'static str, &'static 
     }
 }
 
-/// Whom the user follows.
+/// Draws the users that the user follows.
 pub(super) fn following(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
     if model.following.is_empty() {
         put(buffer, area, 0, "Nobody yet: f follows somebody.", palette.faint());

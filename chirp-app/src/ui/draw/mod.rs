@@ -1,7 +1,7 @@
-//! A picture of what is known and what the person is about: a function of these alone.
+//! A picture of the model and the person's state: a function of these alone.
 //!
-//! Whatever was stored by others is drawn as what it is: it goes through [`screen::safe`], stands on rows of its own that
-//! begin further right than those that Chirp writes, and takes no more than its part of the screen.
+//! Stored text of other users cannot pass for text of Chirp: it goes through [`screen::safe`], stands on rows of its
+//! own that begin further right than those that Chirp writes, and takes no more than its part of the screen.
 
 mod boxes;
 mod chirps;
@@ -18,20 +18,20 @@ use super::state::{State, View, Writing};
 pub(super) use boxes::{HelpRows, help_rows};
 pub(super) use chirps::height;
 
-/// From here on there is room for a second column.
+/// Least width with room for a second column.
 const WIDE: u16 = 110;
 const SIDE: u16 = 34;
 const COMPOSE_ROWS: u16 = 6;
-/// Rows of the whole picture, from which on there is one for what is wrong beside the one for what was done.
+/// Least height of the picture with a row for a problem beside the row for the result of an action.
 const TALL: u16 = 10;
 
-/// Where things are.
+/// Areas of the parts.
 struct Places {
     head: Rect,
     main: Rect,
     side: Option<Rect>,
     compose: Option<Rect>,
-    /// What is said: one row, or two.
+    /// Messages: one row, or two.
     said: Rect,
     foot: Rect,
 }
@@ -56,21 +56,21 @@ fn places(model: &Model, state: &State, area: Rect) -> Places {
     Places { head, main, side, compose, said, foot }
 }
 
-/// The room that there is for what can be chosen.
+/// Room for the rows that can be chosen.
 pub(super) struct Room {
     pub(super) rows: usize,
-    /// For the text of a chirp.
+    /// Columns for the text of a chirp.
     pub(super) columns: usize,
 }
 
-/// The room for the view in a picture of this size.
+/// Returns the room for the view in a picture of this size.
 pub(super) fn room(model: &Model, state: &State, area: Rect) -> Room {
     let main = Block::bordered().inner(places(model, state, area).main);
     let above = if state.view == View::Page { chirps::PAGE_HEAD_ROWS } else { 0 };
     Room { rows: usize::from(main.height.saturating_sub(above)), columns: chirps::text_columns(main) }
 }
 
-/// Draws all of it.
+/// Draws the whole picture.
 pub(super) fn draw(model: &Model, state: &State, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
     Clear.render(area, buffer);
     if area.width < 20 || area.height < 6 {
@@ -108,20 +108,20 @@ pub(super) fn draw(model: &Model, state: &State, now_ms: u64, palette: Palette, 
     }
 }
 
-/// One row of an area, cut to its width.
+/// Writes one row of an area, cut to its width.
 fn put(buffer: &mut Buffer, area: Rect, row: u16, text: &str, style: Style) {
     if row < area.height {
         buffer.set_string(area.x, area.y + row, safe::cut(text, usize::from(area.width)), style);
     }
 }
 
-/// What is right of so many columns.
+/// Returns the part of an area right of so many columns.
 fn right_of(area: Rect, columns: usize) -> Rect {
     let columns = u16::try_from(columns).unwrap_or(u16::MAX).min(area.width);
     Rect { x: area.x + columns, width: area.width - columns, ..area }
 }
 
-/// A frame with a title: what is in it.
+/// Draws a frame with a title, and returns the area in it.
 fn framed(title: &str, palette: Palette, area: Rect, buffer: &mut Buffer) -> Rect {
     let title = safe::cut(title, usize::from(area.width.saturating_sub(4)));
     let block =
@@ -150,7 +150,7 @@ fn head(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut
     buffer.set_string(area.right().saturating_sub(width), area.y, words, style);
 }
 
-/// What is to be said of what the person does: the text, and whether it is bad.
+/// Returns the message about the person's action, and whether it is bad.
 fn said<'a>(model: &'a Model, state: &'a State) -> Option<(&'a str, bool)> {
     match (&state.problem, &model.notice) {
         _ if state.is_leaving => Some(("a chirp is not posted yet; q again leaves", true)),
@@ -160,8 +160,8 @@ fn said<'a>(model: &'a Model, state: &'a State) -> Option<(&'a str, bool)> {
     }
 }
 
-/// What is said, above what is wrong as long as it is. With room for one of them, what went wrong with what the person does
-/// comes first, and what went well last.
+/// Draws the message above a lasting problem. With room for one of them, a failed action comes first, and a successful
+/// one last.
 fn say(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let trouble = model.trouble.as_deref().map(|trouble| (trouble, true));
     let rows = match (said(model, state), trouble) {

@@ -1,4 +1,4 @@
-//! What keys come to, one by one, many at once, and pasted.
+//! Results of keys, one by one, many at once, and pasted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn a_newcomer_is_asked_for_a_name() {
     assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::SignUp(name("zoe"))));
     state.note(&News::Is(name("zoe")));
     assert_eq!((state.writing, state.view), (None, View::Timeline));
-    // Who is named on the command line and has not signed up is asked as well.
+    // A user that is named on the command line and has not signed up is asked as well.
     let mut state = State::new(false);
     state.note(&News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
     type_in(&mut state, &model, "y");
@@ -35,7 +35,7 @@ fn a_name_is_asked_for_once() {
     type_in(&mut state, &model, "zoe");
     press(&mut state, &model, KeyCode::Enter);
     assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::None);
-    // No peer has been found yet: the question waits, and the person knows what for.
+    // No peer has been found yet: the question waits, and the person sees the reason.
     let why = || Error::Unreachable { tried: "a:1".into(), why: "it is off".into() };
     learn(&mut model, &mut state, News::Trouble(why()));
     type_in(&mut state, &model, "x");
@@ -70,7 +70,7 @@ fn a_help_that_does_not_fit_is_scrolled() {
     assert!(state.help && last.contains("Ctrl-C whatever") && last.contains("6 to 11 of 11"), "{last}");
     press(&mut state, &model, KeyCode::Char('x'));
     assert!(!state.help);
-    // Where all of it fits any key goes back.
+    // Where the whole help fits any key goes back.
     press(&mut state, &model, KeyCode::Char('?'));
     state.settle(&model, Rect::new(0, 0, 80, 24));
     assert!(said(&state, 24).contains("any key goes back"));
@@ -112,13 +112,13 @@ fn who_is_visited_is_acted_on() {
     press(&mut state, &model, KeyCode::Char('v'));
     type_in(&mut state, &model, "DEE");
     press(&mut state, &model, KeyCode::Enter);
-    // The page of the one before is no longer what is looked at.
+    // The page of the user before is no longer looked at.
     let shown = read(&model, &state);
     assert!(shown.contains("┌ DEE ─") && shown.contains("reading …") && !shown.contains("here since"), "{shown}");
     assert_eq!(unfollow(&state, &model), Act::Ask(Ask::Unfollow(name("dee"))));
     learn(&mut model, &mut state, page_of("dee"));
     assert!(read(&model, &state).contains("┌ dee ─"), "as she writes it");
-    // One that was asked for before comes late.
+    // A page that was asked for before comes late.
     learn(&mut model, &mut state, page_of("bob"));
     assert!(read(&model, &state).contains("here since"));
     assert_eq!(unfollow(&state, &model), Act::Ask(Ask::Unfollow(name("dee"))));

@@ -1,4 +1,4 @@
-//! What is in the lists, in which order, and what is chosen there.
+//! Content and order of the lists, and the chosen row.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::*;
 
 const AREA: Rect = Rect { x: 0, y: 0, width: 80, height: 24 };
 
-/// Of the same moment and with the same id, whoever wrote it.
+/// A chirp of the same moment and with the same id, of any user.
 fn same(user: &str, text: &str) -> Shown {
     let mut shown = shown(user, 10, text, Seal::Unsigned);
     shown.line.record.id = "id".into();
@@ -44,16 +44,16 @@ fn a_chirp_is_chosen_and_not_its_number() {
     model.take(News::Lines(vec![same("dee", "mine")]));
     press(&mut state, &model, KeyCode::Down);
     assert_eq!(state.chosen_user(&model), Some(name("dee")));
-    // Somebody else takes the same id, and comes before.
+    // Another user takes the same id, and comes before.
     model.take(News::Lines(vec![same("bob", "not mine")]));
     state.settle(&model, AREA);
     assert_eq!((state.choice().at, state.chosen_user(&model)), (2, Some(name("dee"))));
-    // Once it has gone, what has taken its place is held as well.
+    // Once it has gone, the chirp in its place is held as well.
     model.take(News::Following(["bob", "eve"].map(name).to_vec()));
     state.settle(&model, AREA);
     assert_eq!((state.choice().at, state.chosen_user(&model)), (2, Some(name("eve"))));
     model.take(News::Lines(vec![shown("bob", 1, "later", Seal::Unsigned)]));
-    // Also where a key comes before the next picture.
+    // The same where a key comes before the next picture.
     assert_eq!(press(&mut state, &model, KeyCode::Char('u')), Act::Ask(Ask::Unfollow(name("eve"))));
 }
 
@@ -88,7 +88,7 @@ fn the_order_is_that_of_the_chirps_whatever_comes_first() {
     }
 }
 
-/// It stands where it was read first, however often it is read.
+/// A chirp from tomorrow stands where it was read first, however often it is read.
 #[test]
 fn what_says_to_be_from_tomorrow_is_there_once_and_not_on_top() {
     let tomorrow = shown("eve", 0, "tomorrow", Seal::Unsigned).line.record;
@@ -190,7 +190,7 @@ fn a_chirp_takes_its_part_of_the_screen_and_no_more() {
     assert!(rows[11].contains("word…") || rows[11].contains("wor…"), "{}", rows[11]);
 }
 
-/// As [`super::super::choice`] has it, in the dullest way.
+/// The rule of [`super::super::choice`], in the simplest way.
 fn scrolled(heights: &[usize], rows: usize, first: usize, at: usize) -> usize {
     let mut first = first.min(at);
     while first < at && heights[first..=at].iter().sum::<usize>() > rows {

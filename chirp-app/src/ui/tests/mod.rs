@@ -1,4 +1,4 @@
-//! Somebody with friends of all kinds, and what they see and do.
+//! A user with followed users of all kinds, and the pictures and keys of that user.
 
 mod drafts;
 mod keys;
@@ -35,7 +35,7 @@ fn shown(user: &str, ago_s: u64, text: &str, seal: Seal) -> Shown {
     Shown { line: Line::new(name(user), record, NOW_MS), seal: Some(seal) }
 }
 
-/// Somebody with friends of all kinds.
+/// A user with followed users of all kinds.
 fn world() -> Model {
     let mut model = Model::default();
     model.take(News::Is(name("ann")));
@@ -88,7 +88,7 @@ fn drawn(model: &Model, state: &State, palette: Palette, (columns, rows): (u16, 
     buffer
 }
 
-/// What is to be read on a screen of 80x24.
+/// Returns the text on a screen of 80x24.
 fn read(model: &Model, state: &State) -> String {
     picture::text(&drawn(model, state, Palette::Plain, (80, 24)))
 }

@@ -1,6 +1,6 @@
 //! Pictures of every screen in two sizes, with colours and without: golden files in `chirp-app/tests/testdata/ui`.
 //!
-//! `SCATTER_GOLDEN=write` writes them anew; what that changed must be looked at before it is believed.
+//! `SCATTER_GOLDEN=write` writes them anew; each changed picture must be looked at before it is believed.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is said to the person: what came of what they did, and what is wrong meanwhile.
+//! Messages to the person: results of actions, and lasting problems meanwhile.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn trouble_hides_nothing_and_takes_nothing_with_it() {
     for (news, words) in [(done(), "you follow eve from now on"), (failed(), "there is no user zoe")] {
         model.asked(&Ask::Follow(name("eve")));
         model.take(news);
-        // It is repeated with each look.
+        // The problem is repeated with each look.
         model.take(off());
         model.take(off());
         let shown = read(&model, &state);
