@@ -205,7 +205,8 @@ pub enum Defect {
     OneVote,
     /// A group does not pass on the outcomes that its predecessor had committed.
     NotInherited,
-    /// A transaction may begin although the members of the groups to be born have sent nothing since it was planned.
+    /// A group votes for a transaction, or commits it, although the members of the groups to be born have sent nothing since it was
+    /// planned.
     Unheard,
     /// A node that was away while tombstones were purged brings the records that it held before.
     Undying,
@@ -223,7 +224,8 @@ pub enum Defect {
     IdsStayBehind,
     /// Records that were copied before a transaction are used although tombstones were purged since.
     StaleCopies,
-    /// The first primary of a new group asks for no promises, even where it was not the sub-range's last primary.
+    /// The first primary of a new group waits neither for promises of other members nor for handovers, even where it was not the
+    /// sub-range's last primary.
     NobodyAsked,
     /// A number that a switch gave to a write is used although the switch's point is beyond it.
     VoidNumberTaken,

@@ -288,8 +288,9 @@ impl Group {
         self.are_able_of(plan, &self.state.nodes())
     }
 
-    /// Returns whether members may leave, so that only these are left. They may not where too many would be dead of the members with which
-    /// an open transaction has agreed, or may have, that they stay.
+    /// Returns whether members may leave, so that only these are left. They may not where this group has begun an open transaction, or
+    /// voted for it, and a group to be born would lose its majority: of its members among these, at most half are alive, here and with all
+    /// data.
     pub(crate) fn leaves_able(&self, members: &[NodeId]) -> bool {
         let dealings = &self.state.dealings;
         let mut open = dealings.coordinates().into_iter().chain(dealings.voted());

@@ -246,8 +246,8 @@ pub type Chain = Vec<(crate::ballot::Term, u64)>;
 
 /// Statement of a new primary that says which writes of older terms stand, for each piece of its sub-range.
 ///
-/// A write of an older term above its mark is void if it was not re-proposed. An acceptor accepts a base only if it has all re-proposals. A
-/// quorum accepts it before anything else is proposed.
+/// A write of an older term above its mark is void if it was not re-proposed. An acceptor accepts a base only if it has all re-proposals,
+/// or once the base is known to be chosen. A quorum accepts the base before any write of the term is chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     /// Sub-range of the base.
@@ -385,7 +385,7 @@ pub enum CommitteeMessage {
         /// Id of the attempt.
         attempt: u64,
     },
-    /// States that all writes that the switch numbered up to this point are chosen, and among the writes up to this mark.
+    /// States that each number that the switch gave up to this point is void, or its write is chosen and among the writes up to this mark.
     Point {
         /// Ballot of the primary.
         ballot: TermBallot,
@@ -393,7 +393,7 @@ pub enum CommitteeMessage {
         switch: u32,
         /// All its writes up to this number are chosen.
         chosen: u64,
-        /// Number of the switch up to which its writes are chosen.
+        /// Number of the switch up to which this holds.
         point: u64,
     },
     /// Lets the receiver answer reads alone that this switch has stamped, for a limited time.

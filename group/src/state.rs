@@ -247,7 +247,8 @@ pub enum Entry {
         /// Highest generation among the dropped tombstones.
         floor: u32,
     },
-    /// Sets the group's switch, or none. Void if its id is lower than an earlier one, or if an id is used again.
+    /// Sets the group's switch, or none. Void if its id is lower than an earlier one, or if it turns an earlier id on again. A bar is never
+    /// void, and no id is turned on while a bar holds ([`Switch::then`]).
     Switch(Switch),
     /// Sets the policies. Void where the group has greater ones.
     Policies(AgreedPolicies),

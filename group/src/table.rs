@@ -234,7 +234,8 @@ impl Table {
         self.deleted = deleted;
     }
 
-    /// Drops exactly this record; nothing where the key is not in memory. Returns `false` where a newer record is there.
+    /// Drops exactly this record; the key may also be out of memory. Afterwards the key is known to have no record. Returns `false`, and
+    /// changes nothing, where a newer record is there.
     pub fn purge(&mut self, key: &Key, record: &Record) -> bool {
         match self.held.get(key) {
             Some(held) if held.record.as_ref().is_some_and(|known| known.number != record.number) => return false,

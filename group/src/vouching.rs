@@ -1,7 +1,7 @@
 //! Check after a stop that did not seal the store: whether the store still has everything that this node acknowledged. The other members
 //! are asked before this node votes again (`docs/design/durability.md`; hazards 1-3).
 //!
-//! Where the end of its store is in [`crate::doubt`], *all* other members must answer. Two conditions end the doubt:
+//! Where the end of its store is in [`crate::doubt`], *all* other members must answer. The doubt ends only where both conditions hold:
 //!
 //! - All of them have followed the run that may have lost some data from its first message on, and the store lacks nothing that they know
 //!   of. Then no acknowledgement to them is lost.
@@ -262,9 +262,10 @@ impl Group {
         self.out.send(&[from], Message::Vouch(vouch));
     }
 
-    /// Notes that this peer has begun a new run, of which this node knows nothing yet and will see every message. Call it before any
-    /// message of that run is handed in, and only once for each run, even if the run was known before this node began. An answer of an
-    /// earlier run is asked for again. `run` is the number that the run drew; never 0.
+    /// Notes that this peer has begun a run that was not known to have begun. No message of that run has come to this node, except those
+    /// that the present run of this node will see. Call it before any message of the peer's run is handed in, and only once for each run of
+    /// the peer, regardless of what was known of that run before this node began. An answer of an earlier run is asked for again. `run` is
+    /// the number that the run drew; never 0.
     pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
         self.acknowledgements.on_new_run(peer, run);
         self.duties.forget_progress(peer);

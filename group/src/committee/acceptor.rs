@@ -30,7 +30,8 @@ use crate::violation::{Contradicts, Disowned, contradiction, is_same_value};
 /// Upper limit of questions for records that wait for the store. A primary asks for one key at a time for each waiting client.
 pub(super) const ASKED_MAX: usize = 1 << 12;
 /// Upper limit of committees. A group has one committee for each primary, and some that are not settled yet; a peer that names more invents
-/// them. At this limit, and at that of intervals of promises, the acceptor promises nothing new.
+/// them. At this limit, and at that of intervals of promises, the acceptor promises nothing new, except to the primary of a part that the
+/// log has chosen.
 pub(super) const COMMITTEES_MAX: usize = 1 << 10;
 const INTERVALS_MAX: usize = 1 << 12;
 
@@ -52,7 +53,7 @@ pub struct Acceptor {
     pub(super) asked_bases: AskedBases,
     /// Keys with a record that a primary asked for and that is being loaded.
     pub(super) asked: BTreeSet<(Key, Asker)>,
-    /// Ballots under which two different proposals had one number.
+    /// Ballots under which there were two proposals in one place: two writes with one number, or two bases.
     pub(super) disowned: Disowned<TermBallot>,
 }
 

@@ -679,8 +679,8 @@ pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeMa
     let asked = |config: &&Config| !forgets || config.epoch == ctx.state.epoch;
     let answer = |node: NodeId| if node == ctx.me { Some(ctx.doubt) } else { nodes.get(&node).copied() };
     let is_told = |config: &Config| {
-        // Half of a former configuration is enough. Of the present one a majority is needed anyway. Its additional member makes up for a
-        // member that forgot a record in an epoch of the same members that recovery had no room to list.
+        // Half of a former configuration is enough. Of the present one a majority is needed anyway. The member that a majority has beyond a
+        // half makes up for one that forgot a record in an epoch of the same members that recovery had no room to list.
         let tells = if config.epoch == ctx.state.epoch { decides } else { meets_majorities };
         tells(&config.members, config.epoch, ctx.config.defects, &answer)
     };

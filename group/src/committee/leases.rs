@@ -36,8 +36,8 @@ impl Grants {
         self.note(ballot, range, now + granters_length(settings), now);
     }
 
-    /// Notes that the node of this ballot may rely on a grant until then. This replaces earlier notes for the ballot, and drops those that
-    /// are over.
+    /// Notes that each receiver of a grant under this ballot may rely on the grant until then. This replaces earlier notes for the ballot,
+    /// and drops those that are over.
     pub fn note(&mut self, ballot: TermBallot, range: KeyRange, until: Time, now: Time) {
         self.granted.retain(|(known, _, at)| *known != ballot && *at > now);
         self.granted.push((ballot, range, until));

@@ -11,8 +11,8 @@
 //!
 //! # How a primary takes over
 //! 1. The primary sends *Prepare* for the whole sub-range. A quorum promises, and reports its unsettled writes and its knowledge of terms.
-//! 2. The newest *base* among the answers states how far each older term got. The primary proposes unsettled writes that may have been
-//!    chosen again, as numbers 1 to `k`.
+//! 2. The newest *base* among the answers states how far each older term got. The primary proposes again, as numbers 1 to `k`, the
+//!    unsettled writes that may have been chosen.
 //! 3. An acceptor accepts the new base (how far every older term got) if it has all `k` writes. A quorum of acceptances settles the past: a
 //!    write that was not proposed again is void, for ever and at every member. Then the primary serves.
 //!

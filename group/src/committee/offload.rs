@@ -12,10 +12,10 @@
 //! only when it has come back, and voids it when that is too late.
 //!
 //! # The point
-//! Each write that the switch numbered up to the *point* is void, or is chosen and among the writes up to the chosen mark. Whenever the
-//! point moves, the primary tells the switch (a *completion*) and the members (with the chosen mark that belongs to the point). A member
-//! that has settled everything up to that mark has executed up to the point. It may answer a read that the switch stamped with this point
-//! or a lower one. Both only rise.
+//! Each number that the switch gave up to the *point* is void, or its write is chosen and among the writes up to the chosen mark. Whenever
+//! the point moves, the primary tells the switch (a *completion*) and the members (with the chosen mark that belongs to the point). A
+//! member that has settled everything up to that mark has executed up to the point. It may answer a read that the switch stamped with this
+//! point or a lower one. Both only rise.
 //!
 //! A number that comes back when the point has reached it already is void: the switch does not hold its object as dirty any more
 //! (hazard 57). The primary passes the write again. A number that never comes back leaves an object dirty until the point is beyond it. So
@@ -163,7 +163,8 @@ impl Offload {
         *self = Offload { granted_until: self.granted_until, ..Offload::default() };
     }
 
-    /// Sets the rest after an offload that ends because the switch has no room for its writes (`is_stuck`), or for another reason.
+    /// Sets the rest after an offload that ends because the switch has no room for its writes (`is_stuck`); after any other end there is no
+    /// rest.
     fn rest_after(&mut self, now: Time, is_stuck: bool) {
         let was_long = now.since(self.begun) >= self.rest * 4;
         self.rest = match (is_stuck, was_long) {

@@ -22,8 +22,8 @@ const AGAIN_FIRST: Duration = Duration::from_millis(5);
 /// Number of tries after which a write has no room, if packets came back that were sent later than all its tries but the last. So many
 /// losses by chance are rare, and do little harm.
 const TRIES_WITHOUT_ROOM: u32 = 4;
-/// Least time between two steps by which the window grows by an eighth, because it takes a while to find out that a window is too large.
-/// The window doubles once `CALM` has passed with room for all writes.
+/// Least time between two steps by which the window grows, because it takes a while to find out that a window is too large. A step adds an
+/// eighth, or doubles the window once `CALM` has passed with room for all writes.
 const GROWS_EVERY: Duration = Duration::from_millis(100);
 const CALM: Duration = Duration::from_secs(1);
 

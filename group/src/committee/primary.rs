@@ -280,8 +280,8 @@ impl Primary {
         }
     }
 
-    /// Takes an operation for a key of the sub-range. The attempt is answered in any case, and copies of it are not answered again. An
-    /// attempt for which [`Seen`] has no room counts as lost.
+    /// Takes an operation for a key of the sub-range. Each attempt is answered, except where [`Seen`] has no room for the attempt: then it
+    /// counts as lost. A copy of an attempt is not answered again.
     pub fn submit(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, pending: Pending) {
         match self.seen.arrive(pending.name(), ctx.now.time) {
             Arrival::First => {}

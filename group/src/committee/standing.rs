@@ -81,7 +81,8 @@ impl Acceptor {
         promised && received
     }
 
-    /// Returns the committees in which this acceptor has accepted anything, each with the accepted numbers if `of` is its primary.
+    /// Returns the committees in which this acceptor has accepted a base or writes: with the accepted numbers where `of` is the primary,
+    /// and elsewhere without numbers and only where the acceptor has the base.
     pub fn held(&self, of: NodeId) -> Vec<VouchedCommittee> {
         let accepted = |it: &Committee| {
             let is_theirs = it.ballot().node == of;

@@ -136,8 +136,9 @@ impl Committee {
     }
 
     /// Returns the mark to settle up to, where a heartbeat says that everything up to `mark` is chosen. Heartbeats overtake writes: the
-    /// writes that this member lacks may wait on their way here, and would be refused. They count as lost once a heartbeat repeats the mark
-    /// at least `patience` later, by this member's clock, and no write came in between.
+    /// writes that this member lacks may wait on their way here, and would be refused. They count as lost once a heartbeat says so again at
+    /// least `patience` later, by this member's clock, and no write came in between: then the mark of the first of these heartbeats is
+    /// returned.
     pub(super) fn heed(&mut self, mark: u64, patience: Duration, now: Time) -> Option<u64> {
         if self.received.mark() >= mark {
             return Some(mark);

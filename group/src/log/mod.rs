@@ -195,8 +195,8 @@ impl Log {
         self.lacking.take()
     }
 
-    /// Returns whether the end of the epoch was promised or accepted since the last call. Then no more may be accepted of the epoch, before
-    /// the answer to that leaves (`docs/design/epochs.md`).
+    /// Returns whether the end of the epoch was promised or accepted since the last call. Then the caller must seal the epoch, so that no
+    /// more of it is accepted, before the answer leaves (`docs/design/epochs.md`).
     pub fn take_seal(&mut self) -> bool {
         core::mem::take(&mut self.seals)
     }

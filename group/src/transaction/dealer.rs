@@ -503,7 +503,7 @@ impl Dealer {
             if let Some(link) = link
                 && beside.due(link, me.epoch, &self.health.policies) <= now
             {
-                // The neighbour tells about an entry that it has taken over when it is asked.
+                // The neighbour reports policies that it has taken over when it is asked.
                 let asks = !beside.is_seen(link) || beside.is_behind(&self.health.policies);
                 beside.told = Some(now);
                 let lacks = beside.lacks(link, me.epoch, &self.health.policies);
