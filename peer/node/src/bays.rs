@@ -58,7 +58,7 @@ impl Bays {
     }
 
     /// Returns a bay for copied records in this range, which no group here has: after a crash they are left over. `None` if
-    /// there is no empty bay.
+    /// each bay has records or leftovers in this range.
     #[must_use]
     pub fn lend(&mut self, range: KeyRange) -> Option<u8> {
         let here = self.at.pieces(range);

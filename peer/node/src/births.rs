@@ -175,7 +175,7 @@ impl Node {
                 let plan = hosted.group.state().ending().filter(|(id, _)| Some(*id) == state.ended);
                 plan.is_some_and(|(_, plan)| plan.party(state.id).is_some())
             };
-            // The last state of a transaction that is still open here is kept until this node's own group has ended too.
+            // The last state of another group whose transaction is still open here is kept until this node's own group has ended too.
             let is_near = self.hosts.living().any(|group| {
                 let dealings = &group.state().dealings;
                 dealings.voted().chain(dealings.coordinates()).any(|(id, _)| Some(id) == state.ended)
@@ -330,7 +330,7 @@ impl Node {
             return true;
         }
         let (range, epoch) = (state.range, state.epoch);
-        // The first batch of the last group stores the bays without this group. And messages of groups may make this node copy data.
+        // The first batch of the last group stores the bays without this group. And outputs of groups may make this node copy data.
         self.hear_all();
         let mut parents: Vec<usize> = (0..self.hosts.all.len())
             .filter(|index| self.hosts.all[*index].place().iter().any(|place| place.overlaps(range)))
@@ -542,7 +542,8 @@ impl Node {
         })
     }
 
-    /// Answers the early messages if no birth is expected any more: no other group will take them.
+    /// Drops the kept handovers and early messages if no birth is expected any more: no other group will take them. Operations among them
+    /// are answered *unknown*.
     pub(crate) fn let_go_early(&mut self) {
         if !self.expects_birth() {
             self.handed.clear();

@@ -1,8 +1,8 @@
-//! The groups that a node has a part in: the one that it is a member of, and others that own some of the same keys and still
-//! need its data. Each has a drawer in the store, and its own names for batches and scans.
+//! The groups that a node has a part in: the one that it is a member of, and others that succeeded a former group of the node and
+//! still need its data. Each has a drawer in the store, and its own names for batches and scans.
 //!
 //! # Invariants
-//! - The ranges of groups that live here do not overlap: of two groups, the one of the higher epoch owns the point.
+//! - The ranges of groups that live here do not overlap: of two groups, the one of the higher epoch owns the common part.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

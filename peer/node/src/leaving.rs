@@ -95,8 +95,8 @@ impl Node {
         }
     }
 
-    /// Leaves the group, or all remaining parts in groups. Force, once given, stays. A node that stops does not begin to
-    /// leave.
+    /// Leaves all groups that this node has a part in; a node without one has left at once. Force, once given, stays. A node
+    /// that stops does not begin to leave.
     pub(crate) fn leave(&mut self, force: bool) {
         if self.stopping.is_some() {
             return;

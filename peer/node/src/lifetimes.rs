@@ -27,7 +27,7 @@ use crate::wire::Frame;
 
 /// Time between two checks of the members.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Time between two checks from which a check tells nothing: this node was suspended, or overloaded.
+/// Time since the last check beyond which a check tells nothing: this node was suspended, or overloaded.
 const LOOK_LATE: Duration = Duration::from_secs(5);
 /// Time between two fits of the model.
 const FIT_EVERY: Duration = Duration::from_secs(10);

@@ -104,7 +104,8 @@ pub struct Node {
     pub(crate) foreign: BTreeSet<PeerKey>,
     pub(crate) addresses: Vec<String>,
     pub(crate) join_due: Time,
-    /// Whether the store has durably that this node is in its group: until then the node sends no frames.
+    /// Whether the store has durably that this node is in its group. Until then the node ignores received frames and does not look
+    /// around the ring, so that no peer hears of the group.
     pub(crate) entered: bool,
     pub(crate) ready: bool,
     /// Limit of the store's room, where the room is low.
@@ -261,7 +262,7 @@ impl Node {
     fn outlive(&mut self, life: Life, mut stored: Vec<(u8, GroupState)>) {
         let mut changes: Vec<_> = stored.iter().map(|(drawer, _)| self.space().drawer(*drawer).clear()).collect();
         let former = NodeId { incarnation: life.incarnation, ..self.me };
-        // Of two groups that overlap, the later one owns the point.
+        // Of two groups that overlap, the later one owns the common part.
         stored.sort_by_key(|(_, state)| Reverse(state.epoch));
         let (mut taken, mut kept): (Vec<KeyRange>, Vec<_>) = (Vec::new(), Vec::new());
         for (_, state) in stored {

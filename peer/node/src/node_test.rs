@@ -201,8 +201,8 @@ fn a_lone_node_that_stops_settles_what_it_accepted() {
     assert_eq!(lone.replies[1..], [(RequestId(2), refused)]);
 }
 
-/// Of three members two fall silent. The third stops at once, unless a write is under way: no majority can choose it any more. A
-/// node that does not serve keeps probing itself; it does not wait for that probe.
+/// Of three members two fall silent. The third stops at once. With a write under way it stops at the end of the client's patience:
+/// no majority can choose that write any more. A node that does not serve keeps probing itself; it does not wait for that probe.
 #[test]
 fn the_last_member_that_is_heard_stops_at_once() {
     for (writes, serves) in [(false, true), (true, true), (false, false)] {

@@ -108,7 +108,7 @@ impl Probing {
         let ways = members.iter().filter_map(|contact| self.members.get(&contact.node.peer)?.least);
         let mut ways: Vec<Duration> = ways.collect();
         ways.sort_unstable();
-        // The majority is one of the members and the newcomer.
+        // The majority is that of the members together with the newcomer.
         ways.get(members.len().div_ceil(2).checked_sub(1)?).copied()
     }
 }

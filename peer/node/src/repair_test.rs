@@ -163,7 +163,7 @@ fn what_either_neighbour_hears_is_not_lost() {
     assert!(net.nodes[4].group().unwrap().state().losses.is_empty());
 }
 
-/// One of two groups remains, or two neighbours are lost.
+/// Two neighbours are lost, and the one group that remains takes over both ranges.
 #[test]
 fn more_than_one_may_be_gone() {
     let (mut net, [first, second, third]) = three_groups();

@@ -63,7 +63,7 @@ struct Session {
     unknown: Option<TermBallot>,
     /// Answer of an attempt that found nothing to change while another attempt was open, and the ballot of that answer.
     unchanged: Option<(Answer, TermBallot)>,
-    /// Progress of a read by way of the switch; only the first attempt goes that way.
+    /// Progress of a read by way of the switch; at most one attempt of a read goes that way.
     spread: Spread,
     /// Whether this node itself refused a relaxed read: the next attempt goes to the primary.
     ask_primary: bool,

@@ -322,7 +322,7 @@ impl Node {
         Stamp { incarnation: self.me.incarnation, start: self.starts.own(), to: 0 }
     }
 
-    /// Sends a frame to one peer, for the process that was last heard of it.
+    /// Sends a frame to one peer, for that process of the peer that was last heard.
     pub(crate) fn post(&mut self, to: PeerKey, class: Class, frame: &Frame) {
         let run = self.starts.runs.get(&to).copied().unwrap_or(0);
         self.post_for(to, run, class, frame);

@@ -84,7 +84,7 @@ pub struct Over {
     pub drawer: u8,
     /// The group.
     pub group: GroupId,
-    /// Epoch in which the group ended.
+    /// Last epoch of the group that this node knew.
     pub epoch: Epoch,
     /// Rest of the range.
     pub place: Vec<KeyRange>,

@@ -181,7 +181,7 @@ impl Switched {
     pub(crate) fn missed(&mut self, sent: Sent, now: Time) {
         self.counts.missed += 1;
         if let Some(way) = self.way(sent.ballot, now) {
-            // If later reads were answered, this one was lost. Reads that were sent together count once.
+            // If any answer came since this read was sent, this read alone was lost. Reads that were sent together count once.
             if way.heard < sent.at && way.rests_until <= now {
                 (way.rests_until, way.rest) = (now + way.rest, (way.rest * 2).min(REST_MAX));
             }

@@ -473,7 +473,7 @@ impl Node {
         self.post(contact.node.peer, Class::Control, frame);
     }
 
-    /// Corrects a peer that took this node for a member of another group, if it is none.
+    /// Corrects a peer that took this node for a member of a group, if it is none, or if that group has a later epoch by now.
     fn tell_astray(&mut self, from: PeerKey, ring: RingId, (id, epoch): (GroupId, Epoch)) {
         let here = self.hosts.living().map(Group::state).find(|state| state.id == id).map(GroupState::reference);
         if here.as_ref().is_some_and(|group| group.epoch <= epoch) {
