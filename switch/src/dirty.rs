@@ -22,8 +22,9 @@
 //! # Invariants
 //! - An object that was inserted with a number is found dirty until everything up to that number is complete.
 //! - A place without content that counts is free.
-//! - The hint beside a slot is that of its content, or is unknown; a slot is read only in these two cases. So most lookups of
-//!   absent objects need the hints alone, which are few bytes and stay in near memory. A switch in hardware does not need hints.
+//! - The hint beside a slot with content is that of its object, or is unknown. A lookup reads a slot only if its hint is that of
+//!   the sought object, or is unknown. So most lookups of absent objects need the hints alone, which are few bytes and stay in
+//!   near memory. A switch in hardware does not need hints.
 
 /// Upper limit of stages that are independent of each other: places are made of 32 bits.
 pub const STAGES_MAX: usize = 3;

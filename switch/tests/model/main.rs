@@ -55,7 +55,7 @@
 //!
 //! A replica:
 //!
-//! - **R1** It executes chosen writes alone \[`Ahead`], place by place without a gap \[`GapsExecuted`].
+//! - **R1** It executes only chosen writes \[`Ahead`], place by place without a gap \[`GapsExecuted`].
 //! - **R2** It answers a read alone only while it has a grant for exactly the handle that is on the read. \[`AnyId`, with another
 //!   switch and with another term]
 //! - **R3** And only if it has executed everything below the grant's floor. \[`FloorForgotten`]

@@ -37,7 +37,7 @@ pub enum Defect {
     LetGoCounts,
     /// A new primary chooses writes that it took over while grants of the old one may be alive.
     InheritedEarly,
-    /// Replicas do not check writes that did not pass the switch.
+    /// Neither grants nor pairs cover the writes that did not pass the switch.
     FloorForgotten,
     /// Replicas execute writes that are not chosen.
     Ahead,

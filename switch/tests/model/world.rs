@@ -25,7 +25,7 @@ pub struct Reading {
     key: usize,
     handle: Handle,
     point: u8,
-    /// Place after the last write of the key that was answered before the read began.
+    /// Place after the last write of the key that was answered, or seen by a read, before this read began.
     before: u8,
 }
 
