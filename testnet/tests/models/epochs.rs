@@ -1,7 +1,7 @@
-//! All schedules of the end of an epoch (hazards 20, 21): a leader with entries on their way, members that end the epoch,
-//! others that stand for election, one that stops and comes back. Whatever is said may come late, twice, or never.
+//! Searches through all schedules of the end of an epoch (hazards 20, 21). A leader has entries on their way, members end the
+//! epoch, other members stand for election, and one member stops and comes back. Each message may arrive late, twice, or never.
 //!
-//! Small worlds are searched to their ends, larger ones up to a number of steps, the largest by chance.
+//! Small worlds are searched to their ends, larger ones up to a number of steps, the largest by random walks.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use testnet::rng::Rng;
 use crate::search::{self, Found};
 use crate::three::{ALL, Ask, Memory, NOTHING_LOST, ONE_ORDER, ONE_STATE, Rules, SEALED, Step, Three, member, node};
 
-/// A small world: what may happen in it, and what was worked out of it so far.
+/// A small world: the rules of its schedules, and the turns that were computed so far.
 struct World {
     rules: Rules,
     memory: Mutex<Memory>,
@@ -62,7 +62,8 @@ impl Model for World {
     }
 }
 
-/// Searches all schedules, of at most so many steps; what is wrong in one that goes wrong, and what else was met.
+/// Searches all schedules of at most `steps_max` steps. Returns the violation of the first schedule that goes wrong, and the
+/// properties that the search met.
 fn search(name: &str, rules: Rules, steps_max: usize) -> (Option<String>, Vec<&'static str>) {
     let Found { wrong, met } = search::search(name, World::new(rules), steps_max, "all holds");
     let wrong = wrong.map(|path| {
@@ -77,7 +78,7 @@ fn horizon(to: u64) -> Entry {
     Entry::Horizon(to)
 }
 
-/// Nothing happens.
+/// Rules under which nothing happens.
 fn quiet() -> Rules {
     Rules {
         defects: Defects::NONE,
@@ -94,18 +95,19 @@ fn quiet() -> Rules {
     }
 }
 
-/// So many entries are on their way at one time.
+/// Rules with `entries` log entries on their way at one time.
 fn pipelined(entries: u64) -> Rules {
     Rules { proposes: (5..5 + entries).map(horizon).collect(), ..quiet() }
 }
 
-/// The leader ends the epoch, with other members than those who end it would have; and goes on proposing.
+/// Rules under which the leader ends the epoch, and goes on proposing. Its next members are not those that another member which
+/// ends the epoch would name.
 fn ended_by_its_leader() -> Rules {
     Rules { proposes: vec![horizon(5), Entry::Next(vec![member(0), member(1)]), horizon(6)], ..quiet() }
 }
 
-/// The primary writes while others end the epoch; another one, which they name on the way, reads. These are the members
-/// of the next epoch.
+/// Rules under which the primary writes while other members end the epoch. Another member, which the division on the way names
+/// as primary, reads. `next` lists the members of the next epoch.
 fn written_and_read(next: &[usize]) -> Rules {
     const WRITE_THEN_READ: &[(usize, Ask)] = &[(0, Ask::Add(1)), (1, Ask::Read)];
     let division = Entry::Division { parts: vec![(Point(0), node(1))], kept: Vec::new() };
@@ -113,7 +115,7 @@ fn written_and_read(next: &[usize]) -> Rules {
     Rules { leader: 1, proposes: vec![division, next], states: true, asks: WRITE_THEN_READ, ..quiet() }
 }
 
-/// No bound: everything that is said at all is said after a bounded number of steps.
+/// No bound in practice: each message that is sent at all is sent after a bounded number of steps.
 const ALL_STEPS: usize = 1_000;
 
 #[test]
@@ -154,7 +156,7 @@ fn whoever_stops_and_comes_back_changes_nothing() {
     }
 }
 
-/// What is written in an epoch, and acknowledged, is read in the next; what is asked for behind the end is never chosen.
+/// A write of one epoch that was acknowledged is read in the next epoch. A write behind the end of the epoch is never chosen.
 #[test]
 fn an_epoch_that_is_over_is_written_no_more() {
     let worlds = [
@@ -182,10 +184,10 @@ fn an_epoch_that_is_over_is_written_no_more() {
     }
 }
 
-/// So many walks of chance through each world that is too large for a search.
+/// Number of random walks through each world that is too large for a search.
 const WALKS: u64 = 1_500;
 
-/// A walk of chance through a world: the situation at its end.
+/// Walks at random through a world. Returns the situation at its end.
 fn walk(world: &World, rng: &mut Rng, steps_max: usize) -> Three {
     let mut three = world.init_states().remove(0);
     let mut steps = Vec::new();
@@ -206,7 +208,7 @@ fn walk(world: &World, rng: &mut Rng, steps_max: usize) -> Three {
     three
 }
 
-/// Everything at once, which is too much for a search: all may end the epoch, stand, stop and come back.
+/// Rules with everything at once, too much for a search: all members may end the epoch, stand for election, stop and come back.
 fn everything() -> [Rules; 2] {
     let busy = |rules| Rules {
         stops: &[0, 1, 2],
@@ -220,7 +222,7 @@ fn everything() -> [Rules; 2] {
     [busy(pipelined(3)), busy(ended_by_its_leader())]
 }
 
-/// Wherever a walk ends, time brings its members to one state, with all that was chosen.
+/// Wherever a walk ends, time brings the members to one state, with all entries that were chosen.
 #[test]
 fn whatever_happens_the_epoch_goes_on_or_ends() {
     for (number, rules) in everything().into_iter().enumerate() {
@@ -242,7 +244,7 @@ fn whatever_happens_the_epoch_goes_on_or_ends() {
     }
 }
 
-/// With the defect some schedule goes wrong in this way.
+/// Asserts that with the defect some schedule violates one of these properties.
 fn is_found(defect: Defect, rules: Rules, what: &'static [&'static str], steps_max: usize) {
     let (wrong, _) = search(
         &format!("{defect:?}"),

@@ -1,5 +1,5 @@
-//! What searches through all schedules are made of: three members, a key, a disk that has everything at once, and what
-//! clients ask.
+//! Parts of the searches through all schedules: three members, one key, a disk that stores at once, and the questions of
+//! clients.
 
 use group::agreed::AgreedPolicies;
 use group::ballot::{Slot, Term, TermBallot};
@@ -15,21 +15,21 @@ use overlay::{GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
 #[path = "../../../group/tests/protocol/world/content.rs"]
 mod content;
 
-/// What a member has on disk; everything is there at once.
+/// Content of a member's disk; each change is there at once.
 pub use content::Content as Disk;
 
-/// How many members there are.
+/// Number of members.
 pub const MEMBERS: usize = 3;
 
-/// Time stands still.
+/// The time of all members: it stands still.
 pub const NOW: Now = Now { time: Time(1_000_000_000_000), awake: Time(1_000_000_000_000), wall: WallMillis(1) };
 
-/// The node of this index.
+/// Returns the node of this index.
 pub fn node(index: usize) -> NodeId {
     NodeId { peer: PeerKey([index as u8 + 1; 32]), incarnation: Incarnation(1) }
 }
 
-/// The member of this index.
+/// Returns the member of this index.
 pub fn member(index: usize) -> Member {
     Member {
         node: node(index),
@@ -41,12 +41,12 @@ pub fn member(index: usize) -> Member {
     }
 }
 
-/// The one key.
+/// Returns the one key.
 pub fn key() -> Key {
     Key::new(b"k").expect("short")
 }
 
-/// The group after so many divisions: the last one named this primary of everything.
+/// Returns the state of the group after `division` divisions; the last one named `primary` as primary of the whole ring.
 pub fn state(division: u64, primary: usize) -> GroupState {
     let settings = Settings {
         coarse: false,
@@ -65,7 +65,7 @@ pub fn state(division: u64, primary: usize) -> GroupState {
     state
 }
 
-/// What each member is told.
+/// Returns the configuration of each member.
 pub fn config(defects: Defects, timing: Timing) -> GroupConfig {
     GroupConfig {
         name: None,
@@ -83,13 +83,13 @@ pub fn config(defects: Defects, timing: Timing) -> GroupConfig {
     }
 }
 
-/// The store of a member that starts again, which always looks for records.
+/// Returns the store of a member that starts again. Such a member always looks for records.
 pub fn stored(disk: &Disk) -> Stored {
     Stored { empty: false, ..disk.stored(true) }
 }
 
-/// A member that starts again from its disk. Nothing is ever lost here, so that the other members
-/// have nothing to add to its store: their answers come at once, and are no steps of a schedule.
+/// Returns a member that starts again from its disk. Nothing is ever lost here, so the other members have nothing to add to its
+/// store: their answers come at once, and are no steps of a schedule.
 pub fn restarted(config: GroupConfig, index: usize, disk: &Disk) -> Group {
     let mut group = Group::restore(config, node(index), stored(disk), NOW, 1);
     let (applied, epoch) = (group.state().applied, group.state().epoch);
@@ -101,7 +101,8 @@ pub fn restarted(config: GroupConfig, index: usize, disk: &Disk) -> Group {
     group
 }
 
-/// What clients ask, in this order; each addition is a bit of its own, so a sum tells which took effect.
+/// Question of a client, asked in the order of its list. Each addition is a bit of its own, so a sum shows which additions took
+/// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Adds this bit.
@@ -111,7 +112,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// This question, the `number`th, as it is asked of a member in this run of it, under this ballot.
+    /// Returns the operation of this question, the `number`th, for a member in its run `run` and under this ballot.
     pub fn operation(self, number: u64, index: usize, run: u64, ballot: Option<TermBallot>) -> Operation {
         Operation {
             attempt: number,
@@ -133,37 +134,40 @@ impl Ask {
     }
 }
 
-/// What was asked, and what was answered.
+/// The questions so far, with their answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Asked(Vec<Question>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
-    /// All bits that had been answered before it was asked.
+    /// All bits that had been answered before this question was asked.
     before: i64,
-    /// The sum that it was answered.
+    /// The sum in the answer.
     answer: Option<i64>,
 }
 
 impl Asked {
-    /// How many questions were asked.
+    /// Returns the number of questions.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// What each question was answered.
+    /// Returns the answer of each question; `None` while a question has none.
     pub fn answers(&self) -> impl Iterator<Item = Option<i64>> {
         self.0.iter().map(|question| question.answer)
     }
 
-    /// Another question is asked.
+    /// Adds the next question.
     pub fn ask(&mut self) {
         let before = self.answers().flatten().fold(0, |all, sum| all | sum);
         self.0.push(Question { before, answer: None });
     }
 
-    /// An answer came. Answers must be explained by one order, in which nothing comes before what was answered before it
-    /// was asked.
+    /// Records an answer. One order must explain all answers, and in this order no question comes before an answer that was
+    /// there before the question.
+    ///
+    /// # Errors
+    /// Returns a description where no such order exists; the answer is recorded all the same.
     pub fn answered(&mut self, number: usize, answer: &Answer) -> Result<(), String> {
         let sum = match answer {
             Answer::Integer(sum) => *sum,
@@ -181,7 +185,7 @@ impl Asked {
     }
 }
 
-/// A record's value.
+/// Returns the sum in a record's value.
 pub fn sum_of(value: &[u8]) -> i64 {
     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).expect("a sum")
 }

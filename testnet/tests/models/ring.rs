@@ -1,4 +1,4 @@
-//! A ring of groups of one member each, and all that can happen to it next.
+//! A ring of groups of one member each, and all steps that can come next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,27 +10,27 @@ use group::transaction::dealings::{Deal, Dealings, Own};
 use group::transaction::plan::{Operation, Plan, Rank};
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
-/// What somebody wants, of the group that owned this part of the ring at first.
+/// Transaction that a test wants, with the index of the group that owned this part of the ring at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wish {
-    /// It is split in the middle.
+    /// The group is split in the middle.
     Split(usize),
-    /// It is merged with its successor.
+    /// The group is merged with its successor.
     Merge(usize),
-    /// Its end moves to its middle.
+    /// The end of the group moves to its middle.
     Repartition(usize),
-    /// A member of it goes to its successor.
+    /// A member of the group goes to its successor.
     Migrate(usize),
 }
 
 impl Wish {
-    /// Which part of the ring is meant.
+    /// Returns the index of the part of the ring.
     pub fn group(self) -> usize {
         let (Wish::Split(group) | Wish::Merge(group) | Wish::Repartition(group) | Wish::Migrate(group)) = self;
         group
     }
 
-    /// The same of another group.
+    /// Returns the same wish for another group.
     pub fn of(self, group: usize) -> Wish {
         match self {
             Wish::Split(_) => Wish::Split(group),
@@ -41,20 +41,20 @@ impl Wish {
     }
 }
 
-/// What happens next.
+/// Next step of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Somebody plans what is wanted, from what two groups say of themselves now.
+    /// A transaction is planned for a wish, from the current statements of two groups about themselves.
     Plans(usize),
-    /// What was planned is proposed to the group that it was planned for.
+    /// A plan is proposed to the group that it was planned for.
     Begins(usize),
-    /// Members of whoever owns this part of the ring change.
+    /// The members of the current owner of this part of the ring change.
     Changes(usize),
-    /// A group has this chosen.
+    /// A group has this entry chosen.
     Chooses(GroupId, Deal),
 }
 
-/// A step, for a person.
+/// Formats a step for a reader.
 pub fn tell(step: &Step) -> String {
     match step {
         Step::Chooses(id, deal) => format!("{id:?} chooses {deal}"),
@@ -62,7 +62,7 @@ pub fn tell(step: &Step) -> String {
     }
 }
 
-/// What a group said: from then on anybody may hear it at any time.
+/// Statement of a group. From then on any group may hear it at any time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Said {
     Prepare(TransactionId),
@@ -71,7 +71,7 @@ enum Said {
     End(TransactionId, GroupId),
 }
 
-/// One group, of which every entry is chosen at once.
+/// One group, in which each proposed entry is chosen at once.
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Sim {
     own: Own,
@@ -86,18 +86,18 @@ impl Sim {
         GroupRef { id, epoch, range, members: self.members.clone() }
     }
 
-    /// True if it would be another group afterwards.
+    /// Returns whether the entry would change the group.
     fn changed_by(&self, deal: &Deal) -> bool {
         let mut next = self.dealings.clone();
         next.apply(&self.own, self.own.applied.next(), deal) || next != self.dealings
     }
 }
 
-/// The whole ring, and what was said on it.
+/// The whole ring, and all statements of its groups.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Ring {
     groups: BTreeMap<GroupId, Sim>,
-    /// How many there were at first: parts of the ring are named by that.
+    /// Number of groups at first; parts of the ring are named by it.
     parts: usize,
     defects: Defects,
     wishes: Vec<Option<Wish>>,
@@ -107,13 +107,13 @@ pub struct Ring {
     asked: BTreeMap<TransactionId, Plan>,
     pushed: Vec<GroupRef>,
     outcomes: BTreeMap<TransactionId, bool>,
-    /// Something was planned for what was not so any more when it was begun.
+    /// True once a plan was out of date when it was begun.
     pub too_old: bool,
-    /// What is not as it must be.
+    /// Properties that do not hold.
     pub wrong: Vec<&'static str>,
 }
 
-/// Where the parts of the ring begin.
+/// Returns the start of a part of the ring.
 fn part(index: usize, groups: usize) -> Point {
     KeyRange::FULL.cut_at(index as u32, groups as u32)
 }
@@ -124,7 +124,7 @@ fn contact(n: u8) -> Contact {
 }
 
 impl Ring {
-    /// A ring of so many groups that know each other, made of one group that was split.
+    /// Makes a ring of `groups` groups that know each other, by splits of one group.
     pub fn new(groups: usize, wishes: &[Wish], changes: &[usize], without: Option<Defect>) -> Ring {
         let own = Own {
             id: GroupId(1),
@@ -164,7 +164,7 @@ impl Ring {
         ring
     }
 
-    /// The last group gives up what lies behind a point, and all that follows from that happens.
+    /// Splits the owner of `at`, which keeps the part before this point, and takes all steps that follow.
     fn split_off(&mut self, at: Point) {
         let id = self.owner(at);
         let sim = &self.groups[&id];
@@ -193,24 +193,24 @@ impl Ring {
         self.groups.values().filter(|sim| sim.ended.is_none())
     }
 
-    /// How many transactions came to this.
+    /// Returns the number of transactions with this outcome.
     pub fn count(&self, committed: bool) -> usize {
         self.outcomes.values().filter(|outcome| **outcome == committed).count()
     }
 
-    /// How many transactions are open.
+    /// Returns the number of open transactions.
     pub fn open(&self) -> usize {
         self.live().filter(|sim| sim.dealings.coordinates().is_some()).count()
     }
 
-    /// Can nothing happen any more?
+    /// Returns whether no step is possible any more.
     pub fn is_at_rest(&self) -> bool {
         let mut steps = Vec::new();
         self.steps(&mut steps);
         steps.is_empty()
     }
 
-    /// All that can happen next.
+    /// Adds all steps that are possible next.
     pub fn steps(&self, steps: &mut Vec<Step>) {
         let wishes = self.wishes.iter().enumerate();
         steps.extend(wishes.filter(|(_, wish)| wish.is_some()).map(|(index, _)| Step::Plans(index)));
@@ -228,7 +228,7 @@ impl Ring {
         }
     }
 
-    /// What a leader of this group might have chosen, from what was said.
+    /// Returns the entries that a leader of this group might have chosen, given the statements so far.
     fn deals_of(&self, sim: &Sim) -> Vec<Deal> {
         let (own, dealings) = (&sim.own, &sim.dealings);
         let mut deals = Vec::new();
@@ -254,12 +254,12 @@ impl Ring {
             }
         }
         deals.extend(self.pushed.iter().cloned().map(Deal::Neighbour));
-        // A commit is known to be one by who waits for it, and is not undone by hearing of it twice.
+        // A group that waits for a commit knows it as one; hearing of it twice does not undo it.
         deals.retain(|deal| !matches!(deal, Deal::Decided(id, true) if dealings.vote(*id) != Some(true)));
         deals
     }
 
-    /// The ring after a step; `None` where nothing came of it.
+    /// Returns the ring after a step; `None` where the step changes nothing.
     pub fn after(&self, step: &Step) -> Option<Ring> {
         let mut next = self.clone();
         match step {
@@ -353,14 +353,14 @@ impl Ring {
         }
     }
 
-    /// Somebody learned an outcome.
+    /// Records that a group learned an outcome.
     fn learned(&mut self, of: TransactionId, commit: bool) {
         if *self.outcomes.entry(of).or_insert(commit) != commit {
             self.wrong.push("another outcome was learned");
         }
     }
 
-    /// What comes of groups that ended with one transaction, once all that it touched have.
+    /// Makes the groups that succeed those that ended with one transaction, once all groups that it touched have ended.
     fn bear(&mut self) {
         let Some((id, plan)) = self.asked.iter().find_map(|(id, plan)| {
             let mut touched = plan.touched();
@@ -391,7 +391,7 @@ impl Ring {
         self.pushed.sort_by_key(|known| known.id);
     }
 
-    /// Everybody says what can be said.
+    /// Adds all statements that groups can make now.
     fn speak(&mut self) {
         let mut said = Vec::new();
         for (id, plan) in &self.asked {
@@ -421,7 +421,7 @@ impl Ring {
         self.said.extend(said);
     }
 
-    /// What a leader says too early, where that rule is left out.
+    /// Returns the statement that a leader makes too early where that rule is left out.
     fn said_before_chosen(&self, sim: &Sim, id: TransactionId, plan: &Plan) -> Option<Said> {
         let group = sim.own.id;
         let is_asked = plan.asked().any(|party| party.group.id == group);

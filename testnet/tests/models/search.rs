@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-/// What a search came by.
+/// Result of a search.
 pub struct Found<M: Model> {
-    /// A schedule that goes wrong.
+    /// A schedule that violates the property.
     pub wrong: Option<Path<M::State, M::Action>>,
-    /// Names of properties, in order.
+    /// Names of the properties that were met, in alphabetical order.
     pub met: Vec<&'static str>,
 }
 
-/// Searches all schedules of at most so many steps, until one goes wrong: one in which `holds` does not; and what else was
-/// met. A search that does not end in time is none.
+/// Searches all schedules of at most `steps_max` steps until one violates `holds`. Also returns the properties that the search
+/// met. A search that finds no violation and does not end in time fails the test.
 pub fn search<M>(name: &str, model: M, steps_max: usize, holds: &'static str) -> Found<M>
 where
     M: Model + Send + Sync + 'static,

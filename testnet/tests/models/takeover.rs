@@ -1,5 +1,5 @@
-//! All schedules of a small world: real members, one key, two terms; messages are lost, doubled and reordered, members
-//! restart. With each rule in place nothing goes wrong; with a rule left out something does.
+//! Searches through all schedules of a small world: real members, one key, two terms. Messages are lost, doubled and reordered,
+//! and members restart. With each rule in place no schedule goes wrong; with a rule left out some schedule does.
 
 use group::config::{Defect, Defects};
 use stateright::{Model, Property};
@@ -7,7 +7,7 @@ use stateright::{Model, Property};
 use crate::search::{self, Found};
 use crate::trio::{Ask, Step, Trio};
 
-/// A small world, and what may happen in it. A message that never arrives is a lost one.
+/// A small world, and the limits of its schedules. A message that never arrives is a lost one.
 #[derive(Clone)]
 struct World {
     defects: Defects,
@@ -43,7 +43,8 @@ impl Model for World {
     }
 }
 
-/// Searches all schedules of at most so many steps; after how many the first goes wrong that does.
+/// Searches all schedules of at most `steps_max` steps. Returns the length of the first schedule that goes wrong, if there is
+/// one.
 fn search(name: &str, world: World, steps_max: usize) -> Option<usize> {
     let Found { wrong, met } = search::search(name, world, steps_max, "one value, one order");
     let wrong = wrong.map(|path| {
@@ -66,7 +67,7 @@ const WRITE_BEHIND: &[(usize, Ask)] = &[(1, Ask::Add(1)), (0, Ask::Read)];
 /// Two writes at once.
 const TWO_WRITES: &[(usize, Ask)] = &[(0, Ask::Add(1)), (0, Ask::Add(2))];
 
-/// A read of what is on its way, and one after it.
+/// A read of a write that is on its way, and a read after it.
 const READ_TWICE: &[(usize, Ask)] = &[(0, Ask::Add(1)), (0, Ask::Read), (1, Ask::Read)];
 
 #[test]
@@ -84,7 +85,7 @@ fn nothing_goes_wrong_with_all_rules() {
     }
 }
 
-/// With the defect some schedule goes wrong, and without it none of those of that length.
+/// Asserts that with the defect some schedule goes wrong. `nothing_goes_wrong_with_all_rules` searches such worlds without it.
 fn is_found(defect: Defect, world: World, steps_max: usize) {
     let broken = World { defects: Defects::NONE.with(defect), ..world };
     // A panic is one way to go wrong, and the search meets many.
@@ -124,8 +125,8 @@ fn a_stale_read_is_found() {
     is_found(Defect::StaleRead, World { asks: WRITE_BEHIND, ..SOUND }, 14);
 }
 
-/// Hazard 8: two primaries wrote the same version; the first write reached nobody else, the second one was chosen. Who
-/// has the first takes over with the help of one that has the second.
+/// Hazard 8: two primaries wrote the same version. The first write reached no other member, the second one was chosen. The
+/// member with the first write takes over, with the help of a member that has the second.
 #[test]
 fn the_same_timestamp_is_not_the_same_value() {
     let run = |defects| {

@@ -1,7 +1,8 @@
-//! All schedules of transactions between groups, on rings of one, two and three (hazards 28-37, 42): each group is one member,
-//! so that what is proposed is chosen; whatever is said stays said, and may be heard at any time, again and again, or never.
+//! Searches through all schedules of transactions between groups, on rings of one, two and three (hazards 28-37, 42). Each
+//! group is one member, so each proposed entry is chosen. Each statement stays, and may be heard at any time, again and again,
+//! or never.
 //!
-//! What a leader would wait for, or be reminded of, happens here whenever it can: so no order of timers is left out.
+//! A leader's waits and reminders happen here whenever they can, so no order of timers is left out.
 
 use group::config::Defect;
 use stateright::{Model, Property};
@@ -9,16 +10,16 @@ use stateright::{Model, Property};
 use crate::ring::{self, Ring, Step, Wish};
 use crate::search::{Found, search};
 
-/// What may happen in a small world.
+/// A small world, and the steps of its schedules.
 #[derive(Clone, Debug)]
 struct World {
-    /// How many groups there are.
+    /// Number of groups.
     groups: usize,
-    /// What is wanted, each once: planned at some moment, and begun at some later one.
+    /// Transactions that are wanted, once each: planned at some moment, and begun at some later one.
     wishes: Vec<Wish>,
     /// Groups whose members change at some moment, each once.
     changes: Vec<usize>,
-    /// What is left out of the protocol.
+    /// The rule that is left out of the protocol.
     without: Option<Defect>,
 }
 

@@ -1,5 +1,5 @@
-//! Three real members of one epoch, which some of them end. Whatever was said once may arrive at any later time, any
-//! number of times, or never; so a situation is who the members are, and what was said so far. Time stands still.
+//! Three real members of one epoch, which some of them end. Each message may arrive at any later time, any number of times, or
+//! never. So a situation consists of the members and of the messages that were sent so far. Time stands still.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -24,27 +24,28 @@ use turns::{Member, ONE_ENTRY, Place, Said, Turn, config};
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Step {
-    /// Whose.
+    /// Index of the member that acts.
     pub index: usize,
-    /// What.
+    /// Input or action of that member.
     pub act: Act,
 }
 
-/// Who voted for an entry, as bits.
+/// The members that voted for an entry, as bits.
 #[derive(Clone, Debug)]
 struct Votes {
     entry: Arc<Entry>,
     by: u8,
 }
 
-/// Who wrote one write of the epoch, as bits; whether it was asked for when the end of the epoch had been chosen.
+/// The members that wrote one write of the epoch, as bits. `late`: whether the write was asked for when the end of the epoch
+/// had been chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Written {
     by: u8,
     late: bool,
 }
 
-/// Three members, and what was said.
+/// Three members, and the messages that were sent.
 #[derive(Clone)]
 pub struct Three {
     members: Vec<Arc<Member>>,
@@ -58,7 +59,7 @@ pub struct Three {
     stopped: u8,
     stood: u8,
     restarted: bool,
-    /// What does not hold, by its name.
+    /// Violations, by the names of the properties.
     pub wrong: BTreeMap<&'static str, String>,
     print: u64,
 }
@@ -71,7 +72,7 @@ fn is_majority(by: u8, of: u8) -> bool {
 }
 
 impl Three {
-    /// One leads, the first is primary of everything; all know.
+    /// Makes a group in which one member leads and the first member is primary of the whole ring. All members know this.
     pub fn new(rules: &Rules, memory: &mut Memory) -> Three {
         let first = parts::state(1, 0);
         let start = |index| {
@@ -121,7 +122,7 @@ impl Three {
         }
     }
 
-    /// Everything that can happen now.
+    /// Adds all steps that are possible now.
     pub fn steps(&self, rules: &Rules, memory: &Memory, steps: &mut Vec<Step>) {
         self.hears(rules, memory, steps);
         for (index, member) in self.members.iter().enumerate() {
@@ -163,7 +164,7 @@ impl Three {
         }
     }
 
-    /// Can this still change anything where it goes?
+    /// Returns whether this message can still change its receiver.
     fn matters(&self, rules: &Rules, said: &Said) -> bool {
         let member = &self.members[said.to];
         let (state, log) = (member.group.state(), member.group.log());
@@ -191,7 +192,7 @@ impl Three {
         }
     }
 
-    /// The situation after a step; `None` where it is the same.
+    /// Returns the situation after a step; `None` where it is the same.
     pub fn after(&self, rules: &Rules, memory: &mut Memory, Step { index, act }: Step) -> Option<Three> {
         let before = &self.members[index];
         let turn = memory.turn(rules, index, before, act);
@@ -220,7 +221,7 @@ impl Three {
         (next.print != self.print).then_some(next)
     }
 
-    /// Takes what came of one member's step.
+    /// Takes over the results of one member's step.
     fn take(&mut self, index: usize, act: Act, turn: &Turn) {
         if let Some((name, why)) = &turn.wrong {
             self.wrong.insert(name, why.clone());
@@ -267,7 +268,7 @@ impl Three {
         }
     }
 
-    /// Who votes in an epoch, as bits.
+    /// Returns the voters of an epoch, as bits.
     fn voters(&self, epoch: Epoch) -> u8 {
         let next = self.chosen_prefix().last().filter(|_| epoch > Epoch(1));
         let votes = |index: &usize| match next {
@@ -277,7 +278,8 @@ impl Three {
         (0..MEMBERS).filter(votes).map(|index| 1 << index).sum()
     }
 
-    /// A member's state must be what was chosen, applied in order; and that of others which have come as far.
+    /// Compares a member's state with the chosen entries, applied in order, and with the states of other members that have come
+    /// as far. They must be equal.
     fn compare(&mut self, index: usize) {
         let state = self.members[index].group.state();
         let mut expected = (*self.first).clone();
@@ -298,29 +300,29 @@ impl Three {
         }
     }
 
-    /// So many members are in the next epoch.
+    /// Returns the number of members in the next epoch.
     pub fn ended(&self) -> usize {
         self.members.iter().filter(|member| member.epoch() > Epoch(1)).count()
     }
 
-    /// What was chosen, as far as no slot is open, up to the end of the epoch.
+    /// Returns the chosen entries before the first open slot, up to the end of the epoch.
     fn chosen_prefix(&self) -> impl Iterator<Item = &Entry> {
         let mut ended = false;
         let slots = (FIRST..).map_while(|slot| self.chosen.get(&(Epoch(1), Slot(slot))));
         slots.map(|entry| &**entry).take_while(move |entry| !std::mem::replace(&mut ended, entry.ends_epoch()))
     }
 
-    /// So many entries were chosen before the end of the epoch; `None` while that is not chosen.
+    /// Returns the number of entries that were chosen before the end of the epoch; `None` while that end is not chosen.
     pub fn before_the_end(&self) -> Option<usize> {
         self.chosen_prefix().position(Entry::ends_epoch)
     }
 
-    /// So many members lead, or believe that they do.
+    /// Returns the number of members that lead, or believe that they do.
     pub fn leaders(&self) -> usize {
         self.members.iter().filter(|member| member.group.log().leads_under().is_some()).count()
     }
 
-    /// Was every question answered?
+    /// Returns whether every question was asked and answered.
     pub fn all_answered(&self, rules: &Rules) -> bool {
         self.asked.count() == rules.asks.len() && self.asked.answers().all(|answer| answer.is_some())
     }

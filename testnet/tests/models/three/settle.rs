@@ -1,4 +1,4 @@
-//! What comes of any situation once time passes: all stop, start again with what they had written, and are left alone.
+//! The end of any situation once time passes: all members stop, start again with all that they had written, and are left alone.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,13 +14,16 @@ use overlay::{Epoch, NodeId};
 use super::{Rules, Three};
 use crate::parts::{self, MEMBERS, NOW, node};
 
-/// By then a group of three that hear each other has come to rest.
+/// Within this time a group of three members that hear each other comes to rest.
 const SOON: Duration = Duration::from_secs(15);
 const STEP: Duration = Duration::from_millis(50);
 
 impl Three {
-    /// Lets all members begin again, and time pass. They must come to one state, in which nobody waits for the end of an
-    /// epoch, and what was chosen before must be part of it.
+    /// Restarts all members, and lets time pass. They must come to one state, in which no member waits for the end of an epoch.
+    /// All entries that were chosen before must be part of that state.
+    ///
+    /// # Errors
+    /// Returns a description where the members do not come to rest, or where a chosen entry is missing.
     pub fn settles(&self, rules: &Rules) -> Result<(), String> {
         let mut disks: Vec<_> = self.members.iter().map(|member| member.disk.clone()).collect();
         let start = |(index, disk): (usize, &parts::Disk)| {
@@ -82,7 +85,7 @@ impl Three {
     }
 }
 
-/// One of them leads, all members are in one state, and nobody accepts nothing any more.
+/// Returns whether one member leads, all members are in one established state, none of them is sealed, and all primaries serve.
 fn is_at_rest(groups: &[Group]) -> bool {
     let Some(leader) = groups.iter().find(|group| group.log().leads()) else { return false };
     let state = leader.state();

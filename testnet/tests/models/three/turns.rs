@@ -1,4 +1,4 @@
-//! What one member makes of one input, worked out once for all schedules that lead there.
+//! Results of one input at one member, computed once for all schedules that lead there.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -18,7 +18,7 @@ use overlay::{Epoch, Point};
 
 use crate::parts::{self, Ask, Disk, MEMBERS, node};
 
-// What must hold.
+// Names of the properties that must hold.
 pub const ONE_ENTRY: &str = "one entry is chosen in a slot";
 pub const NOTHING_LOST: &str = "a member's state is what was chosen";
 pub const ONE_STATE: &str = "who has come as far is in the same state";
@@ -27,55 +27,55 @@ pub const ONE_ORDER: &str = "answers have one order";
 pub const NO_PANIC: &str = "nobody panics";
 pub const ALL: &[&str] = &[ONE_ENTRY, NOTHING_LOST, ONE_STATE, SEALED, ONE_ORDER, NO_PANIC];
 
-/// What a member is told, or does.
+/// Input or action of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Act {
-    /// It hears what was said with this number.
+    /// The member receives the message of this number.
     Hear(u32),
-    /// It hears it, says what needs no writing, and dies before anything is written.
+    /// The member receives it, sends the answers that need no write, and dies before any write.
     Die(u32),
-    /// It stops, and comes back with what it had written.
+    /// The member stops, and comes back with all that it had written.
     Restart,
-    /// It stands for election, with another one that misses the leader as well.
+    /// The member stands for election, together with another one that misses the leader as well.
     Stand,
-    /// It ends the epoch.
+    /// The member ends the epoch.
     Stop,
-    /// Leading, it proposes the entry of this number.
+    /// As leader, the member proposes the entry of this number.
     Propose(usize),
-    /// Leading, it says so, and sees to its duties.
+    /// As leader, the member sends its heartbeat, and does its duties.
     Tick,
-    /// It is asked the question of this number.
+    /// A client asks the member the question of this number.
     Ask(usize),
 }
 
-/// What may happen, and how often.
+/// The actions that schedules may have, and how often.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// What members leave out.
+    /// Rules that members leave out.
     pub defects: Defects,
-    /// Who leads at first; the first of all is primary of everything.
+    /// Index of the first leader. The first member is primary of the whole ring.
     pub leader: usize,
-    /// What that leader proposes, one after another, without waiting.
+    /// Entries that this leader proposes, one after another, without waiting.
     pub proposes: Vec<Entry>,
-    /// Who ends the epoch, once each.
+    /// Members that end the epoch, once each.
     pub stops: &'static [usize],
-    /// Who stands for election, once each.
+    /// Members that stand for election, once each.
     pub stands: &'static [usize],
-    /// Who stops and comes back, of all once.
+    /// Members that stop and come back; only one of them does, once.
     pub restarts: &'static [usize],
-    /// Leaders' signs of life, and their duties.
+    /// Whether leaders send heartbeats, and do their duties.
     pub ticks: bool,
-    /// Members tell others their whole states.
+    /// Whether members send each other their whole states.
     pub states: bool,
-    /// They also say what they refuse, and ask for states.
+    /// Whether members also send refusals, and ask for states.
     pub refusals: bool,
-    /// What is looked for.
+    /// Names of the properties that are checked.
     pub watches: &'static [&'static str],
-    /// What clients ask, of whom; only then members say anything about keys.
+    /// Questions of clients, with the members that they ask. Without questions, members send no messages about keys.
     pub asks: &'static [(usize, Ask)],
 }
 
-/// Something that was said.
+/// A message that was sent.
 pub(super) struct Said {
     pub(super) from: usize,
     pub(super) to: usize,
@@ -83,7 +83,7 @@ pub(super) struct Said {
     pub(super) message: Message,
 }
 
-/// One member as it is at some time.
+/// One member at one time.
 #[derive(Clone)]
 pub(super) struct Member {
     pub(super) group: Group,
@@ -92,7 +92,7 @@ pub(super) struct Member {
     pub(super) print: u64,
 }
 
-/// What a step of one member came to.
+/// Results of one member's step.
 #[derive(Default)]
 pub(super) struct Turn {
     pub(super) after: Option<Arc<Member>>,
@@ -103,7 +103,7 @@ pub(super) struct Turn {
     pub(super) wrong: Option<(&'static str, String)>,
 }
 
-/// What was worked out so far.
+/// Results that were computed so far.
 #[derive(Default)]
 pub struct Memory {
     names: BTreeMap<Vec<u8>, u32>,
@@ -111,10 +111,11 @@ pub struct Memory {
     turns: BTreeMap<(u64, Act), Arc<Turn>>,
 }
 
-/// A slot, as one epoch has it: behind the end of an epoch its slots are the next one's.
+/// A slot in one epoch: behind the end of an epoch, its slots belong to the next one.
 pub(super) type Place = (Epoch, Slot);
 
-/// So short that all of it is over at once, and nothing is while time stands still.
+/// Returns a configuration with a heartbeat of 1 ns. Fractions of it round to zero, and are over at once; the whole is never
+/// over while time stands still.
 pub(super) fn config(defects: Defects) -> GroupConfig {
     let timing = Timing { heartbeat: Duration::from_nanos(1), broken_grace: Duration::ZERO, ..Timing::default() };
     parts::config(defects, timing)
@@ -125,7 +126,7 @@ impl Member {
         self.group.state().epoch
     }
 
-    /// What it will make of inputs depends on nothing else, since time stands still.
+    /// Updates the fingerprint. The member's reactions to inputs depend on nothing else, since time stands still.
     fn note_print(&mut self, index: usize, rules: &Rules) {
         let mut hasher = DefaultHasher::new();
         let group = &self.group;
@@ -141,7 +142,7 @@ impl Member {
 }
 
 impl Rules {
-    /// Is it worth remembering that this was said?
+    /// Returns whether the search has to remember this message.
     fn follows(&self, epoch: Epoch, message: &Message, act: Act) -> bool {
         match message {
             Message::Log(LogMessage::AskPromise { .. } | LogMessage::WouldPromise { .. }) => false,
@@ -156,7 +157,7 @@ impl Rules {
         }
     }
 
-    /// Works out what a member does.
+    /// Computes the results of a member's action.
     fn turn(&self, index: usize, before: &Member, act: Act, memory: &mut Memory) -> Turn {
         let mut turn = Turn::default();
         let mut next = before.clone();
@@ -204,7 +205,8 @@ impl Rules {
         member.group = parts::restarted(config(self.defects), index, &member.disk);
     }
 
-    /// All live but the leader, to this member and to the one that would promise: what it asks changes nothing there.
+    /// Makes a member stand for election: for this member, and for the voter that would promise, all members live but the
+    /// leader. The poll changes nothing at the voter, so its answer comes at once.
     fn stand(&self, index: usize, group: &mut Group) {
         let leader = group.leader();
         let epoch = group.state().epoch;
@@ -228,7 +230,7 @@ impl Rules {
         }
     }
 
-    /// Does what a member wants done.
+    /// Carries out the outputs of a member.
     fn drain(&self, index: usize, member: &mut Member, act: Act, memory: &mut Memory, turn: &mut Turn) {
         let dies = matches!(act, Act::Die(_));
         let ends = matches!(act, Act::Hear(number) if memory.stops(number));
@@ -270,7 +272,7 @@ impl Rules {
     }
 }
 
-/// Does this say that the end was promised (it was asked for a promise that `ends`), or accepted?
+/// Returns whether this message tells of a promise to end the epoch (its question `ends` the epoch), or of the accepted end.
 fn says_the_end(disk: &Disk, ends: bool, message: &Message) -> bool {
     match message {
         Message::Log(LogMessage::Promise { .. }) => ends,
@@ -281,13 +283,13 @@ fn says_the_end(disk: &Disk, ends: bool, message: &Message) -> bool {
     }
 }
 
-/// Has it written that it writes nothing more in the first epoch?
+/// Returns whether the member has stored a promise to write nothing more in the first epoch.
 fn has_sealed(disk: &Disk) -> bool {
     let promised = disk.promises.as_ref().and_then(|promises| *promises.get(Point(0)));
     promised.is_some_and(|promised| promised.epoch > Epoch(1) || promised.term == Term(u64::MAX))
 }
 
-/// What a change to its disk says of a member.
+/// Notes the votes and writes in a change to a member's disk.
 fn note_change(member: &Member, change: &Durable, turn: &mut Turn) {
     match change {
         Durable::LogAccepted(slot, ballot, entry) => {
@@ -308,7 +310,7 @@ fn note_change(member: &Member, change: &Durable, turn: &mut Turn) {
 }
 
 impl Turn {
-    /// Did nothing come of it, but for what was said?
+    /// Returns whether the step changed nothing, apart from the messages that it sent.
     pub(super) fn is_nothing(&self, before: &Member) -> bool {
         self.after.as_ref().is_some_and(|after| after.print == before.print)
             && self.wrong.is_none()
@@ -329,7 +331,7 @@ impl Memory {
         number
     }
 
-    /// What comes of a member's step.
+    /// Returns the results of a member's step.
     pub(super) fn turn(&mut self, rules: &Rules, index: usize, before: &Member, act: Act) -> Arc<Turn> {
         let key = (before.print, act);
         if let Some(turn) = self.turns.get(&key) {

@@ -1,5 +1,5 @@
-//! Three real members of one group in one place: every message, restart and change of division is somebody's choice, time
-//! stands still, and one key is counted on. Small enough for a search through all schedules.
+//! Three real members of one group in one process. The search chooses each message, restart and change of division, time stands
+//! still, and one key is a counter. The model is small enough for a search through all schedules.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,44 +21,44 @@ use crate::parts::{self, Asked, Disk, MEMBERS, NOW, node, restarted, state, sum_
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// This message arrives, the first one that is like it.
+    /// A message arrives: the first one with this encoding.
     Deliver(Vec<u8>),
-    /// It arrives, and will once more.
+    /// The message arrives, and stays on its way to arrive once more.
     Double(Vec<u8>),
     /// A member learns of the division after the one it knows.
     Learn(usize),
-    /// The next question goes to its member.
+    /// A client asks the next question of its member.
     Ask,
     /// A member stops and comes back with all that it had written.
     Restart(usize),
 }
 
-/// Three members, their disks, and what is on its way.
+/// Three members, their disks, and the messages on their way.
 #[derive(Clone)]
 pub struct Trio {
     defects: Defects,
-    /// Primaries of the divisions, the first of which everybody knows.
+    /// Primaries of the divisions. All members know the first division.
     divisions: &'static [usize],
     groups: Vec<Group>,
     disks: Vec<Disk>,
     runs: [u64; MEMBERS],
-    /// On its way: from, to, message; by encoding.
+    /// Messages on their way, by encoding: sender, receiver, message.
     net: BTreeMap<Vec<u8>, (usize, usize, Message)>,
     asked: Asked,
-    /// Of the one key: values of all versions seen to be chosen.
+    /// Values of the one key, by all versions that were seen as chosen.
     chosen: BTreeMap<Version, Option<i64>>,
-    /// And values of all numbers seen to be accepted.
+    /// Versions and values of the one key, by all numbers that were seen as accepted.
     accepted: BTreeMap<Number, (Version, Option<i64>)>,
-    /// Messages that may yet be doubled, and restarts that may yet be.
+    /// Numbers of messages that may yet be doubled, and of restarts that may yet happen.
     doubles: u32,
     restarts: u32,
-    /// What is wrong.
+    /// The violation that was found.
     pub wrong: Option<String>,
     fingerprint: u64,
 }
 
 impl Trio {
-    /// The first primary serves, and everybody knows.
+    /// Makes a group whose first primary serves, and all members know this.
     pub fn new(defects: Defects, divisions: &'static [usize], doubles: u32, restarts: u32) -> Trio {
         let config = config(defects);
         let groups = (0..MEMBERS).map(|index| Group::join(config.clone(), node(index), state(1, divisions[0]), NOW, 1));
@@ -87,7 +87,7 @@ impl Trio {
         trio
     }
 
-    /// Delivers all that one says to another, until it says no more; then everything else that is on its way is lost.
+    /// Delivers all messages between two members, until neither sends any more. All other messages on their way are then lost.
     pub fn talk(&mut self, one: usize, other: usize) {
         let among = |from, to| (from, to) == (one, other) || (from, to) == (other, one);
         while let Some(name) =
@@ -100,7 +100,7 @@ impl Trio {
         self.look();
     }
 
-    /// Everything that can happen now.
+    /// Adds all steps that are possible now.
     pub fn steps(&self, asks: &[(usize, Ask)], steps: &mut Vec<Step>) {
         if self.wrong.is_some() {
             return;
@@ -112,7 +112,7 @@ impl Trio {
             }
         }
         for (index, group) in self.groups.iter().enumerate() {
-            // An acceptor need not know the division; a primary that does not is the interesting one.
+            // An acceptor need not know the division. The interesting case is a primary that does not.
             let known = group.state().applied.0 as usize;
             if self.divisions.get(known).is_some_and(|primary| *primary == index) {
                 steps.push(Step::Learn(index));
@@ -128,7 +128,7 @@ impl Trio {
         }
     }
 
-    /// The situation after a step.
+    /// Returns the situation after a step.
     pub fn after(&self, step: &Step, asks: &[(usize, Ask)]) -> Trio {
         let mut next = self.clone();
         let taken = catch_unwind(AssertUnwindSafe(|| {
@@ -179,8 +179,8 @@ impl Trio {
         }
     }
 
-    /// Drops answers to primaries that are no more: their arrival changes nothing. A restarted one may come back with a
-    /// defect, so then they stay.
+    /// Drops answers to primaries that have ended: their arrival changes nothing. With `BallotReuse` a restarted primary may
+    /// use such a ballot again, so then these answers stay.
     fn drop_idle(&mut self) {
         if self.defects.has(Defect::BallotReuse) {
             return;
@@ -210,7 +210,7 @@ impl Trio {
         self.drain(to);
     }
 
-    /// Does what a member wants done.
+    /// Carries out the outputs of a member.
     fn drain(&mut self, index: usize) {
         while let Some(output) = self.groups[index].poll_output() {
             match output {
@@ -273,17 +273,17 @@ impl Trio {
         self.fingerprint = hasher.finish();
     }
 
-    /// Every question asked so far, and as many as this, was answered.
+    /// Returns whether `count` questions were asked, and each was answered.
     pub fn all_answered(&self, count: usize) -> bool {
         self.asked.count() == count && self.asked.answers().all(|answer| answer.is_some())
     }
 
-    /// What each question was answered.
+    /// Returns the answer of each question; `None` while a question has none.
     pub fn answers(&self) -> Vec<Option<i64>> {
         self.asked.answers().collect()
     }
 
-    /// So many members serve as primaries, or believe that they do.
+    /// Returns the members that serve as primaries, or believe that they do.
     pub fn serving(&self) -> BTreeSet<NodeId> {
         let serving = self.groups.iter().filter(|group| group.primaries().any(|primary| primary.is_serving()));
         serving.map(Group::me).collect()
