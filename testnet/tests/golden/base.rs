@@ -1,4 +1,4 @@
-//! Rings to begin with: so many groups of so many members each, as their stores hold them.
+//! Rings for scripts to begin with, as their stores hold them: a number of groups with a number of members each.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,17 +16,18 @@ use super::stage::{Happening, Stage, key};
 
 const KEYS: usize = 24;
 
-/// A key that is there from the start; its value is its name.
+/// Returns the keys that exist from the start; the value of each is its name.
 pub fn keys() -> impl Iterator<Item = Key> {
     (0..KEYS).map(|n| Key::new(format!("key-{n}").as_bytes()).expect("short"))
 }
 
-/// Where the groups of a ring begin: the first ones have a quarter each, and the last one the rest.
+/// Returns the start of a group's range: each group but the last has a quarter, the last one the rest. Of two groups, each has
+/// a half.
 fn start_of(place: usize, groups: usize) -> Point {
     if groups == 2 { Point((place as u128) << 127) } else { Point((place as u128) << 126) }
 }
 
-/// What each machine of such a ring has stored. Made once, for it takes a while.
+/// Returns the stored content of each machine of such a ring. Each ring is made once, because that takes a while.
 pub fn stores(groups: usize, per_group: usize) -> Vec<Contents> {
     static MADE: Mutex<BTreeMap<(usize, usize), Vec<Contents>>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().expect("nothing goes wrong with rings without faults");
@@ -59,7 +60,7 @@ fn make(groups: usize, per_group: usize) -> Vec<Contents> {
     stage.machines.into_iter().map(|machine| machine.store).collect()
 }
 
-/// Is nothing under way in any group of this machine, as it knows?
+/// Returns whether no group of this machine has work under way, as far as the machine knows.
 pub fn is_calm(stage: &Stage, index: usize, also: impl Fn(&Group) -> bool) -> bool {
     let calm = |group: &Group| {
         let (state, dealings) = (group.state(), &group.state().dealings);
@@ -76,7 +77,7 @@ pub fn is_calm(stage: &Stage, index: usize, also: impl Fn(&Group) -> bool) -> bo
     node.is_some_and(|node| node.is_settled() && node.groups().count() == 1 && node.groups().all(calm))
 }
 
-/// Lets things happen until that is so, and for a second more.
+/// Runs the stage until the condition holds, and for a second more.
 pub fn run_until(stage: &mut Stage, what: &str, is_so: impl Fn(&Stage) -> bool) {
     let end = stage.after(Duration::from_secs(120));
     while !is_so(stage) {
@@ -87,7 +88,7 @@ pub fn run_until(stage: &mut Stage, what: &str, is_so: impl Fn(&Stage) -> bool) 
     stage.seen.clear();
 }
 
-/// What a client that asks this machine is told; `None` where that takes too long.
+/// Returns the answer to a client that asks this machine; `None` where the answer takes too long.
 fn ask(stage: &mut Stage, index: usize, key: Key, op: Op) -> Option<Result<Answer, OpError>> {
     stage.replies.clear();
     let id = RequestId(stage.now);
@@ -102,7 +103,7 @@ fn ask(stage: &mut Stage, index: usize, key: Key, op: Op) -> Option<Result<Answe
     stage.replies.pop()
 }
 
-/// What is read of a key through this machine, tried for a while.
+/// Returns the value of a key, read through this machine, with several attempts.
 pub fn read(stage: &mut Stage, index: usize, key: &Key) -> Option<Bytes> {
     for _ in 0..5 {
         if let Some(Ok(Answer::Value(value))) = ask(stage, index, key.clone(), Op::Read(Read::Value)) {

@@ -1,4 +1,4 @@
-//! Rules that are left out, each with a script that shows it: its story is another then, or it does not end well.
+//! Rules that are left out, each with a script that shows the defect: its story changes, or it does not end well.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,7 +6,7 @@ use group::config::{Defect, Defects};
 
 use super::{play, script};
 
-/// The rule, a file, and words of the script's comment that no other one of the file has.
+/// A rule, a file, and words of the script's comment that occur in no other comment of the file.
 const SHOWN: [(Defect, &str, &str); 10] = [
     (Defect::AnyGeneration, "merge", "is not what it was when it was planned"),
     (Defect::NoLocks, "merge", "g1 merges with g2 while g2 merges with g3"),
@@ -41,7 +41,7 @@ fn what_is_left_out_is_shown() {
     assert!(missed.is_empty(), "{missed:?}");
 }
 
-/// A script that does not say what it means fails.
+/// A script with a mistake in a command fails.
 #[test]
 fn mistakes_in_scripts_fail() {
     let mistakes = [

@@ -1,11 +1,11 @@
-//! Each operation, with each of the groups that there are, and each leader, lost at each of its steps (Scatter §4.3). What must hold
-//! at the end of every story does; the stories themselves that are worth reading are written down in the files.
+//! Each operation, with the loss of each group and of each leader at each of its steps (Scatter §4.3). The properties at the
+//! end of every story must hold. The files contain the stories that are worth reading.
 
 use group::config::{Defect, Defects};
 
 use super::play;
 
-/// Plays them all with some rules left out: how many, and what went wrong.
+/// Plays all losses with some rules left out. Returns their number, and a description of each failure.
 fn losses(ring: &str, asked: &str, defects: Defects) -> (usize, Vec<String>) {
     let steps = play::steps(ring, asked).expect("it can be asked for");
     let (mut played, mut failures) = (0, Vec::new());
@@ -24,7 +24,7 @@ fn losses(ring: &str, asked: &str, defects: Defects) -> (usize, Vec<String>) {
     (played, failures)
 }
 
-/// All is well; `least`: so many must be different.
+/// Asserts that all losses end well, and that there are at least `least` of them.
 fn every_loss(ring: &str, asked: &str, least: usize) {
     let (played, failures) = losses(ring, asked, Defects::NONE);
     println!("{asked} in a ring of {ring}: {played} losses");
@@ -32,7 +32,7 @@ fn every_loss(ring: &str, asked: &str, least: usize) {
     assert!(played >= least, "only {played}");
 }
 
-/// These stories have no texts that could differ: what goes wrong shows all the same.
+/// These stories have no texts that could differ; failures show all the same.
 #[test]
 fn what_is_left_out_shows_without_a_text() {
     for defect in [Defect::VoteBeforeChosen, Defect::TrustOwnCopy] {

@@ -1,9 +1,9 @@
-//! Golden scripts of transactions between groups (Scatter §4): each says what is lost at which step, and the story that must
-//! come of it stands below (`testnet/tests/testdata/transactions/`).
+//! Golden scripts of transactions between groups (Scatter §4). Each script tells which machines are lost at which step, and the
+//! expected story stands below it (`testnet/tests/testdata/transactions/`).
 //!
-//! Whole nodes play them, in groups of several members with logs of their own, so that leaders can be lost. Whatever a story
-//! says, at its end there is one outcome of each transaction, nothing is open or locked, the ring is covered once, neighbours
-//! know each other, and every key is read.
+//! Whole nodes play the scripts, in groups of several members with logs of their own, so that leaders can be lost. Each story
+//! ends with one outcome of each transaction. Nothing is open or locked then, the ring is covered once, neighbours know each
+//! other, and every key is read.
 
 mod base;
 mod defects;
@@ -17,7 +17,7 @@ use std::fs;
 
 use group::config::Defects;
 
-/// Plays all scripts of a file, or writes down what comes of them where `SCATTER_GOLDEN=write`.
+/// Plays all scripts of a file; with `SCATTER_GOLDEN=write`, writes their stories into the file.
 fn golden(file: &str) {
     let mut scripts = script::read(file);
     let writes = std::env::var("SCATTER_GOLDEN").is_ok_and(|value| value == "write");
@@ -78,10 +78,10 @@ fn repair() {
 
 const FILES: [&str; 6] = ["split", "split_of_one", "merge", "repartition", "migrate", "repair"];
 
-/// More shows nothing more.
+/// More seeds show nothing more.
 const CHANCES_MAX: u64 = 10;
 
-/// With how many other chances the scripts are played.
+/// Number of other seeds with which the scripts are played.
 fn chances() -> u64 {
     let seeds = std::env::var("SCATTER_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
     seeds.unwrap_or(1).min(CHANCES_MAX)
@@ -99,7 +99,7 @@ fn all_files_are_played() {
     assert_eq!(found, named);
 }
 
-/// The stories say what the protocol does, and not who was faster: with other chances they are the same.
+/// Stories tell the steps of the protocol, not their speed: with other seeds they are the same.
 #[test]
 fn stories_do_not_depend_on_chance() {
     let mut failures = Vec::new();

@@ -1,4 +1,4 @@
-//! A script, played: its commands one after another, and what must hold at its end whatever the story says.
+//! Plays a script: its commands one after another, and the checks at the end of every story.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use super::base::{self, is_calm};
 use super::stage::{FINAL, Fate, Rule, Stage, key};
 use super::story::Story;
 
-/// A step that has not come after so long never comes.
+/// Longest wait for a step; a step that takes longer never comes.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// So long a ring may take to come to rest.
+/// Longest time that a ring may take to come to rest.
 const REST: Duration = Duration::from_secs(90);
 
 const WORDS: [&str; 9] = ["prepare", "vote", "commit", "abort", "end", "question", "push", "known", FINAL];
@@ -22,12 +22,15 @@ const WORDS: [&str; 9] = ["prepare", "vote", "commit", "abort", "end", "question
 struct Play {
     stage: Stage,
     story: Story,
-    /// Who does not return by itself when all is healed.
+    /// Machines that do not return by themselves when all faults are healed.
     gone: BTreeSet<usize>,
     wishes: u64,
 }
 
-/// The story of a script, in which `chance` decides what nothing else does; or what is wrong, with as much of the story as there is.
+/// Plays a script and returns its story. `chance` seeds the random choices of the machines.
+///
+/// # Errors
+/// Returns a description of the failure, and the story so far.
 pub fn play(commands: &[String], defects: Defects, chance: u64) -> Result<Vec<String>, (String, Vec<String>)> {
     let none = |why: String| (why, Vec::new());
     let (groups, per_group, rest) = match commands.first().and_then(|command| command.strip_prefix("ring ")) {
@@ -55,7 +58,10 @@ pub fn play(commands: &[String], defects: Defects, chance: u64) -> Result<Vec<St
     Ok(play.story.text())
 }
 
-/// The steps of what is asked for where nothing is lost, each by its first mark, and the groups that somebody leads just then.
+/// Returns the steps of a command where nothing is lost: each by its first mark, with the groups that have a leader just then.
+///
+/// # Errors
+/// Returns a description where the ring or the command is not valid.
 pub fn steps(ring: &str, asked: &str) -> Result<Vec<(String, Vec<String>)>, String> {
     let (groups, per_group) = size_of(ring).ok_or("no ring is like this")?;
     let mut play = Play::new(groups, per_group, Defects::NONE, 0);
@@ -75,7 +81,7 @@ pub fn steps(ring: &str, asked: &str) -> Result<Vec<(String, Vec<String>)>, Stri
     }
 }
 
-/// `3`, or `3 of 5`: so many groups of three members, or of so many.
+/// Parses `3` (groups of three members each) or `3 of 5` (three groups of five members each).
 fn size_of(text: &str) -> Option<(usize, usize)> {
     let (groups, per_group) = text.split_once(" of ").unwrap_or((text, "3"));
     let size = (groups.parse().ok()?, per_group.parse().ok()?);
@@ -97,7 +103,7 @@ impl Play {
                 .filter(|index| stage.node(*index).is_some_and(|node| node.groups().any(|g| g.log().leads())));
             leads.count() == groups && (0..count).all(|index| is_calm(stage, index, |_| true))
         });
-        // So long that nobody thinks of dividing anything anew.
+        // Long enough that no leader divides the range anew.
         let end = stage.after(Duration::from_secs(5));
         while stage.step(end) {}
         stage.seen.clear();
@@ -149,7 +155,8 @@ impl Play {
         self.story.leader_now(&self.stage, group).ok_or_else(|| format!("nobody leads {name}"))
     }
 
-    /// `2a`, `g2` (all of it), `g2.leader`, or `g2.majority`: so many of it, the leader among them.
+    /// Returns the machines of `2a`, `g2` (the whole group), `g2.leader`, or `g2.majority` (a smallest majority, with the
+    /// leader).
     fn machines(&self, who: &str) -> Result<Vec<usize>, String> {
         if let Some(peer) = self.story.peer(who) {
             return Ok(vec![peer]);
@@ -333,7 +340,8 @@ impl Play {
         is_used(&rule)
     }
 
-    /// Nothing goes wrong any more, and all that is down and not gone returns: all must come to rest, and be as it must be.
+    /// Ends all faults, and starts each machine that is down and not gone. All machines must come to rest, and pass the final
+    /// checks.
     fn stabilize(&mut self) -> Result<(), String> {
         std::mem::take(&mut self.stage.rules).iter().try_for_each(is_used)?;
         self.stage.release();
@@ -356,7 +364,7 @@ impl Play {
             if let Some(why) = self.unrest() {
                 return Err(format!("no rest: {why}"));
             }
-            // What is at rest stays so.
+            // A ring that is at rest stays at rest.
             self.run(Duration::from_secs(2));
             if self.unrest().is_none() {
                 break;
@@ -394,7 +402,8 @@ impl Play {
         None
     }
 
-    /// The groups that there are cover the ring once, their members agree, and neighbours know each other as they are.
+    /// Checks that the groups cover the ring once, that their members agree, and that neighbours know each other's current
+    /// state.
     fn check_ring(&self) -> Result<(), String> {
         let mut states: Vec<&GroupState> = Vec::new();
         for (index, node) in self.stage.nodes() {
@@ -427,7 +436,7 @@ impl Play {
         Ok(())
     }
 
-    /// What was there before is there, but for what was declared lost.
+    /// Checks that each key still has its value, unless its range was declared lost.
     fn check_keys(&mut self) -> Result<(), String> {
         let up: Vec<usize> = (0..self.stage.machines.len()).filter(|index| self.stage.is_up(*index)).collect();
         let losses =
@@ -445,7 +454,7 @@ impl Play {
     }
 }
 
-/// A rule that met nothing is a mistake in the script.
+/// Returns an error for a rule that matched nothing: that is a mistake in the script.
 fn is_used(rule: &Rule) -> Result<(), String> {
     if rule.hits > 0 || rule.fate == Fate::Barred {
         Ok(())

@@ -1,4 +1,4 @@
-//! Files of scripts: what they are for, commands, a line of dashes, and the story that is expected.
+//! Files of scripts: comments on their purpose, commands, a line of dashes, and the expected story.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 /// One script of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// What is lost when, and where that is from.
+    /// Comment lines: what is lost when, and the source of the case.
     pub comments: Vec<String>,
-    /// As they stand in the file.
+    /// Command lines, as they stand in the file.
     lines: Vec<String>,
     pub expected: Vec<String>,
-    /// Where it begins in its file.
+    /// Line of the file on which the script begins.
     pub line: usize,
 }
 
 impl Script {
-    /// What is to be done, one after another.
+    /// Returns the commands, one after another.
     pub fn commands(&self) -> Vec<String> {
         let all = self.lines.iter().flat_map(|line| line.split(';'));
         all.map(|command| command.trim().to_owned()).filter(|command| !command.is_empty()).collect()
@@ -35,7 +35,10 @@ pub fn read(file: &str) -> Vec<Script> {
     parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// Scripts stand apart by an empty line.
+/// Parses scripts, which are separated by empty lines.
+///
+/// # Errors
+/// Returns the line with the mistake.
 pub fn parse(text: &str) -> Result<Vec<Script>, String> {
     let mut scripts = Vec::new();
     let mut script = Script::default();
@@ -74,7 +77,7 @@ pub fn parse(text: &str) -> Result<Vec<Script>, String> {
     Ok(scripts)
 }
 
-/// A file of scripts as text.
+/// Formats scripts as the text of a file.
 pub fn write(scripts: &[Script]) -> String {
     let mut text = String::new();
     for (place, script) in scripts.iter().enumerate() {
@@ -89,9 +92,9 @@ pub fn write(scripts: &[Script]) -> String {
     text
 }
 
-/// What was expected and what came, line by line, with what differs marked.
+/// Formats the differences between the expected and the actual story, line by line.
 pub fn difference(expected: &[String], came: &[String]) -> String {
-    // The longest lines in common, by a table: stories are short.
+    // Longest common subsequence of lines, by a table: stories are short.
     let (rows, columns) = (expected.len(), came.len());
     let mut common = vec![vec![0_u32; columns + 1]; rows + 1];
     for row in (0..rows).rev() {

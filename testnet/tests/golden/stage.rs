@@ -1,5 +1,5 @@
-//! Machines with real nodes, their stores, and what is on its way between them. Nothing takes time but waiting, and nothing
-//! happens but one step after another: a frame arrives, or a timer is due.
+//! Machines with real nodes, their stores, and the frames between them. Only waiting takes time. One step follows another: a
+//! frame arrives, or a timer is due.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use node::{Event, Granted, Input, Node, NodeConfig, Output, Restored, Tail};
 use overlay::{GroupId, Incarnation, PeerKey, RingId};
 use testnet::sim::Contents;
 
-/// One peer's machine.
+/// The machine of one peer.
 pub struct Machine {
     pub node: Option<Node>,
     pub store: Contents,
@@ -27,49 +27,49 @@ pub struct Machine {
     wake: Time,
 }
 
-/// A frame on its way, with the letter in it, if it is one.
+/// A frame on its way, with its letter to another group, if it has one.
 struct Flight {
     from: usize,
     to: usize,
     frame: Bytes,
     letter: Option<Letter>,
-    /// Entries of a group's log that are to be accepted.
+    /// Entries of a group's log that the receiver is asked to accept.
     entries: Vec<(GroupId, Entry)>,
 }
 
-/// What was seen in a step.
+/// Event of a step.
 pub enum Happening {
-    /// A leader sends this entry of its group's log to be accepted.
+    /// A leader sends this entry of its group's log to the acceptors.
     Proposes(GroupId, Entry),
-    /// Another member has got it, and accepts it unless it has promised more.
+    /// Another member receives the entry, and accepts it unless it has promised a higher ballot.
     Accepts(GroupId, Entry),
-    /// A member says this to another group; it is lost on the way, or held up.
+    /// A member sends this letter to another group. Its fate may be a loss or a delay.
     Says(Letter, Fate),
-    /// It has come to a leader of the group that it is for.
+    /// The letter has come to a leader of the group that it is for.
     Hears(GroupId, Letter),
     /// A member has applied an entry of its group's log.
     Applies(Box<Applied>),
-    /// This machine has done something.
+    /// This machine has taken a step.
     Acts(usize),
-    /// Whoever wished for something is told.
+    /// A wish was answered.
     Granted(u64, Granted),
-    /// What a machine holds was declared lost.
+    /// A range that a machine holds was declared lost.
     Quarantined(usize),
 }
 
-/// What becomes of a letter.
+/// Fate of a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Arrives,
     Lost,
-    /// It is lost, and the story does not say so: whether it is said at all depends on chance.
+    /// The letter is lost, and the story does not tell it: whether the letter is sent at all depends on chance.
     Barred,
     Held,
-    /// It arrives, and once more when the script says so.
+    /// The letter arrives, and arrives once more when the script says so.
     Twice,
 }
 
-/// Which letters have another fate than to arrive.
+/// Selects letters that have another fate than to arrive.
 pub struct Rule {
     pub word: &'static str,
     pub from: GroupId,
@@ -78,14 +78,14 @@ pub struct Rule {
     pub hits: usize,
 }
 
-/// Letters that are remembered to have come.
+/// Number of letters that are remembered as arrived.
 const ARRIVED_MAX: usize = 64;
 
 pub struct Stage {
     pub now: u64,
     pub machines: Vec<Machine>,
     pub rules: Vec<Rule>,
-    /// Who hears nobody.
+    /// Machines that are cut off from all other machines.
     pub cut: BTreeSet<usize>,
     pub seen: Vec<Happening>,
     pub replies: Vec<Result<Answer, OpError>>,
@@ -98,15 +98,15 @@ pub struct Stage {
     ring: Option<RingId>,
 }
 
-/// How the last state of a group that has ended is called in scripts. It is no letter: who is in a group that ends with it
-/// needs it to know what is born.
+/// Name in scripts of the last state of a group that has ended. It is no letter: members of a group that ends with it need this
+/// state to know which groups are born.
 pub const FINAL: &str = "final";
 
 pub fn key(index: usize) -> PeerKey {
     PeerKey([index as u8 + 1; 32])
 }
 
-/// How a word is called in scripts.
+/// Returns the name of a message between groups in scripts.
 pub fn name_of(word: &Word) -> &'static str {
     match word {
         Word::Prepare(..) => "prepare",
@@ -127,7 +127,8 @@ fn watch(node: &mut Node, seen: &mut Vec<Happening>) {
 }
 
 impl Stage {
-    /// Machines with what they had stored when they were stopped; where they had nothing the first one founds a network.
+    /// Makes machines with the content that they had stored when they were stopped. Where all stores are empty, the first
+    /// machine founds a network.
     pub fn new(stores: Vec<Contents>, defects: Defects, chance: u64) -> Stage {
         let mut stage = Stage {
             now: 1_000_000_000,
@@ -161,11 +162,11 @@ impl Stage {
     fn config(&self, index: usize) -> NodeConfig {
         let incarnation = Incarnation(self.machines[index].incarnation);
         let mut config = NodeConfig::new(key(index), incarnation);
-        // Groups become others when the script says so, and only then.
+        // Groups split, merge or move only when the script says so.
         (config.members_min, config.members_max) = (1, 1_000);
-        // What is copied before is no part of these stories.
+        // Copies before a transaction are no part of these stories.
         config.timing.copy_patience = core::time::Duration::ZERO;
-        // Nor are removals: a story that waits for an answer waits for less.
+        // Nor are removals: a story waits for an answer for a shorter time.
         config.timing.exclude_after = core::time::Duration::from_secs(10);
         config.ring = self.ring;
         config.found = index == 0 && self.ring.is_none();
@@ -173,7 +174,7 @@ impl Stage {
         config
     }
 
-    /// The machine's process begins; everybody is connected with it from then on.
+    /// Starts the process of a machine; all other machines are connected with it from then on.
     pub fn start(&mut self, index: usize, tail: Tail) {
         let (config, now) = (self.config(index), self.clock());
         let machine = &mut self.machines[index];
@@ -190,7 +191,8 @@ impl Stage {
         self.drain(index);
     }
 
-    /// The machine's process is gone, with what it said and has not arrived: letters of which nothing has.
+    /// Ends the process of a machine; frames on their way from it or to it are lost. Returns the letters from it of which no
+    /// copy has arrived.
     pub fn crash(&mut self, index: usize) -> Vec<Letter> {
         self.machines[index].node = None;
         let letters =
@@ -203,7 +205,7 @@ impl Stage {
         unheard
     }
 
-    /// A new life, with an empty store.
+    /// Begins a new incarnation of a machine, with an empty store.
     fn begin_anew(&mut self, index: usize) {
         let _ = self.crash(index);
         self.machines[index].incarnation += 1;
@@ -223,7 +225,7 @@ impl Stage {
         self.machines.iter().enumerate().filter_map(|(index, machine)| Some((index, machine.node.as_ref()?)))
     }
 
-    /// Hands something to a machine, and carries all that comes of it.
+    /// Gives an input to a machine, and carries out its outputs.
     pub fn handle(&mut self, index: usize, input: Input) {
         let now = self.clock();
         let Some(node) = &mut self.machines[index].node else { return };
@@ -234,7 +236,7 @@ impl Stage {
     fn drain(&mut self, index: usize) {
         let now = self.clock();
         while let Machine { node: Some(node), store, wake, .. } = &mut self.machines[index] {
-            // What was chosen comes before what is said of it, and before what comes of it.
+            // A chosen entry is noted before the messages about it and before its results.
             watch(node, &mut self.seen);
             let Some(output) = node.poll_output() else { break };
             watch(node, &mut self.seen);
@@ -286,7 +288,7 @@ impl Stage {
         let flight = Flight { from, to, frame, letter, entries: proposed };
         let fate = flight.letter.as_ref().map_or(Fate::Arrives, |letter| self.fate(letter));
         if let Some(letter) = &flight.letter {
-            // Members pass on what they hear to whoever leads; that is nothing that another group says.
+            // Members pass on letters to their leader; such a frame is no statement of another group.
             let speaks = |node: &Node| node.groups().any(|group| group.state().id == letter.by.id);
             if self.node(from).is_some_and(speaks) {
                 self.seen.push(Happening::Says(letter.clone(), fate));
@@ -305,7 +307,7 @@ impl Stage {
         }
     }
 
-    /// Is this the last state of a group, and not to reach members of another one?
+    /// Returns whether this frame carries the last state of a group that a rule keeps from members of another group.
     fn loses_final(&mut self, of: GroupId, to: usize) -> bool {
         let Machine { node: Some(node), .. } = &self.machines[to] else { return false };
         let is_in = |group: GroupId| node.groups().any(|other| other.state().id == group);
@@ -327,7 +329,7 @@ impl Stage {
         })
     }
 
-    /// What was held up, or is to come twice, arrives now; how much that is.
+    /// Lets letters arrive that were held up, or that come twice. Returns their number.
     pub fn release(&mut self) -> usize {
         let kept = std::mem::take(&mut self.kept);
         let count = kept.len();
@@ -335,7 +337,8 @@ impl Stage {
         count
     }
 
-    /// One frame arrives, or time passes until a timer is due. False where nothing will happen before `until`.
+    /// Takes a step: one frame arrives, or time passes until a timer is due. Returns false where nothing will happen before
+    /// `until`.
     pub fn step(&mut self, until: u64) -> bool {
         if let Some(flight) = self.flying.pop_front() {
             self.deliver(flight);
@@ -382,7 +385,7 @@ impl Stage {
         self.seen.extend(entries.into_iter().map(|(group, entry)| Happening::Accepts(group, entry)));
     }
 
-    /// Time in microseconds from now.
+    /// Returns the time `time` from now, in microseconds.
     pub fn after(&self, time: Duration) -> u64 {
         self.now + time.as_micros() as u64
     }

@@ -1,5 +1,5 @@
-//! What happens between groups, told step by step: who chooses what, who says what to whom, what is born. Without ballots,
-//! times and repetitions, so that it reads the same for as long as the protocol is the same.
+//! Events between groups, told step by step: the entries that a group chooses, its messages to other groups, and the births of
+//! groups. A story has no ballots, times and repetitions, so it reads the same for as long as the protocol is the same.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,48 +15,50 @@ use overlay::{Epoch, GroupId, KeyRange, NodeId, Point};
 
 use super::stage::{Fate, Happening, Stage, key, name_of};
 
-/// Who leads a group, as far as was seen.
+/// The leader of a group, as far as the story has seen.
 struct Led {
     under: (Epoch, Ballot),
     by: usize,
-    /// That one is lost, and nobody has been seen to follow it.
+    /// That leader is lost, and no later one has been seen.
     lost: bool,
 }
 
-/// What makes one letter another: who says it in whose name under which leadership, to whom, and what.
+/// Identity of a message: its group, that group's leadership, the group in the name of which it speaks, the receiver, the word
+/// with its transaction, and whether the message is lost.
 type Said = (GroupId, u32, GroupId, GroupId, &'static str, (TransactionId, bool), bool);
 
 /// One line of a story.
 struct Line {
-    /// The number of the group whose line it is; `None`: what the script did, before which nothing of later stands.
+    /// Number of the group of this line. `None`: an action of the script; no later line stands before it.
     group: Option<usize>,
     text: String,
-    /// Lines that this one comes of.
+    /// Lines from which this one follows.
     after: Vec<usize>,
-    /// To which group it is said, if it is said to one.
+    /// Group that this message goes to, if the line is a message.
     to: Option<usize>,
-    /// The group's next lines come of this one. What is said, and what answers are noted, may come in any order.
+    /// Whether the group's next lines follow from this one. Messages, and notes on answers, may come in any order.
     leads_on: bool,
 }
 
 #[derive(Default)]
 pub struct Story {
     lines: Vec<Line>,
-    /// The letters that each group has heard.
+    /// The message lines that each group has received.
     heard: BTreeMap<usize, Vec<usize>>,
-    /// Where each letter stands that was said.
+    /// The line of each message.
     told: BTreeMap<(GroupId, GroupId, &'static str, TransactionId), usize>,
-    /// What a script can wait for, since it last did.
+    /// Events that a script can wait for, since its last wait.
     pub marks: VecDeque<String>,
-    /// What is not as it must be.
+    /// Violations that were found.
     pub wrong: Vec<String>,
-    /// What is declared lost.
+    /// Groups that are declared lost.
     pub lost: BTreeSet<GroupId>,
-    /// Whether somebody asks in time is chance, unless the script waits for it.
+    /// Whether the story tells questions. A question in time depends on chance, unless the script waits for it.
     pub tells_questions: bool,
-    /// And so is when a group has other members, and its neighbours know that, unless the script is about that.
+    /// Whether the story tells changes of neighbours. The times of such changes depend on chance too, unless the script is
+    /// about them.
     pub tells_neighbours: bool,
-    /// Of which group each wish was.
+    /// The group of each wish.
     asked: BTreeMap<u64, GroupId>,
     groups: Vec<GroupId>,
     peers: Vec<String>,
@@ -69,7 +71,7 @@ pub struct Story {
     outcomes: BTreeMap<TransactionId, bool>,
 }
 
-/// A place on the ring: as many digits as it takes.
+/// Formats a place on the ring with as many digits as it needs.
 pub fn place(point: Point) -> String {
     let digits = format!("{:032x}", point.0);
     format!("{:0<2}", digits.trim_end_matches('0'))
@@ -84,7 +86,7 @@ fn word(commit: bool) -> &'static str {
 }
 
 impl Story {
-    /// Begins with the groups that there are, in ring order, and names their members: the first is whoever leads.
+    /// Begins with the current groups, in ring order, and names their members. The first member is the leader.
     pub fn begin(stage: &Stage, per_group: usize) -> Story {
         let mut story = Story::default();
         let mut states: Vec<GroupState> = Vec::new();
@@ -119,13 +121,13 @@ impl Story {
         story
     }
 
-    /// The group of this name.
+    /// Returns the group of this name.
     pub fn group(&self, name: &str) -> Option<GroupId> {
         let number: usize = name.strip_prefix('g')?.parse().ok()?;
         self.groups.get(number.checked_sub(1)?).copied()
     }
 
-    /// The machine of this name.
+    /// Returns the machine of this name.
     pub fn peer(&self, name: &str) -> Option<usize> {
         self.peers.iter().position(|peer| peer == name)
     }
@@ -134,12 +136,12 @@ impl Story {
         &self.peers[index]
     }
 
-    /// The last that was seen of a group.
+    /// Returns the last state that was seen of a group.
     pub fn state(&self, id: GroupId) -> Option<&GroupState> {
         self.latest.range((id, Epoch(0))..=(id, Epoch(u64::MAX))).next_back().map(|(_, state)| state)
     }
 
-    /// Who leads a group.
+    /// Returns the leader of a group.
     pub fn leader_now(&self, stage: &Stage, id: GroupId) -> Option<usize> {
         let leads = stage.nodes().flat_map(|(index, node)| {
             let group = node.groups().find(|group| group.state().id == id && group.log().leads())?;
@@ -148,7 +150,7 @@ impl Story {
         leads.filter(|(_, index)| !stage.cut.contains(index)).max().map(|(_, index)| index)
     }
 
-    /// What a group is called: those that are born get the next numbers, in the order of the plan.
+    /// Returns the name of a group. Groups that are born get the next numbers, in the order of the plan.
     fn name(&mut self, id: GroupId) -> String {
         if !self.groups.contains(&id) {
             let comes_of =
@@ -181,7 +183,7 @@ impl Story {
         format!("t{}", place + 1)
     }
 
-    /// What a group does.
+    /// Adds a line about an action of a group.
     fn tell(&mut self, who: &str, what: &str) {
         self.line(who.trim_start_matches('g').parse().ok(), format!("{who:<4}  {what}"), true);
     }
@@ -191,19 +193,19 @@ impl Story {
         self.lines.push(Line { group, text, after, to: None, leads_on });
     }
 
-    /// What the script does.
+    /// Adds a line about an action of the script.
     pub fn note(&mut self, what: &str) {
         self.line(None, format!("      {what}"), true);
     }
 
-    /// The story. Whatever does not come of each other stands in the order of groups: who was faster is chance.
+    /// Returns the story. Lines that do not follow from each other stand in the order of groups: their times depend on chance.
     pub fn text(&self) -> Vec<String> {
         let (mut text, mut passed) = (Vec::new(), 0);
         let is_done = |line: &Line| line.group.is_none();
         for section in self.lines.chunk_by(|one, other| is_done(one) == is_done(other)) {
             let began = passed;
             let mut depths: Vec<usize> = Vec::new();
-            // Of each group, how deep its last line is that leads on, and any.
+            // Of each group: the depth behind its last line that leads on, and behind its deepest line.
             let mut last: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
             for line in section {
                 let Some(group) = line.group else { continue };
@@ -239,7 +241,7 @@ impl Story {
         self.marks.push_back(text);
     }
 
-    /// Looks at all that happened in a step.
+    /// Adds all events of a step.
     pub fn follow(&mut self, stage: &mut Stage) {
         for happening in std::mem::take(&mut stage.seen) {
             match happening {
@@ -277,7 +279,7 @@ impl Story {
         }
     }
 
-    /// Somebody asked something of a group, under this number.
+    /// Notes a request to a group, under this number.
     pub fn asks(&mut self, number: u64, group: GroupId) {
         self.asked.insert(number, group);
     }
@@ -306,7 +308,7 @@ impl Story {
             return;
         }
         let Letter { from, by, to, word } = letter;
-        // What neighbours tell each other all the time is left out; what is chosen of it is seen.
+        // Repeated messages between neighbours are left out; the entries that are chosen from them are told.
         let Some((said, of)) = spoken(&word) else { return };
         if let Word::Prepare(id, plan) = &word {
             self.transaction(*id, Some(plan));
@@ -320,7 +322,7 @@ impl Story {
         if !self.said.insert((by.id, leadership, from, to.id, said, of, fate == Fate::Lost)) {
             return;
         }
-        // What this asks for is an answer of its own.
+        // An answer to this message is a line of its own, even if the same answer was told before.
         let speaks = by.id;
         let answers: &[&str] = match said {
             "PREPARE" => &["YES", "NO"],
@@ -345,12 +347,12 @@ impl Story {
         self.told.insert((from, to.id, said, of.0), self.lines.len() - 1);
     }
 
-    /// Whoever leads here is gone.
+    /// Notes that the leader on this machine is lost.
     pub fn loses(&mut self, index: usize) {
         self.led.values_mut().filter(|led| led.by == index).for_each(|led| led.lost = true);
     }
 
-    /// What was said and did not arrive.
+    /// Formats the messages of a lost machine that did not arrive.
     pub fn unheard(&mut self, letters: &[Letter]) -> String {
         let mut said = BTreeSet::new();
         for letter in letters {
@@ -362,7 +364,7 @@ impl Story {
         if said.is_empty() { String::new() } else { format!("; nobody has heard {}", said.join(", ")) }
     }
 
-    /// Looks at what a machine's groups have come to.
+    /// Looks at the states of a machine's groups.
     fn look(&mut self, stage: &Stage, index: usize) {
         let Some(node) = stage.node(index) else { return };
         for group in node.groups() {
@@ -374,7 +376,7 @@ impl Story {
         }
     }
 
-    /// The first member that applies an entry is whose applying tells.
+    /// Tells an entry where the first member applies it.
     fn applies(&mut self, applied: Applied) {
         self.on_state(&applied.before);
         let place = (applied.after.id, applied.after.born);
@@ -388,7 +390,8 @@ impl Story {
         let place = (state.id, state.born);
         match self.latest.get_mut(&place) {
             Some(known) if known.applied >= state.applied => {}
-            // Some member came to it as a whole: that others did so entry by entry was seen before.
+            // This member received the state as a whole. Other members applied the entries one by one, and the story has told
+            // them.
             Some(known) => known.clone_from(state),
             None => {
                 let name = self.name(state.id);
@@ -415,7 +418,7 @@ impl Story {
         }
     }
 
-    /// Where the groups that this one comes of have ended.
+    /// Returns the lines in which the groups before this one ended.
     fn ended_lines(&self, born: &GroupState) -> Vec<usize> {
         let bears = |of: TransactionId| {
             let plan = self.transactions.iter().find(|(known, _)| *known == of).map(|(_, plan)| plan);
@@ -577,7 +580,7 @@ impl Story {
     }
 }
 
-/// A word about a transaction, as it stands in a story.
+/// Returns the word of a message about a transaction, as it stands in a story.
 fn spoken(word: &Word) -> Option<(&'static str, (TransactionId, bool))> {
     Some(match word {
         Word::Prepare(id, _) => ("PREPARE", (*id, true)),
@@ -589,7 +592,7 @@ fn spoken(word: &Word) -> Option<(&'static str, (TransactionId, bool))> {
     })
 }
 
-/// How an entry is called in scripts, if it is about transactions.
+/// Returns the name in scripts of an entry about transactions.
 fn kind(entry: &Entry) -> Option<&'static str> {
     let Entry::Deal(deal) = entry else { return None };
     Some(match deal {
