@@ -6,14 +6,14 @@ use group::config::{Defect, Defects};
 use node::{Durability, Node};
 use testnet::sim::{Load, Scenario, World};
 
-/// The slow machine, and how many times as long it takes.
+/// Index of the slow machine, and the factor of its service time.
 const WEAK: (usize, u32) = (2, 8);
 const HOSTS: usize = 5;
 
-/// What clients and the network saw once the group had settled.
+/// Results as clients and the network saw them once the group had settled.
 #[derive(Debug)]
 struct Seen {
-    /// The 99th percentile of the time that operations took.
+    /// The 99th percentile of the duration of operations.
     p99: Duration,
     /// The part of the operations that each machine executed as a primary, in percent.
     shares: Vec<u64>,
@@ -59,7 +59,7 @@ fn seen(seed: u64, defects: Defects) -> Seen {
     }
 }
 
-/// The weak member gets about a quarter of what each other member has, operations take less time than without, and the division rests.
+/// The weak member gets about a quarter of each other member's share, operations take less time than without, and the division rests.
 #[test]
 fn a_weak_member_is_primary_of_little() {
     let with = seen(1, Defects::NONE);

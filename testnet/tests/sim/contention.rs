@@ -1,5 +1,5 @@
-//! All groups of a ring want to become others at the same moment, and stand in each other's way (hazard 34; Scatter §4.3,
-//! Figure 4): each time at least one of them does, and soon all is quiet.
+//! All groups of a ring begin transactions at the same moment, and stand in each other's way (hazard 34; Scatter §4.3, Figure
+//! 4). Each time at least one of them succeeds, and soon all is quiet.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ use testnet::sim::fault::{Kind, Target};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Latency, Load, Scenario, World};
 
-/// Longer than this nothing takes.
+/// Upper limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Groups know their neighbours again after this.
+/// Time after which groups know their neighbours again.
 const CALM: Duration = Duration::from_secs(4);
-/// A ring of so many groups of three.
+/// Number of groups of three members in the ring.
 const GROUPS: usize = 5;
 const ROUNDS: usize = 4;
 
@@ -37,7 +37,7 @@ fn of_all_who_propose_at_once_one_succeeds_each_round() {
             let born = run_until_quiet(&mut world, &before);
             assert!(begun == 0 || born > 0, "of {begun} begun in round {round} none was committed");
             contended.set(contended.get() + usize::from(begun > 1));
-            // One that is committed makes one group another, or two.
+            // A committed transaction makes one group another, or two.
             gave_way.set(gave_way.get() + begun.saturating_sub(born));
         }
     });
@@ -61,7 +61,7 @@ fn five_groups(seed: u64, rng: &mut Rng) -> World<Node> {
         load: Load { clients: 2, operations_max: 2_000, patience: Duration::from_secs(3), ..Load::default() },
         ..Scenario::calm(seed)
     };
-    // Nobody but this test wants anything.
+    // Only this test begins transactions.
     scenario.timing.resize_after = PATIENCE * 100;
     let mut world = World::<Node>::new(scenario);
     assert!(world.run_until_ready(PATIENCE), "{:?}", world.failure());
@@ -88,7 +88,8 @@ fn five_groups(seed: u64, rng: &mut Rng) -> World<Node> {
     world
 }
 
-/// All leaders propose something, within a few message delays of each other; says how many have begun.
+/// Has all leaders propose a transaction, within a few message delays of each other. Returns the number of transactions that
+/// have begun.
 fn propose_all(world: &mut World<Node>, rng: &mut Rng, mut leaders: Vec<usize>) -> usize {
     let begun = |world: &World<Node>| world.marks.count("fault: a group becomes another") as usize;
     let before = begun(world);
@@ -102,12 +103,12 @@ fn propose_all(world: &mut World<Node>, rng: &mut Rng, mut leaders: Vec<usize>) 
     begun(world) - before
 }
 
-/// Until no transaction is open anywhere, and no lock is left; says how many groups there are that there were not before.
+/// Runs until no transaction is open anywhere, and no lock is left. Returns the number of groups that did not exist before.
 fn run_until_quiet(world: &mut World<Node>, before: &BTreeSet<(GroupId, Epoch)>) -> usize {
     let end = world.now() + PATIENCE;
     let is_quiet = |group: &Group| group.state().dealings.is_calm() && group.state().dealings.decided().is_empty();
     loop {
-        // What was proposed a moment ago is in the log by then.
+        // A proposal of a moment ago is in the log by then.
         world.run_for(Duration::from_millis(500));
         assert!(world.failure().is_none(), "{:?}", world.failure());
         if groups(world).all(is_quiet) {
@@ -132,7 +133,7 @@ fn leaders(world: &World<Node>) -> Vec<usize> {
     (0..world.hosts()).filter(|host| own(world, *host).is_some_and(|group| group.log().leads())).collect()
 }
 
-/// The groups that there are, and since when each is what it is.
+/// Returns the current groups, each with the epoch of its birth.
 fn are(world: &World<Node>) -> BTreeSet<(GroupId, Epoch)> {
     groups(world).map(|group| (group.state().id, group.state().born)).collect()
 }

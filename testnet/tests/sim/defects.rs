@@ -1,5 +1,5 @@
-//! Each rule of the protocol that can be left out is missed: some check finds the defect within a bounded number of seeds,
-//! and finds nothing in the very same runs with the rule in place.
+//! Each rule of the protocol that can be left out is missed: some check finds the defect within a bounded number of seeds. In
+//! the very same runs with the rule in place, the checks find nothing.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use testnet::sim::harness::is_found;
 use testnet::sim::script::set;
 use testnet::sim::{Load, Noise, Scenario, World};
 
-/// What clients see go wrong.
+/// Properties of the clients' histories.
 const HISTORY: [&str; 5] = ["I4 linearizable", "I5 durable", "I6 at most once", "I7 no dirty read", "I8 settled"];
 
-/// What clients or replicas show of two values in one place.
+/// Properties that break where clients or replicas show two values in one place.
 const VALUES: [&str; 9] = [
     "I1 one value",
     "I4 linearizable",
@@ -68,7 +68,7 @@ fn two_in_flight() {
     is_found(Defect::TwoInFlight, &VALUES, 20, Scenario::from_seed);
 }
 
-/// A message that is lost lets later writes overtake those that it carried.
+/// A lost message lets later writes overtake those that it carried.
 #[test]
 fn overtaking() {
     is_found(Defect::Overtaking, &["PTO3 partition order"], 20, |seed| Scenario {
@@ -77,7 +77,7 @@ fn overtaking() {
     });
 }
 
-/// Hazard 10: a store that is slow to sync keeps values in flight for long, and loses them when all crash.
+/// Hazard 10: a store that is slow to sync keeps values in flight for long, and loses them when all members crash.
 #[test]
 fn dirty_read() {
     let mix = Mix::of(&[(|_, _| Kind::CrashAll, 1), (|_, _| Kind::Crash(Primary), 2)]);
@@ -154,12 +154,12 @@ fn cut_off(seed: u64, leases: bool) -> Scenario {
     Scenario { leases, load, ..Scenario::of(seed, 3, &mix) }
 }
 
-/// Suspicion comes well before a lease is over.
+/// Timing with which suspicion comes well before a lease is over.
 fn quick() -> Timing {
     Timing { heartbeat: Duration::from_millis(100), lease: Duration::from_secs(2), ..Timing::default() }
 }
 
-/// A schedule written by hand, with the defect and without it, until the defect shows: what the run came to.
+/// Runs a schedule written by hand, with the defect and without it, until the defect shows. Prints the failure.
 fn is_shown(defect: Defect, properties: &[&str], seeds: u64, schedule: impl Fn(u64, Defects) -> Option<Failure>) {
     for seed in 0..seeds {
         let failure = schedule(seed, Defects::NONE);
@@ -175,7 +175,7 @@ fn is_shown(defect: Defect, properties: &[&str], seeds: u64, schedule: impl Fn(u
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Three that serve, with a value that everybody has; nobody else asks for anything.
+/// Returns a group of three that serves, with a value that all members have. No client asks for anything else.
 fn quiet(scenario: Scenario) -> World<Node> {
     let mut world = World::new(Scenario { load: Load { clients: 0, ..Load::default() }, ..scenario });
     assert!(world.run_until_ready(SOON), "{:?}", world.failure());
@@ -184,7 +184,7 @@ fn quiet(scenario: Scenario) -> World<Node> {
     world
 }
 
-/// Says it until it is done.
+/// Repeats the operation until it is done.
 fn tell_until_done(world: &mut World<Node>, host: usize, key: &str, op: &Op) {
     for _ in 0..20 {
         if world.tell(host, key, op.clone()).answer().is_some() {
@@ -195,7 +195,7 @@ fn tell_until_done(world: &mut World<Node>, host: usize, key: &str, op: &Op) {
     panic!("{key} was never written: {:?}", world.failure());
 }
 
-/// The machine whose node leads, and the one that is the key's primary.
+/// Returns the machine whose node leads, and the machine of the key's primary.
 fn leader_and_primary(world: &World<Node>, key: &str) -> (usize, usize) {
     let group = world.host(0).and_then(Node::group).expect("it serves");
     let point = Key::new(key.as_bytes()).expect("short").point();
@@ -205,7 +205,7 @@ fn leader_and_primary(world: &World<Node>, key: &str) -> (usize, usize) {
     (host(leader), host(primary))
 }
 
-/// Hazard 17: the holder of a lease sleeps; others take over and write; it wakes, cut off, and is asked.
+/// Hazard 17: the holder of a lease sleeps; other members take over and write. The holder wakes, cut off, and a client asks it.
 #[test]
 fn lease_sleeps() {
     is_shown(Defect::LeaseSleeps, &["I4 linearizable", "I5 durable"], 5, |seed, defects| {
@@ -226,8 +226,8 @@ fn lease_sleeps() {
     });
 }
 
-/// Hazard 18: a primary's question is answered, and the answer is held up until the primary is none any more. Meanwhile
-/// it was asked again.
+/// Hazard 18: a primary's question is answered, and the answer is held up until the primary's term has ended. Meanwhile the
+/// primary was asked again.
 #[test]
 fn recycled_confirmation() {
     is_shown(Defect::RecycledConfirmation, &["I4 linearizable", "I5 durable"], 5, |seed, defects| {

@@ -1,4 +1,4 @@
-//! Machines that are far apart: an answer takes longer than it takes until a question is repeated.
+//! Machines that are far apart: an answer takes longer than the time after which a question is repeated.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use node::Node;
 use testnet::sim::harness::expect_well;
 use testnet::sim::{Latency, Scenario, World};
 
-/// Six machines, an answer of each takes 0.8 s or a little more.
+/// Returns a scenario of six machines: an answer of each takes 0.8 s or a little more.
 fn far(seed: u64, leases: bool) -> Scenario {
     let mut scenario = Scenario { hosts: 6, leases, ..Scenario::calm(seed) };
     scenario.latency = Latency::Uniform(Duration::from_millis(400), Duration::from_millis(20));
@@ -19,7 +19,7 @@ fn far(seed: u64, leases: bool) -> Scenario {
     scenario
 }
 
-/// All become members of one group, and clients are answered, with and without leases.
+/// All machines become members of one group, and clients are answered, with and without leases.
 #[test]
 fn far_machines_form_a_group_and_answer() {
     for leases in [false, true] {
@@ -31,7 +31,7 @@ fn far_machines_form_a_group_and_answer() {
     }
 }
 
-/// A member that lost its store copies all that the group holds, page by page.
+/// A member that lost its store copies all data of the group, page by page.
 #[test]
 fn a_far_newcomer_copies_what_there_is() {
     let mut scenario = far(2, false);

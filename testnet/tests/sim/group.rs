@@ -11,8 +11,8 @@ fn a_calm_group_serves() {
     });
 }
 
-/// Seeds that failed once, each with what was wrong. They stay, though a seed means the same run only as long as the code
-/// around it is the same.
+/// Seeds that failed once, each with its cause. They stay, though a seed means the same run only as long as the code around it
+/// is the same.
 #[test]
 fn what_failed_once_holds() {
     const FAILED: [(u64, &str); 2] = [
@@ -25,7 +25,7 @@ fn what_failed_once_holds() {
     }
 }
 
-/// A base that came to nothing voided a chosen write at one of the two nodes that had it: see `group/tests/protocol/void.rs`.
+/// A base that was not chosen voided a chosen write at one of the two nodes that had it: see `group/tests/protocol/void.rs`.
 #[test]
 fn a_base_that_comes_to_nothing_voids_nothing() {
     expect_well::<Node>(&Scenario::small(72_878_624_091_543, None));

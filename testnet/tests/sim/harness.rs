@@ -1,11 +1,12 @@
-//! The harness itself: it finds nothing in a store that works, finds each defect of one that does not, and repeats.
+//! Tests of the harness itself: it finds nothing in a store that works, finds each defect of one that does not, and repeats its
+//! runs.
 
 use testnet::sim::harness::{Batch, expect_well, for_each_seed, run, shrink};
 use testnet::sim::{Host, Scenario};
 
 use crate::toy::{self, Toy};
 
-/// The first failure within so many seeds.
+/// Returns the first failure within this number of seeds.
 fn first_failure<H: Host>(seeds: u64) -> Option<(Scenario, &'static str)> {
     let batch = Batch::run::<H>((0..seeds).map(Scenario::from_seed), None, 1);
     batch.failures.into_iter().next().map(|(scenario, failure)| {
@@ -21,7 +22,8 @@ fn a_store_that_works_passes() {
     });
 }
 
-/// Finds the defect within some seeds, by one of these properties, and cuts the scenario down to one that still fails.
+/// Asserts that the defect is found within some seeds, by one of these properties, and that the scenario shrinks to one that
+/// still fails.
 fn is_caught<H: Host>(properties: &[&str]) {
     let (scenario, property) = first_failure::<H>(60).expect("a defect is found");
     assert!(properties.contains(&property), "found, but as {property}");
@@ -102,7 +104,7 @@ fn a_seed_repeats_byte_for_byte() {
     }
 }
 
-/// Prints how fast the harness is; the toy is quick, so this is its own time, checks included.
+/// Prints the speed of the harness. The toy is quick, so this is the harness's own time, checks included.
 #[test]
 fn the_harness_is_quick() {
     let batch = Batch::run::<Toy<{ toy::NOTHING }>>((1_000..1_040).map(Scenario::from_seed), None, 1);
@@ -110,7 +112,7 @@ fn the_harness_is_quick() {
     assert!(batch.failures.is_empty(), "{:?}", batch.failures);
 }
 
-/// A night's worth of the harness against itself: `SCATTER_SEEDS` sets how much.
+/// A night's run of the harness against itself: `SCATTER_SEEDS` sets its length.
 #[test]
 #[ignore = "long"]
 fn a_store_that_works_passes_for_long() {

@@ -1,4 +1,4 @@
-//! Whoever agrees fastest with a majority comes to lead, and stays.
+//! The member that agrees fastest with a majority comes to lead, and stays leader.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use node::Node;
 use testnet::sim::harness::{expect_well, for_each_seed};
 use testnet::sim::{Latency, Load, Scenario, World};
 
-/// How long a message of a machine takes to reach a majority, itself counted.
+/// Returns the time of a message from a machine to a majority, the machine itself counted.
 fn agreement(host: usize, hosts: usize) -> Duration {
     let one_way = |to| if to == host { Duration::ZERO } else { Latency::PaperSites.between(host, to).0 };
     let mut ways: Vec<Duration> = (0..hosts).map(one_way).collect();
@@ -46,7 +46,7 @@ fn the_best_placed_comes_to_lead_and_stays() {
     });
 }
 
-/// It changes while clients work: none of them sees more than a wait.
+/// The leader changes while clients work: each of them sees at most a wait.
 #[test]
 fn clients_see_nothing_of_it() {
     for_each_seed("--test sim leading::clients_see_nothing", 6, |seed| {

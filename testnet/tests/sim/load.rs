@@ -8,7 +8,7 @@ use overlay::{Epoch, GroupId, KeyRange};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Load, Scenario, World};
 
-/// What is asked of a group, as its leader knows: operations a minute.
+/// Load of a group, as its leader knows it, in operations a minute.
 #[derive(Debug)]
 struct Asked {
     range: KeyRange,
@@ -47,7 +47,7 @@ fn births(all: &[Asked]) -> Vec<(GroupId, Epoch)> {
     all.iter().map(|group| group.born).collect()
 }
 
-/// Clients that want many keys equally, all of them in the first of so many parts of the ring.
+/// Returns a scenario with clients that ask for many keys equally, all of them in the first of `part` parts of the ring.
 fn scenario(seed: u64, hosts: usize, part: u128) -> Scenario {
     let mut scenario = Scenario { hosts, members: (3, 5), ..Scenario::calm(seed) };
     scenario.timing.resize_after = Duration::from_secs(2);
@@ -96,7 +96,7 @@ fn nothing_moves_where_all_is_even() {
     });
 }
 
-/// All that is asked lies in an eighth of the group's range: in the end as much of it is for each member, and the division stays.
+/// All load lies in an eighth of the group's range. In the end each member has an equal share of it, and the division stays.
 #[test]
 fn each_member_gets_its_share() {
     for_each_seed("--test sim load::each_member", 2, |seed| {

@@ -1,6 +1,6 @@
-//! Simulated networks of real nodes, under faults, checked as clients see them.
+//! Simulated networks of real nodes, under faults, checked by the histories of clients.
 //!
-//! One program: the simulated world is generic over what it runs, and is compiled once.
+//! One program: the simulated world is generic over its hosts, and is compiled once.
 
 mod capacity;
 mod contention;

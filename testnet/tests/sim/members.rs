@@ -1,5 +1,5 @@
-//! Members come and go: each rule about that is missed when it is left out (hazards 14, 23-27). Those about the end of
-//! an epoch, which few seeds meet, are missed in `models`, which goes through all schedules (hazards 20-22).
+//! Members come and go: each rule about them is missed when it is left out (hazards 14, 23-27). Few seeds meet the rules about
+//! the end of an epoch. Those are tested in `models`, which goes through all schedules (hazards 20-22).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use testnet::sim::Scenario;
 use testnet::sim::fault::{Fault, Kind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_from};
 
-/// A new life began with the records of the one before.
+/// Mark: a new life began with the records of the one before.
 const HELD: &str = "node: entered anew with what it held before";
 
-/// What clients, replicas or checks of agreement show.
+/// Properties of clients, replicas and agreement, any of which may break.
 const ANY: [&str; 16] = [
     "I1 one value",
     "I2 one configuration",
@@ -82,8 +82,8 @@ fn no_fence() {
     is_found_from(200, Defect::NoFence, &ANY, 400, Scenario::churn);
 }
 
-/// A run in which members are away for longer than they are waited for, keys are deleted all the time, and nobody needs their
-/// tombstones for long.
+/// Returns a run in which members are away for longer than the group waits for them. Keys are deleted all the time, and soon no
+/// member needs their tombstones.
 fn put_out(seed: u64) -> Scenario {
     let mut rng = Rng::new(seed, "put out");
     let mut scenario = Scenario::churn(seed);
@@ -113,7 +113,7 @@ fn put_out(seed: u64) -> Scenario {
     scenario
 }
 
-/// Whoever was put out comes back as somebody else, with what it holds: what was deleted meanwhile stays deleted.
+/// A member that was removed comes back as another member, with its old records: keys that were deleted meanwhile stay deleted.
 #[test]
 fn who_was_put_out_catches_up_from_what_it_holds() {
     let marks = Cell::new(0);
@@ -123,27 +123,27 @@ fn who_was_put_out_catches_up_from_what_it_holds() {
     assert!(marks.get() > 0 || std::env::var_os("SCATTER_SEED").is_some(), "nobody came back with something");
 }
 
-/// Hazard 14: records of a life before of which tombstones were let go of meanwhile.
+/// Hazard 14: records of a former life whose tombstones were purged meanwhile.
 #[test]
 fn stale_lives() {
     is_found(Defect::StaleCopies, &ANY, 200, put_out);
 }
 
-/// The log moved on faster than a primary that had restarted could tell that it did not serve.
+/// The log moved on faster than a restarted primary could tell that it did not serve.
 #[test]
 fn a_primary_that_lost_its_term_is_noticed() {
     expect_well::<Node>(&Scenario::churn(169_783_912_865_058));
 }
 
-/// Two were members, one of them left and another came in its place. That one lost everything before anybody knew that the
-/// change was chosen: nothing survives that, so no fault may do it.
+/// Of two members one left, and another came in its place. The newcomer lost all data before any node knew that the change was
+/// chosen. No group survives such a loss, so no fault may cause it.
 #[test]
 fn what_is_on_its_way_to_be_a_member_of_two_is_not_lost() {
     let report = expect_well::<Node>(&Scenario::churn(205_933_225_421_308));
     assert!(report.marks.count("fault: left out, the group could not survive it") > 0);
 }
 
-/// The one who was to come in place of another that left a group of two had just lost everything, which nobody knew yet.
+/// A newcomer that was to replace a member of a group of two had just lost all data, which no node knew yet.
 #[test]
 fn who_is_about_to_be_a_member_of_two_is_not_lost() {
     expect_well::<Node>(&Scenario::churn(204_784_819_613_622));

@@ -1,4 +1,4 @@
-//! One group under everything that can go wrong, then healed: swarms of seeds, and a few of one kind of fault each.
+//! One group under all kinds of faults, then healed: swarms of seeds, and a few seeds of one kind of fault each.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use testnet::sim::fault::{Kind, Mix, target};
 use testnet::sim::harness::{Batch, expect_well, for_each_seed, run};
 use testnet::sim::{Load, Noise, Scenario};
 
-/// How many seeds a test takes unless `SCATTER_SEEDS` says otherwise.
+/// Number of seeds of a test, unless `SCATTER_SEEDS` sets another one.
 const SEEDS: u64 = 12;
 
-/// What a swarm must come by, or it proves nothing.
+/// Marks that a swarm must reach: otherwise it proves nothing.
 const MARKS: [&str; 12] = [
     "client: answered",
     "client: told that the outcome is uncertain",
@@ -80,7 +80,7 @@ fn a_member_that_forgot_is_another_member() {
     });
 }
 
-/// Hazards 2 and 4: what was not synced is lost at a crash, and stores fail at any call.
+/// Hazards 2 and 4: a crash loses all data that was not synced, and stores fail at any call.
 #[test]
 fn stores_lose_what_was_not_synced_and_fail() {
     let mix = Mix::of(&[
@@ -95,7 +95,7 @@ fn stores_lose_what_was_not_synced_and_fail() {
     });
 }
 
-/// Hazard 60: the n-th call of the store fails, for every n there is.
+/// Hazard 60: the n-th call of the store fails, for every n.
 #[test]
 fn the_store_fails_at_each_call_in_turn() {
     let quiet = Load { clients: 2, operations_max: 40, ..Load::default() };
@@ -115,7 +115,7 @@ fn the_store_fails_at_each_call_in_turn() {
     }
 }
 
-/// Hazard 12: answers are lost, and clients repeat themselves.
+/// Hazard 12: answers are lost, and clients repeat their operations.
 #[test]
 fn lost_answers_do_not_double_anything() {
     let mix = Mix::of(&[
@@ -149,7 +149,7 @@ fn a_primary_that_is_cut_off_or_frozen_does_not_answer_from_the_past() {
     });
 }
 
-/// Hazard 19: wall clocks jump by up to a day, and nothing comes of it.
+/// Hazard 19: wall clocks jump by up to a day, without any effect.
 #[test]
 fn wall_clocks_decide_nothing() {
     let mix = Mix::of(&[
@@ -168,7 +168,7 @@ fn wall_clocks_decide_nothing() {
     });
 }
 
-/// Hazard 16: clocks within the assumed drift do no harm; beyond it they must, or the check is worth nothing.
+/// Hazard 16: clocks within the assumed drift do no harm. Clocks beyond it must, or the check is worth nothing.
 #[test]
 fn leases_hold_within_the_assumed_drift_and_not_beyond() {
     use testnet::sim::fault::Target::Primary;
@@ -187,7 +187,7 @@ fn leases_hold_within_the_assumed_drift_and_not_beyond() {
     for_each_seed("leases_hold_within_the_assumed_drift_and_not_beyond", SEEDS, |seed| {
         expect_well::<Node>(&scenario(seed, 9_900));
     });
-    // Few of them show it.
+    // Only a few of the runs show the violation.
     let beyond = Batch::run::<Node>((0..2 * SEEDS).map(|seed| scenario(seed, 400_000)), None, 1);
     assert!(!beyond.failures.is_empty(), "clocks that are off by 40 % were never noticed");
 }

@@ -1,7 +1,7 @@
-//! A group that is lost is declared so; when it comes back after all, it serves nobody (hazard 40).
+//! A lost group is declared lost; when it comes back after all, it serves no client (hazard 40).
 //!
-//! What was acknowledged there is lost by definition, so these runs are marked as such: a history that reaches over the loss is
-//! not judged. What must hold all the same does, after every step: one owner of each place, one outcome of each transaction.
+//! Its acknowledged writes are lost by definition, so these runs are marked: a history that reaches over the loss is not
+//! judged. The other properties must hold after every step: one owner of each place, one outcome of each transaction.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use testnet::sim::{Host, Load, Scenario, State, World};
 
 const HOSTS: usize = 12;
 
-/// Three groups or more, of three to five.
+/// Returns a ring of three groups or more, of three to five members each.
 fn ring(seed: u64) -> World<Node> {
     let mut scenario = Scenario { hosts: HOSTS, members: (3, 5), ..Scenario::calm(seed) };
     scenario.timing.resize_after = Duration::from_millis(500);
@@ -67,7 +67,7 @@ fn losses(world: &World<Node>, host: usize) -> Vec<Loss> {
     group(world, host).map_or_else(Vec::new, |group| group.state().losses.clone())
 }
 
-/// A key that lies in a lost range.
+/// Returns a key that lies in a lost range.
 fn key_in(loss: &Loss) -> String {
     let names = (0..).map(|n| format!("lost-{n}"));
     let lies = |name: &String| Key::new(name.as_bytes()).is_ok_and(|key| loss.range.contains(key.point()));

@@ -1,4 +1,4 @@
-//! Groups split, merge and move their boundaries, under clients and faults: it stays one store, and the ring closes again.
+//! Groups split, merge and move their boundaries, under clients and faults: they stay one store, and the ring closes again.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn whatever_becomes_of_groups_it_is_one_store() {
     assert!(begun > 10 && copied > 10, "hardly anything happens: {begun}, {copied}");
 }
 
-/// Administrators change policies at random places while groups split, merge and move: in the end all groups agree.
+/// Administrators change policies at random places while groups split, merge and move boundaries: in the end all groups agree.
 #[test]
 fn all_groups_come_to_agree_on_policies() {
     let changes: u64 =
@@ -33,7 +33,7 @@ fn all_groups_come_to_agree_on_policies() {
     is_found(Defect::PoliciesNotTold, &["I16 live"], 50, Scenario::ring);
 }
 
-/// A crowd comes to one peer, and becomes a ring of groups of three to five by itself.
+/// Sixty peers join through one peer, and form a ring of groups of three to five by themselves.
 #[test]
 fn rings_of_sixty_peers_are_one_store() {
     for_each_seed("--test sim ring::", 3, |seed| {
@@ -41,72 +41,74 @@ fn rings_of_sixty_peers_are_one_store() {
     });
 }
 
-/// Members of a group copied a part that came from another group, and had told each other what they lacked, when a majority of
-/// them held everything and the other group was asked no more: one took what it had been told before for all there is.
+/// Members of a group copied a part from another group, and had told each other which records they lacked. Then a majority of
+/// them held everything, and the other group was asked no more. One member took the earlier list for the complete one.
 #[test]
 fn what_others_lacked_before_is_not_taken_for_all_there_is() {
     expect_well::<Node>(&Scenario::ring(1_018));
 }
 
-/// A group voted for what another one coordinated, which was aborted, and all of that one's members had become others before
-/// the group asked: nobody whom it knew could say what came of it.
+/// A group voted for a transaction of another group, which was aborted. All members of the coordinator had moved on before the
+/// group asked: no node that it knew could tell it the outcome.
 #[test]
 fn who_voted_finds_the_coordinator_wherever_it_is() {
     expect_well::<Node>(&Scenario::ring(24_259));
 }
 
-/// A member had a state from before its epoch was established in its store, and asked somebody who had been let go of since.
+/// The store of a member held a state from before its epoch was established. The member asked a node that had been let go
+/// since.
 #[test]
 fn nobody_waits_after_a_crash_for_who_was_let_go_of() {
     expect_well::<Node>(&Scenario::ring(30_587));
 }
 
-/// A group that keeps its name ended twice while one of its members was away, which learned of one part of what there is now
-/// from those who had been in it, and of the other part from nobody.
+/// A group that keeps its name ended twice while one of its members was away. From its former fellows the member learned of one
+/// part of the present ring; of the other part no node told it.
 #[test]
 fn who_is_late_learns_of_all_that_took_the_place_of_its_group() {
     expect_well::<Node>(&Scenario::ring(31_990));
 }
 
-/// A member was moved to another group while it did not hear of it: its own group needed it no more, and it gave up before the
-/// other one had told it.
+/// A member was moved to another group while it received nothing. Its own group needed it no more, and it gave up before the
+/// other group had told it.
 #[test]
 fn who_is_moved_while_it_is_late_comes_to_its_group() {
     [24, 58, 40_309].into_iter().for_each(|seed| drop(expect_well::<Node>(&Scenario::ring(seed))));
 }
 
-/// A group that was too small asked for a member that was dead, and could decide nothing any more once it had it.
+/// A group that was too small asked for a member that was dead, and could decide nothing any more once it had that member.
 #[test]
 fn the_dead_are_not_moved() {
     expect_well::<Node>(&Scenario::ring(40_267));
 }
 
-/// Whoever was moved to a group crashed, and was asked for what it had acknowledged to those members long before, in a group
-/// that had let go of it since.
+/// A member that was moved to a group crashed. It was asked for acknowledgements that it had given to those members long
+/// before, in a group that had let go of it since.
 #[test]
 fn who_is_moved_is_asked_for_nothing_from_before() {
     [50_237, 50_290, 50_590].into_iter().for_each(|seed| drop(expect_well::<Node>(&Scenario::ring(seed))));
 }
 
-/// A group split, or was given a member, and one of the two that one of the born was to have had been dead for moments.
+/// A group split, or got a member. A group that was born of this was to have two members, and one of them had been dead for
+/// moments.
 #[test]
 fn nothing_is_born_of_those_who_died_just_now() {
     [62_400, 108_703_954_918_040].into_iter().for_each(|seed| drop(expect_well::<Node>(&Scenario::ring(seed))));
 }
 
-/// What is shown where something does not end.
+/// Properties that break where an operation, a transaction or a handover does not end.
 const UNENDING: [&str; 3] = ["I16 live", "PTO1 validity", "P3 handover ends"];
 
-/// The same, where nobody waits for a word of those who would go.
+/// The same case, where a transaction begins without a message from the members that would move.
 #[test]
 fn born_of_the_dead() {
     is_found_from(580, Defect::Unheard, &UNENDING, 1_000, Scenario::ring);
 }
 
-/// Of a group's end nobody is told again, and nobody asks: some never learn what came of it (hazard 37).
+/// The end of a group is told once, and no group asks for it: some groups never learn the outcome (hazard 37).
 #[test]
 fn an_end_that_is_told_once() {
-    // A member that hears nothing of its group finds out by itself what became of it: that is left out, too.
+    // A member without messages of its group asks other groups for its successors: this rule is left out, too.
     let alone = |sound: &Scenario| {
         let defects = Defects::NONE.with(Defect::ToldOnce).with(Defect::SuccessorsUnsought);
         Scenario { defects, ..sound.clone() }
@@ -114,15 +116,16 @@ fn an_end_that_is_told_once() {
     is_found_among(Defect::ToldOnce, &UNENDING, 810..2_000, Scenario::ring, alone);
 }
 
-/// Whoever gives keys away goes on serving them, under its lease for instance (hazard 36). Where no client comes by it, it shows in the
-/// end as replicas that differ: what was chosen after the end, or lacked before, some of those who follow never learn of.
+/// A member that gave keys away goes on serving them, under its lease for instance (hazard 36). Where no client meets this, it
+/// shows in the end as replicas that differ. Some members of the succeeding group never learn of writes that were chosen after
+/// the end, or that they lacked before.
 #[test]
 fn whoever_has_ended_goes_on() {
     let shown = ["I1 one value", "I4 linearizable", "I5 durable", "PTO5 total order", "I13 leases exclude", "I16 live"];
     is_found_from(306, Defect::OneReplicaState, &shown, 300, Scenario::ring);
 }
 
-/// What operations did is forgotten where groups become others (hazard 45).
+/// The ids of operations are forgotten where a group succeeds another one (hazard 45).
 #[test]
 fn ids_stay_behind() {
     is_found_from(
@@ -134,14 +137,14 @@ fn ids_stay_behind() {
     );
 }
 
-/// Whoever is primary first of what is born asks nobody what may have been chosen, though nobody handed that over to it: a crash
-/// is enough (hazard 13).
+/// The first primary of a new group asks no member for writes that may have been chosen, although no primary handed its range
+/// over: a crash is enough (hazard 13).
 #[test]
 fn nobody_is_asked_what_was_chosen() {
     is_found_from(307, Defect::NobodyAsked, &FORGOTTEN, 300, Scenario::ring);
 }
 
-/// A group becomes another every half second, and much is in flight then: writes overtake each other on the way.
+/// A group becomes another every half second, with many operations in flight: writes overtake each other on the way.
 fn hurry(seed: u64) -> Scenario {
     let mut rng = Rng::new(seed, "hurry");
     let faults = (6..40).map(|n| {
@@ -174,38 +177,39 @@ fn what_is_in_flight_goes_along() {
     });
 }
 
-/// What is shown where something that was chosen is forgotten.
+/// Properties that break where a chosen write is forgotten.
 const FORGOTTEN: [&str; 3] = ["I4 linearizable", "I5 durable", "I1 one value"];
 
-/// Learners died, and their new lives found no room beside the old ones in a group that was too large, and could not split before
-/// those were forgotten: 30 s for each leader.
+/// Learners died, and their new lives found no room beside the old ones in a group that was too large. The group could not
+/// split before the old lives were forgotten: 30 s for each leader.
 #[test]
 fn another_life_of_a_learner_needs_no_room() {
     expect_well::<Node>(&Scenario::ring(241_233_558_650_281));
 }
 
-/// A group voted for what would leave it two members and a dead one, and one of the two left before the outcome came: one of two was
-/// dead in what was born.
+/// A group voted for a transaction that would leave it two members and a dead one. One of the two left before the outcome: one
+/// of the two members of the new group was dead.
 #[test]
 fn nobody_leaves_the_dead_alone_with_what_is_born() {
     expect_well::<Node>(&Scenario::ring(172_934_388_896_808));
 }
 
-/// A member's store was slow, and neighbours asked again and again for what they were to copy: that is no nonsense.
+/// A member's store was slow, and neighbours asked again and again for the records that they were to copy. Such requests are
+/// valid.
 #[test]
 fn whoever_asks_again_is_answered_once() {
     expect_well::<Node>(&Scenario::ring(75_518_449_098_274));
 }
 
-/// A group's boundaries moved, one after the other, until it had nothing of what it owned when one of its members crashed, which
-/// came back in what it was and in what it is.
+/// A group's boundaries moved, one after the other, until it owned nothing of its first range. One of its members crashed then,
+/// and came back both in the old group and in the present one.
 #[test]
 fn a_group_that_has_moved_on_is_one_group() {
     expect_well::<Node>(&Scenario::ring(108_703_954_918_432));
 }
 
-/// Groups that become others all the time, and let go of tombstones as soon as they may, while one machine after the other is
-/// away for so long that a place may have gone elsewhere and come back.
+/// Groups become others all the time, and let go of tombstones as soon as they may. One machine after the other is away for so
+/// long that a range may have gone elsewhere and come back.
 fn absences(seed: u64) -> Scenario {
     let mut rng = Rng::new(seed, "absences");
     let hosts = rng.between(4, 7) as usize;
@@ -252,18 +256,18 @@ fn what_was_deleted_stays_so_whoever_was_away() {
     });
 }
 
-/// The same, where whoever was away keeps what it had.
+/// The same case, where a node that was away keeps its old records.
 #[test]
 fn what_was_deleted_comes_back() {
     let shown = ["I14 deletes stay deleted", "I4 linearizable", "I1 one value", "I16 live"];
     is_found_from(119, Defect::Undying, &shown, 300, absences);
 }
 
-/// Nothing goes wrong, and a group becomes another every half second: clients wait for the hand-over itself, and no operation
-/// fails. Nobody has to be asked again, though some begin their part in what is born before others do.
+/// Without faults, a group becomes another every half second. Clients wait for the handover itself, and no operation fails. No
+/// question has to be repeated, though some members begin their part in a new group before other members do.
 ///
-/// At seeds 5 and 12 a primary has asked others for a key's record, and comes to hold everything before they answer. Then it waits for
-/// no answer: whoever was asked may have been let go of.
+/// At seeds 5 and 12 a primary has asked other members for a key's record, and comes to hold all data before they answer. Then
+/// it waits for no answer: the members that it asked may have been let go.
 #[test]
 fn clients_hardly_notice_what_becomes_of_groups() {
     let (mut begun, mut waited) = (0, Vec::new());

@@ -1,4 +1,5 @@
-//! Cases of rings that have a name: what others leave out of their tests, and a group that is away for many lifetimes.
+//! Cases of rings that have a name: cases that other systems leave out of their tests, and a group that is away for many
+//! lifetimes.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use testnet::sim::fault::{Fault, Kind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed};
 use testnet::sim::{Host, Load, Scenario, State, World};
 
-/// Groups of three to five, which come to be by themselves.
+/// Returns a scenario with groups of three to five members, which form by themselves.
 fn ring(seed: u64, hosts: usize) -> Scenario {
     let mut scenario = Scenario { hosts, members: (3, 5), ..Scenario::calm(seed) };
     scenario.timing.resize_after = Duration::from_millis(500);
@@ -19,12 +20,13 @@ fn ring(seed: u64, hosts: usize) -> Scenario {
     scenario
 }
 
-/// The network falls into two parts, each time others, of which neither hears the other; each lasts for so long.
+/// Returns faults that split the network into two parts, different ones each time, which do not hear each other. Each split
+/// lasts for `lasts`.
 fn splits(rng: &mut Rng, hosts: usize, lasts: Duration, until: Duration) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut at = Duration::from_secs(6);
     while at + lasts < until {
-        // Somebody is on each side.
+        // At least one machine is on each side.
         let side = rng.between(1, (1 << hosts) - 2);
         faults.push(Fault { at, kind: Kind::Split(side), lasts });
         at += lasts + Duration::from_secs(2);
@@ -32,8 +34,8 @@ fn splits(rng: &mut Rng, hosts: usize, lasts: Duration, until: Duration) -> Vec<
     faults
 }
 
-/// Scalaris has it, and leaves it out of its tests: the network falls apart while clients write. Neither side forms a ring of
-/// its own, and nobody reads what is not so.
+/// A case that Scalaris has, and leaves out of its tests: the network falls apart while clients write. Neither side forms a
+/// ring of its own, and no client reads a wrong value.
 #[test]
 fn partition_while_writing() {
     for_each_seed("--test sim ring_cases::partition_while_writing", 6, |seed| {
@@ -48,7 +50,7 @@ fn partition_while_writing() {
     });
 }
 
-/// And this: the network falls apart while groups split, merge, and move members and boundaries.
+/// Another such case: the network falls apart while groups split, merge, and move members and boundaries.
 #[test]
 fn ring_maintenance_under_a_split() {
     let begun = Cell::new(0);
@@ -71,7 +73,7 @@ fn ring_maintenance_under_a_split() {
     assert!(begun.get() > 50, "hardly anything happens: {}", begun.get());
 }
 
-/// Who is with this machine in its group, where all of them are known.
+/// Returns the machines in the group of this machine, where all of them are known.
 fn group_of(world: &World<Node>, host: usize) -> Option<BTreeSet<usize>> {
     let state = world.host(host)?.group()?.state();
     let peers: Vec<_> = state.members.iter().map(|member| member.node).collect();
@@ -83,7 +85,8 @@ fn is_calm(world: &World<Node>, host: usize) -> bool {
     world.state(host) == State::Running && world.host(host).is_some_and(|node| node.owned().is_ok() && node.is_whole())
 }
 
-/// Whether its group, and whatever may follow that, can do without what this machine holds.
+/// Returns whether the group of this machine, and each possible successor of the group, can do without the data of this
+/// machine.
 fn is_spare(world: &World<Node>, host: usize) -> bool {
     let Some(node) = world.host(host).filter(|_| is_calm(world, host)) else { return false };
     let hosts =
@@ -109,9 +112,9 @@ fn standing(world: &World<Node>) -> String {
     (0..world.hosts()).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// All members of a group die at once. While they are gone, each of their neighbours loses all that it has and comes back as
-/// somebody else, ten times over; so whoever returns knows nobody that is still there. The group then goes on with what it had,
-/// and the ring closes.
+/// All members of a group die at once. While they are gone, each of their neighbours loses all data and comes back as another
+/// node, ten times over. So a member that returns knows no node that is still there. The group then goes on with its data, and
+/// the ring closes.
 #[test]
 fn a_group_that_was_killed_keeps_its_data_for_ten_lifetimes() {
     const LIFETIMES: usize = 10;

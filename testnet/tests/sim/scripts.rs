@@ -1,4 +1,4 @@
-//! Single schedules from the books, step by step.
+//! Single schedules from the literature, step by step.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use testnet::sim::{Load, Scenario, World};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Three machines that nobody asks anything.
+/// Returns three machines without any client.
 fn idle(seed: u64, leases: bool) -> World<Node> {
     let load = Load { clients: 0, ..Load::default() };
-    // What a cut keeps back is soon lost with its connection: nothing that was asked before arrives after.
+    // Frames that a cut keeps back are soon lost with their connection: no earlier question arrives after the cut.
     let keepalive = Some(Duration::from_millis(300));
     World::new(Scenario { load, leases, keepalive, ..Scenario::calm(seed) })
 }
 
-/// A group of three that serves, and is asked nothing but by the script.
+/// Returns a group of three that serves, and is asked by the script alone.
 fn quiet(seed: u64, leases: bool) -> World<Node> {
     let mut world = idle(seed, leases);
     world.run_until_group();
@@ -35,8 +35,8 @@ fn machines_that_nobody_asks_anything_become_one_group() {
     });
 }
 
-/// fRSM Figure 1 (hazard 11): a write reaches its primary alone, which is then cut off; the others read the value
-/// before; the primary returns. The write must not come back.
+/// fRSM Figure 1 (hazard 11): a write reaches its primary alone, which is then cut off. The other members read the value before
+/// it; the primary returns. The write must not come back.
 #[test]
 fn a_write_that_was_read_as_not_done_does_not_come_back() {
     for_each_seed("a_write_that_was_read_as_not_done_does_not_come_back", 30, |seed| {
@@ -53,7 +53,7 @@ fn a_write_that_was_read_as_not_done_does_not_come_back() {
             world.undo(cut);
             for turn in 0..100 {
                 if turn % 20 == 10 {
-                    // Whoever serves now is made to give way.
+                    // The current primary is made to give way.
                     let cut = world.inject(Kind::Isolate(Target::Host(world.primary_of("k"))));
                     world.run_for(Duration::from_secs(4));
                     world.undo(cut);
@@ -68,7 +68,7 @@ fn a_write_that_was_read_as_not_done_does_not_come_back() {
     });
 }
 
-/// Hazard 13: a write reaches two of three; the third becomes primary. Its own copy says nothing.
+/// Hazard 13: a write reaches two of three members; the third becomes primary. Its own copy proves nothing.
 #[test]
 fn a_new_primary_does_not_trust_its_own_copy() {
     for_each_seed("a_new_primary_does_not_trust_its_own_copy", 30, |seed| {
@@ -94,7 +94,7 @@ fn a_new_primary_does_not_trust_its_own_copy() {
     });
 }
 
-/// Hazard 6: the whole group at once. What was acknowledged is there again.
+/// Hazard 6: the whole group at once. All acknowledged writes are there again.
 #[test]
 fn all_crash_and_nothing_is_lost() {
     for_each_seed("all_crash_and_nothing_is_lost", 30, |seed| {

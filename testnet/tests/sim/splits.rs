@@ -16,8 +16,8 @@ fn group(world: &World<Node>, host: usize) -> Option<&Group> {
     world.host(host).and_then(Node::group)
 }
 
-/// Three machines at each of the papers' sites in one group of nine, one more than the most, that divide members by this policy. Each
-/// machine names its site as its cluster.
+/// Three machines at each of the papers' sites in one group of nine, one more than the limit, that divide members by this
+/// policy. Each machine names its site as its cluster.
 fn nine(seed: u64, policy: &str) -> World<Node> {
     let mut scenario = Scenario { hosts: 9, members: (4, 8), clusters: SITES, ..Scenario::calm(seed) };
     scenario.latency = Latency::PaperSites;

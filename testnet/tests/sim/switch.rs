@@ -1,6 +1,6 @@
-//! Networks beside switches that spread their reads, with the real pipeline (`Harmonia`; hazards 54-58): whatever becomes of
-//! packets, tables and switches, reads are linearizable, whoever answers alone was granted that, and once all is calm reads are
-//! spread again and the dirty set is empty. Each rule that is left out is missed.
+//! Networks beside switches that spread their reads, with the real pipeline (`Harmonia`; hazards 54-58). Packets, tables and
+//! switches may fail in any way. Reads stay linearizable, and each member that answers alone has a grant. Once all is calm,
+//! reads are spread again and the dirty set is empty. Each rule that is left out is missed.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use testnet::sim::fault::{Fault, Kind};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_among, is_found_from, run};
 use testnet::sim::{Latency, Load, Noise, Scenario, SwitchDefect, SwitchRules};
 
-/// What clients see go wrong.
+/// Properties of the clients' histories.
 const HISTORY: [&str; 6] =
     ["I4 linearizable", "I5 durable", "I6 at most once", "I7 no dirty read", "I8 settled", "I14 deletes stay deleted"];
 
-/// What members show.
+/// Property that members show.
 const GRANTED: [&str; 1] = ["I13 granted reads"];
 
-/// What a run must come by now and then, or it proves nothing.
+/// Marks that a batch of runs must reach, or it proves nothing.
 const MARKS: [&str; 8] = [
     "switch: a fast read was answered",
     "switch: a packet was lost",
@@ -47,8 +47,8 @@ fn reads_are_spread_whatever_becomes_of_switches() {
     }
 }
 
-/// A member is removed while it is down. Its group ends, and the other members move to a group elsewhere on the ring before it returns: it
-/// waited for ever, as none of them could tell it what had become of its group.
+/// A member is removed while it is down. Its group ends, and the other members move to a group elsewhere on the ring before the
+/// member returns. It waited for ever, as none of them could tell it the fate of its group.
 #[test]
 fn a_member_returns_when_its_group_and_its_fellows_are_elsewhere() {
     expect_well::<Node>(&Scenario::switched(233_461_851_568_887));
@@ -62,8 +62,8 @@ fn a_run_with_switches_repeats() {
     }
 }
 
-/// Many clients read and write a few keys beside a switch that loses, doubles and delays writes and completions, and has few
-/// slots or forgets everything in some runs.
+/// Many clients read and write a few keys beside a switch that loses, doubles and delays writes and completions. In some runs
+/// the switch has few slots, or forgets everything.
 fn busy(seed: u64) -> Scenario {
     let mut rng = Rng::new(seed, "busy");
     let load = Load {
@@ -125,7 +125,7 @@ fn lagging(seed: u64) -> Scenario {
     rules.late = Duration::from_millis(*rng.pick(&[2, 6, 20]));
     rules.noise = [Noise::default(); 5];
     rules.noise[1].reordering = 800;
-    // A primary does without its switch now and then, while that goes on.
+    // A primary does without its switch now and then, meanwhile.
     rules.noise[0].loss = 500;
     let machine = |rng: &mut Rng| rng.below(scenario.hosts as u64) as usize;
     let clogs = (0..90).map(|n| Fault {
@@ -137,7 +137,7 @@ fn lagging(seed: u64) -> Scenario {
     scenario
 }
 
-/// As [`is_found`], for what a switch leaves out.
+/// Like [`is_found`], for defects of the switch.
 fn is_found_in_switch(
     defect: SwitchDefect,
     properties: &[&str],
@@ -151,7 +151,7 @@ fn is_found_in_switch(
     is_found_among(defect, properties, seeds, scenario, break_it);
 }
 
-/// Hazard 54: the point on a read is not compared with what a member has executed.
+/// Hazard 54: the point on a read is not compared with the writes that a member has executed.
 #[test]
 fn point_unchecked() {
     is_found(Defect::PointUnchecked, &HISTORY, 60, busy);
@@ -163,8 +163,8 @@ fn grants_forgotten() {
     is_found(Defect::GrantsForgotten, &GRANTED, 20, busy);
 }
 
-/// Hazard 55: a switch that has forgotten everything numbers on under the same id. The primary that sees a number twice, or
-/// below the point, saves the day mostly: so the numbers themselves are looked at.
+/// Hazard 55: a switch that has forgotten everything goes on numbering under the same id. Mostly the primary prevents harm,
+/// because it sees a number twice, or below the point. So the test looks at the numbers themselves.
 #[test]
 fn old_id() {
     is_found_in_switch(SwitchDefect::OldId, &["a number is given once"], 0..40, busy);
@@ -176,45 +176,46 @@ fn untracked() {
     is_found_in_switch(SwitchDefect::Untracked, &HISTORY, 0..60, busy);
 }
 
-/// Hazard 56: whatever is complete, nothing is dirty any more.
+/// Hazard 56: any completion clears the whole dirty set.
 #[test]
 fn cleared() {
     is_found_in_switch(SwitchDefect::Cleared, &HISTORY, 0..60, busy);
 }
 
-/// Hazard 57: a number that the point has passed is taken.
+/// Hazard 57: a primary takes a number that the point has passed.
 #[test]
 fn void_number_taken() {
     is_found(Defect::VoidNumberTaken, &HISTORY, 100, busy);
 }
 
-/// Hazard 57: what is numbered is called complete.
+/// Hazard 57: a write is reported as complete once it is numbered.
 #[test]
 fn early_completion() {
     is_found(Defect::EarlyCompletion, &HISTORY, 20, busy);
 }
 
-/// Hazard 57: a completion that comes late lowers the point. Too rare for each run of the tests: none of the seeds 4,072 to 4,600 shows it,
-/// nor of the first 2,000. The model of a switch finds it each time (`switch/tests/model`, S4).
+/// Hazard 57: a completion that comes late lowers the point. Too rare for each run of the tests: none of the seeds 4,072 to
+/// 4,600 shows it, nor of the first 2,000. The model of a switch finds it each time (`switch/tests/model`, S4).
 #[test]
 #[ignore = "takes an hour: run it by name"]
 fn point_lowered() {
     is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 0..20_000, lagging);
 }
 
-/// Hazard 58: a member answers what nobody granted it, in another epoch, or for another switch.
+/// Hazard 58: a member answers without a grant, or under one of another epoch or for another switch.
 #[test]
 fn grant_unchecked() {
     is_found(Defect::GrantUnchecked, &GRANTED, 20, busy);
 }
 
-/// Hazard 58: a member counts its grant from when it came, which may be late.
+/// Hazard 58: a member counts its grant from its arrival, which may be late.
 #[test]
 fn grant_from_arrival() {
     is_found(Defect::GrantFromArrival, &GRANTED, 200, lagging);
 }
 
-/// Most writes are lost on their way through the switch, clients wait for no longer than it is tried again, and grants are long.
+/// Most writes are lost on their way through the switch, clients wait for no longer than until it is tried again, and grants
+/// are long.
 fn impatient(seed: u64) -> Scenario {
     let mut scenario = busy(seed);
     scenario.timing.lease = Duration::from_secs(3);
@@ -228,8 +229,8 @@ fn impatient(seed: u64) -> Scenario {
     scenario
 }
 
-/// A write that the switch has not numbered shows up when the group does without it: by then who asked for it was told that nobody
-/// knows, and others read, from a member, that it was not done.
+/// A write that the switch has not numbered takes effect when the group does without the switch. By then its client was told
+/// that the outcome is uncertain, and other clients have read, from a member, that the write was not done.
 #[test]
 fn late_writes() {
     is_found_from(171, Defect::LateWrites, &["I8 settled"], 400, impatient);

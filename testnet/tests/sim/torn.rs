@@ -1,4 +1,4 @@
-//! Journals that end badly after a crash: torn in the middle of a write, or good once and bad later. A group never answers
+//! Journals with a damaged end after a crash: torn in the middle of a write, or good once and bad later. A group never answers
 //! without an acknowledged write, and goes on by itself once all its members are back.
 
 use std::cell::{Cell, RefCell};
@@ -30,7 +30,7 @@ const LOST: [&str; 9] = [
     "panic",
 ];
 
-/// Faults that a batch of runs must have met: else it proves nothing.
+/// Faults that a batch of runs must meet: otherwise it proves nothing.
 const MET: [&str; 4] = [
     "fault: crash, and the store's end is torn",
     "fault: all crash at once, torn",
@@ -49,8 +49,8 @@ fn torn_journals_lose_nothing() {
     assert!(unmet.is_empty() || std::env::var_os("SCATTER_SEED").is_some(), "never: {unmet:?}\n{marks}");
 }
 
-/// Again and again one of three is away while the two others write; then one of these loses what it wrote last, the other goes
-/// away, and the first one comes back.
+/// Again and again one of three members is away while the two others write. Then one of these loses its last writes, the other
+/// goes away, and the first one comes back.
 fn alone_with_a_loss(seed: u64) -> Scenario {
     const ROUND: Duration = Duration::from_secs(5);
     let mut scenario = Scenario { tears: true, durability: Durability::Sync, ..Scenario::small(seed, Some(3)) };
@@ -101,8 +101,8 @@ fn quiet(seed: u64) -> World<Node> {
     world
 }
 
-/// Two of three acknowledge a write while the third is away. Both are killed, one of them loses what it wrote last, and the
-/// other one stays away: no read may miss the write.
+/// Two of three members acknowledge a write while the third is away. Both are killed, one of them loses its last writes, and
+/// the other one stays away: no read may miss the write.
 #[test]
 fn the_write_of_two_outlasts_a_bad_end_of_one() {
     let bad = Cell::new(0);
@@ -177,8 +177,8 @@ fn what_failed_once_holds() {
     }
 }
 
-/// A start is told to two members, and its entry lost with the journal's end; and so is what the one that heard it knows. Each of them has
-/// it from the other then, and none must wait for ever for whether it runs.
+/// A start is told to two members, and its entry is lost with the journal's end; so is the knowledge of the member that heard
+/// it. Each of them then has it from the other one, and none may wait for ever for whether the start runs.
 #[test]
 fn a_start_that_is_known_by_hearsay_alone() {
     let faults = [

@@ -1,5 +1,5 @@
-//! A toy store, so that the harness can be tested before anything else is: one machine keeps everything, the others ask
-//! it. It can be broken in several ways, each of which a checker must find.
+//! A toy store, with which the harness is tested first: one machine keeps all data, and the other machines ask it. The store
+//! can be broken in several ways, each of which a checker must find.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use overlay::PeerKey;
 use serde::{Deserialize, Serialize};
 use testnet::sim::Host;
 
-/// What is broken.
+/// Defects of the store.
 pub const NOTHING: u8 = 0;
 pub const STALE_READS: u8 = 1;
 pub const LOST_WRITES: u8 = 2;
@@ -40,7 +40,7 @@ enum Frame {
         id: u64,
         result: Result<Answer, OpError>,
     },
-    /// The server says that it is one.
+    /// The server announces itself.
     Here,
 }
 
@@ -49,7 +49,7 @@ struct Entry {
     value: Option<Bytes>,
     kind: Kind,
     version: Version,
-    /// By the server's wall clock.
+    /// Deadline by the server's wall clock, in milliseconds.
     deadline: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ struct Asked {
     until: Time,
 }
 
-/// Number, the client's own id, and what it asks.
+/// Number, the client's own id, and the operation.
 type InLine = (u64, Option<Vec<u8>>, Op);
 
 struct Waiting {
@@ -85,15 +85,15 @@ pub struct Toy<const DEFECT: u8> {
     /// Answers that wait for their batch.
     unsynced: VecDeque<(u64, Asked, Result<Answer, OpError>)>,
     token: u64,
-    /// What this machine's clients wait for.
+    /// Operations that this machine's clients wait for.
     waiting: BTreeMap<u64, Waiting>,
-    /// By connection and key: the first is asked, the others wait for its answer.
+    /// Requests by connection and key: the first is asked, the later ones wait for its answer.
     lines: BTreeMap<(u64, Vec<u8>), VecDeque<InLine>>,
     cache: BTreeMap<Vec<u8>, Answer>,
     parked: Vec<(Time, Asked)>,
     deleted: Vec<(Time, Vec<u8>, Entry)>,
     seen: BTreeSet<(PeerKey, u64)>,
-    /// Whom the server tells of itself.
+    /// Machines to which the server announces itself.
     clients: BTreeSet<PeerKey>,
     outputs: VecDeque<Output>,
     counter: u64,

@@ -1,4 +1,4 @@
-//! A member that comes back after hours, with its store and its old clock, to a group that has put it out (hazard 27).
+//! A member that comes back after hours, with its store and its old clock, to a group that has removed it (hazard 27).
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use testnet::sim::{Load, Scenario, World};
 
 use super::parts::*;
 
-/// So often everybody else is replaced while it is away.
+/// Number of times that all other members are replaced during the absence.
 const ROUNDS: u32 = 2;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How it goes away.
+/// Kind of absence of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
-    /// Its process is frozen; the clock goes on.
+    /// Its process is frozen; the clock of the machine goes on.
     Frozen,
     /// The machine sleeps, and its clock with it.
     Asleep,
-    /// It lives, alone.
+    /// The member runs, but its links are cut.
     CutOff,
-    /// It is dead, and comes back with its store.
+    /// The member is dead, and comes back with its store.
     Dead,
 }
 
-/// One client that does something every few seconds.
+/// Returns a scenario with two clients that pause for 2 s to 20 s between their operations.
 fn drowsy(seed: u64, hosts: usize, leases: bool) -> Scenario {
     let think = (Duration::from_secs(2), Duration::from_secs(20));
     let load = Load { clients: 2, think, ..Load::default() };
@@ -52,8 +52,9 @@ fn leave(world: &mut World<Node>, away: Away, ghost: usize) -> Option<usize> {
     }
 }
 
-/// The founder goes away; everybody else is replaced, one life after another, and what it knew is written anew. When it
-/// is back it says nothing that is old, learns that it is out, and is a member again under another name.
+/// The founder goes away. All other members are replaced, one life after another, and each key that the founder knew is written
+/// anew. The founder then comes back: it answers with nothing old, learns that it was removed, and is a member again under
+/// another name.
 fn comes_back_after(pause: Duration, seed: u64, away: Away, leases: bool, defects: Defects) {
     const GHOST: usize = 0;
     let hosts = 4;
@@ -98,7 +99,7 @@ fn comes_back_after(pause: Duration, seed: u64, away: Away, leases: bool, defect
     ends_well(world);
 }
 
-/// Asks for everything at once and again, from the moment that it is back; nothing that is answered may be old.
+/// Asks for all keys at once and again, from the moment at which the member is back. No answer may be old.
 fn ask_all(world: &mut World<Node>, host: usize, keys: &[String]) -> (u32, u32) {
     let (mut answers, mut refusals) = (0, 0);
     for _ in 0..40 {
@@ -144,7 +145,7 @@ fn leases_do_not_sleep() {
 
 #[test]
 fn who_is_out_must_learn_it() {
-    // That it would find the successors of its group by itself is left out, too.
+    // The search of a member for the successors of its group is left out, too.
     let script = |seed, defects: Defects| {
         comes_back_after(Duration::ZERO, seed, Away::CutOff, false, defects.with(Defect::SuccessorsUnsought));
     };

@@ -1,4 +1,4 @@
-//! What the scripts share.
+//! Common parts of the scripts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -16,25 +16,25 @@ use testnet::history::Outcome;
 use testnet::sim::fault::{Fault, Kind, Target};
 use testnet::sim::{Flight, Host, Load, Scenario, State, World};
 
-/// A group goes on serving within so long.
+/// Time within which a group goes on serving.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// Whole again, with everybody who comes back, within so long.
+/// Time within which a group is whole again, with all members that come back.
 pub const HEALED: Duration = Duration::from_secs(90);
 
-/// A few clients that do a little all the time.
+/// Returns a scenario with a few clients that do a little all the time.
 pub fn busy(seed: u64, hosts: usize) -> Scenario {
     let think = (Duration::from_millis(2), Duration::from_millis(40));
     let load = Load { clients: 3, think, cold_keys: 5, ..Load::default() };
     Scenario { hosts, load, ..Scenario::calm(seed) }
 }
 
-/// Nobody does anything but the script.
+/// Returns a scenario in which only the script acts.
 pub fn quiet(seed: u64, hosts: usize) -> Scenario {
     Scenario { load: Load { clients: 0, ..Load::default() }, ..busy(seed, hosts) }
 }
 
-/// All machines of the scenario in one group that is established.
+/// Returns a world with all machines of the scenario in one group that is established.
 pub fn formed(scenario: Scenario) -> World<Node> {
     let all: Vec<usize> = (0..scenario.hosts).collect();
     let mut world = World::new(scenario);
@@ -42,7 +42,8 @@ pub fn formed(scenario: Scenario) -> World<Node> {
     world
 }
 
-/// All machines but the last ones in one group; those are held back until what is returned is undone.
+/// Returns a world with all machines but the last ones in one group. The last ones are held back until the caller undoes the
+/// returned faults.
 pub fn formed_without(scenario: Scenario, late: usize) -> (World<Node>, Vec<Option<usize>>) {
     let first = scenario.hosts - late;
     let hosts = scenario.hosts;
@@ -56,13 +57,13 @@ pub fn group(world: &World<Node>, host: usize) -> Option<&Group> {
     world.process(host).and_then(Node::group)
 }
 
-/// The latest epoch that a machine knows of.
+/// Returns the latest epoch that a machine knows.
 pub fn epoch(world: &World<Node>) -> Epoch {
     let epochs = (0..world.hosts()).filter_map(|host| group(world, host).map(|group| group.state().epoch));
     epochs.max().expect("somebody is in a group")
 }
 
-/// Goes on step by step until this holds; panics when time is over, or anything else does not hold.
+/// Steps the world until the condition holds; panics when time is over, or when another property does not hold.
 pub fn wait(world: &mut World<Node>, at_most: Duration, what: &str, until: impl Fn(&World<Node>) -> bool) {
     let end = world.now() + at_most;
     while !until(world) {
@@ -71,7 +72,7 @@ pub fn wait(world: &mut World<Node>, at_most: Duration, what: &str, until: impl 
     }
 }
 
-/// Until all of these are members of one epoch, and hold everything.
+/// Runs until all of these machines are members of one epoch, and hold all data.
 pub fn wait_whole(world: &mut World<Node>, hosts: &[usize], at_most: Duration) {
     let end = world.now() + at_most;
     while !are_whole(world, hosts) {
@@ -96,7 +97,7 @@ pub fn is_whole(world: &World<Node>, host: usize) -> bool {
     world.state(host) == State::Running && world.process(host).is_some_and(Host::is_whole)
 }
 
-/// Where each stands, for a person.
+/// Formats the state of each machine for a reader.
 fn standing(world: &World<Node>) -> String {
     let line = |host| match group(world, host) {
         None => format!("{host}: {:?}, in no group", world.state(host)),
@@ -130,7 +131,7 @@ pub fn set(text: &str) -> Op {
 pub fn serves(world: &mut World<Node>, hosts: &[usize]) {
     let end = world.now() + SOON;
     for host in hosts {
-        // One key in each quarter of the ring, and its value is news.
+        // One key in each quarter of the ring; its value is new.
         let text = format!("{host} at {}", world.now().0);
         for key in ["a", "b", "c", "d", "e"] {
             let key = format!("serves-{key}");
@@ -148,18 +149,19 @@ pub fn serves(world: &mut World<Node>, hosts: &[usize]) {
     }
 }
 
-/// All but these.
+/// Returns all machines but these.
 pub fn others(world: &World<Node>, gone: &[usize]) -> Vec<usize> {
     (0..world.hosts()).filter(|host| !gone.contains(host)).collect()
 }
 
-/// What was asked since then may have been kept back: nobody can tell by a read that it will not come.
+/// Notes a fault: an operation that was asked for since then may have been kept back, so no read can show that it will not
+/// come.
 pub fn was_disturbed(world: &mut World<Node>, since: Time) {
     let (at, lasts) = (since.since(Time(0)), world.now().since(since));
     world.scenario.faults.push(Fault { at, kind: Kind::CrashAll, lasts });
 }
 
-/// Everything is well again, nothing is lost, and clients saw nothing that cannot be.
+/// Heals all faults and asserts that no data is lost, and that the clients' history is possible.
 pub fn ends_well(mut world: World<Node>) -> World<Node> {
     world.heal();
     let all = others(&world, &[]);
@@ -170,7 +172,7 @@ pub fn ends_well(mut world: World<Node>) -> World<Node> {
     world
 }
 
-/// What a frame says.
+/// Decodes the message in a frame.
 pub fn message(flight: &Flight) -> Option<Message> {
     match wire::decode(&flight.frame, None) {
         Ok((_, Frame::Group { message, .. })) => Some(message),
@@ -178,7 +180,7 @@ pub fn message(flight: &Flight) -> Option<Message> {
     }
 }
 
-/// A script that passes, and with this rule left out shows this, for one of some seeds.
+/// Asserts that a script fails with this text where the rule is left out, for one of some seeds.
 pub fn is_needed(defect: Defect, shows: &str, seeds: u64, script: impl Fn(u64, Defects)) {
     let fails = |seed: &u64| {
         let outcome = catch_unwind(AssertUnwindSafe(|| script(*seed, Defects::NONE.with(defect))));

@@ -1,5 +1,4 @@
-//! Nothing is ever on more members than a quorum: whoever comes after the primary must find what it did (hazard 13,
-//! 22, 23).
+//! Each write is on no more members than a quorum: a successor of the primary must find all its writes (hazard 13, 22, 23).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +19,7 @@ use super::parts::*;
 const PERIODS: usize = 12;
 const KEYS: usize = 6;
 
-/// What a run came by.
+/// Counts of events in a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     dropped: u32,
@@ -30,7 +29,7 @@ struct Counts {
     epochs: u64,
 }
 
-/// A world in which some members hear of no write, neither from a primary nor by catching up.
+/// A world in which some members receive no write, neither from a primary nor by catching up.
 struct Starving {
     world: World<Node>,
     starved: Rc<RefCell<Vec<usize>>>,
@@ -66,7 +65,7 @@ impl Starving {
         *self.starved.borrow_mut() = hosts.to_vec();
     }
 
-    /// Writes some keys; those that were acknowledged.
+    /// Writes some keys; returns those that were acknowledged.
     fn write(&mut self, period: usize, via: &[usize]) -> Vec<String> {
         let mut written = Vec::new();
         for index in 0..KEYS {
@@ -80,7 +79,7 @@ impl Starving {
         written
     }
 
-    /// Each of these is there, whoever is asked.
+    /// Asserts that each of these keys is read, through each of these machines.
     fn read(&mut self, keys: &[String], via: &[usize]) {
         for (index, key) in keys.iter().enumerate() {
             let read = self.world.read_within(via[index % via.len()], key, SOON);
@@ -90,7 +89,7 @@ impl Starving {
         }
     }
 
-    /// Something befalls a group whose last writes are on a quorum alone; they are there all the same.
+    /// A fault meets a group whose last writes are on a quorum alone. The writes must be readable all the same.
     fn period(&mut self, period: usize) {
         let hosts = self.world.hosts();
         let minority = (hosts - 1) / 2;
@@ -99,7 +98,7 @@ impl Starving {
         self.starve(&starved);
         let keys = self.write(period, &fed);
         self.world.run_for(Duration::from_millis(300));
-        // One of those who have it goes; and then one less may lack it.
+        // One of the members that have the writes goes, so one member fewer may lack them.
         let served: Vec<usize> =
             keys.iter().map(|key| self.world.primary_of(key)).filter(|p| fed.contains(p)).collect();
         let primary = served.first().copied().unwrap_or(fed[0]);
@@ -144,7 +143,7 @@ fn quorums_alone(seed: u64, hosts: usize, defects: Defects) -> Counts {
         play.period(period);
         play.world.run_for(Duration::from_millis(100));
         if period % 6 == 2 || period % 6 == 3 {
-            // Who has left, and is back, is a newcomer; and the next one loses all that it has.
+            // A member that has left, and is back, is a newcomer; and the next one loses all that it has.
             play.starve(&[]);
             wait_whole(&mut play.world, &all, HEALED);
         }
@@ -176,8 +175,8 @@ fn own_copies_say_nothing() {
     is_needed(Defect::TrustOwnCopy, "was acknowledged", 4, script);
 }
 
-/// Hazard 23: keys are on two of three; somebody comes and one of the two goes, while neither the newcomer nor the third
-/// is told anything. Then the other one dies.
+/// Hazard 23: keys are on two of three members. A newcomer comes and one of the two goes, while neither the newcomer nor the
+/// third member receives any write. Then the other one of the two dies.
 fn one_comes_before_it_has_anything(seed: u64, defects: Defects) {
     let (world, held) = formed_without(Scenario { defects, ..quiet(seed, 4) }, 1);
     let mut play = Starving::over(world);
@@ -209,7 +208,7 @@ fn members_without_data_do_not_count() {
     is_needed(Defect::EmptyMembers, "was acknowledged", 4, one_comes_before_it_has_anything);
 }
 
-/// Does this frame carry the key's record to an acceptor?
+/// Returns whether this frame carries the key's record to an acceptor.
 fn carries_key(flight: &Flight, name: &str) -> bool {
     let writes = match message(flight) {
         Some(Message::Committee(CommitteeMessage::Accept { writes, .. })) => writes,
@@ -220,8 +219,8 @@ fn carries_key(flight: &Flight, name: &str) -> bool {
     writes.iter().any(|write| write.key.name() == name.as_bytes())
 }
 
-/// Hazard 22: two of three hold a key. One of them dies and is replaced by somebody who does not need it to be let in;
-/// then the other one dies. The new epoch's majority knows nothing: it has to ask the old one's.
+/// Hazard 22: two of three members hold a key. One of them dies and is replaced by a newcomer, which joins without the key.
+/// Then the other one dies. The majority of the new epoch does not have the key: it has to ask the majority of the old one.
 fn the_new_epoch_asks_the_old_one(seed: u64, defects: Defects) {
     let (mut world, held) = formed_without(Scenario { defects, ..quiet(seed, 4) }, 1);
     let leader = world.resolve(Target::Leader);
@@ -267,7 +266,7 @@ fn one_replica_is_no_state() {
     is_needed(Defect::OneReplicaState, "was acknowledged", 2, the_new_epoch_asks_the_old_one);
 }
 
-/// What a majority of three accepted, one of them need not have.
+/// A write that a majority of three accepted may be missing at one of them.
 #[test]
 fn one_of_three_is_less_than_half() {
     is_needed(Defect::LessThanHalf, "was acknowledged", 4, the_new_epoch_asks_the_old_one);

@@ -1,4 +1,4 @@
-//! Epochs that are stopped, by one or by two at once, and by some who die of it.
+//! Epochs that are stopped, by one member or by two at once, and by members that die of it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,17 +14,17 @@ use testnet::sim::{Fate, Scenario, World};
 
 use super::parts::*;
 
-/// What else goes on while an epoch is stopped.
+/// Another event while an epoch is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meanwhile {
     Nothing,
     /// A member leaves: the leader has another next epoch in mind.
     Leaves,
-    /// Whoever leads dies.
+    /// The leader dies.
     LeaderDies,
 }
 
-/// How long the second one stops after the first: a round of messages and syncs takes about two milliseconds.
+/// Delays of the second stop after the first one: a round of messages and syncs takes about two milliseconds.
 fn offsets() -> impl Iterator<Item = Duration> {
     (0..24_u64).map(|step| Duration::from_micros(200 * step))
 }
@@ -86,17 +86,17 @@ fn two_members_stop_an_epoch_at_once() {
     });
 }
 
-/// What came of killing a stopper.
+/// Result of killing a stopper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
-    /// It died with its last word.
+    /// The stopper died with its last frame.
     Died,
-    /// It had no such word to say until all was done.
+    /// The stopper had sent fewer frames when all was done.
     Outlived,
 }
 
-/// A member stops its epoch and dies with the `nth` frame that it sends from then on. It stays away until the others
-/// have shown that they serve, or comes back at once.
+/// A member stops its epoch and dies with the `nth` frame that it sends from then on. The member stays away until the other
+/// members have shown that they serve, or comes back at once.
 fn dies_with_frame(seed: u64, stopper: Target, meanwhile: Meanwhile, nth: u32, stays_away: bool) -> Kill {
     let hosts = if meanwhile == Meanwhile::Leaves { 4 } else { 3 };
     let mut world = formed(busy(seed, hosts));
@@ -109,7 +109,7 @@ fn dies_with_frame(seed: u64, stopper: Target, meanwhile: Meanwhile, nth: u32, s
         let leaver = others(&world, &[stopper, world.resolve(Target::Leader)])[0];
         world.inject(Kind::Leave(Target::Host(leaver)));
         gone.push(leaver);
-        // Now the leader has it, and decides.
+        // Now the leader has the request, and decides.
         world.run_for(Duration::from_micros(400));
     }
     let (before, begin) = (epoch(&world), world.now());
@@ -161,8 +161,8 @@ fn a_stopper_dies_with_each_of_its_words() {
     });
 }
 
-/// The leader has a change of members chosen with one other, which alone hears of it and does not learn that it is chosen;
-/// the third stops the epoch, and must find it (hazard 21).
+/// The leader has a change of members chosen with one other member. That one alone receives it, and does not learn that it is
+/// chosen. The third member stops the epoch, and must find the change (hazard 21).
 fn one_stops_what_the_leader_has_changed(seed: u64, defects: Defects) {
     let (mut world, mut held) = formed_without(Scenario { defects, ..quiet(seed, 4) }, 1);
     world.run_for(Duration::from_secs(3));

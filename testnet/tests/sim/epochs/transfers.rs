@@ -1,4 +1,4 @@
-//! Somebody comes and copies what the group holds, while others die, and pages come twice, late, or of another attempt
+//! A newcomer copies the data of the group while members die, and while pages come twice, late, or from another attempt
 //! (hazards 23, 25).
 
 use std::cell::Cell;
@@ -17,10 +17,10 @@ use testnet::sim::{Fate, Load, Scenario, World};
 
 use super::parts::*;
 
-/// So many records, of such a size that a few go into a page.
+/// Number of records, of such a size that a few go into a page.
 const RECORDS: usize = 24;
 
-/// Pages of a few records, from memory or from the store.
+/// Returns a scenario with pages of a few records, from memory or from the store.
 fn in_pages(seed: u64, hosts: usize, from_store: bool) -> Scenario {
     let memory_bytes_max = if from_store { 1 << 10 } else { 64 << 20 };
     Scenario { message_bytes_max: 600, memory_bytes_max, ..quiet(seed, hosts) }
@@ -37,7 +37,7 @@ fn write_all(world: &mut World<Node>, members: usize, age: u32) {
     }
 }
 
-/// A group that holds something, and a newcomer who is held back.
+/// Returns a group that holds data, and a newcomer that is held back.
 fn filled(scenario: Scenario) -> (World<Node>, Vec<Option<usize>>) {
     let (mut world, held) = formed_without(scenario, 1);
     let members = world.hosts() - 1;
@@ -66,7 +66,7 @@ fn count_pages(world: &mut World<Node>, newcomer: usize) -> Rc<Cell<usize>> {
     count
 }
 
-/// How many such frames there are if nobody dies.
+/// Returns the number of such frames where no member dies.
 fn undisturbed(scenario: Scenario) -> usize {
     let (mut world, held) = filled(scenario);
     let newcomer = world.hosts() - 1;
@@ -78,7 +78,7 @@ fn undisturbed(scenario: Scenario) -> usize {
     pages.get()
 }
 
-/// These die with the `nth` frame of the copy, with or without their stores, and come back after some time.
+/// These members die with the `nth` frame of the copy, with or without their stores, and come back after some time.
 fn die_at(scenario: Scenario, nth: usize, victims: &[usize], keep_stores: bool, away: Duration) {
     let (mut world, held) = filled(scenario);
     let newcomer = world.hosts() - 1;
@@ -97,7 +97,8 @@ fn die_at(scenario: Scenario, nth: usize, victims: &[usize], keep_stores: bool, 
     ends_well(world);
 }
 
-/// All sets of members of which the others are a majority, each with and without the newcomer; not the empty one.
+/// Returns all sets of members without which the other members are a majority, each with and without the newcomer; not the
+/// empty set.
 fn permitted(members: usize) -> Vec<Vec<usize>> {
     let sets = (1..1_usize << (members + 1)).filter(|set| {
         let dead = (set & ((1 << members) - 1)).count_ones() as usize;
@@ -114,7 +115,7 @@ fn any_may_die(seed: u64, members: usize, from_store: bool, every: usize) {
     for (index, victims) in permitted(members).iter().enumerate() {
         for nth in (1 + index % every..=frames).step_by(every) {
             for keep_stores in [true, false] {
-                // Now and then for so long that they are put out.
+                // Now and then for so long that they are removed.
                 let away = Duration::from_secs(if (nth + index).is_multiple_of(4) { 12 } else { 0 });
                 die_at(scenario.clone(), nth, victims, keep_stores, away);
                 runs += 1;
@@ -140,8 +141,8 @@ fn any_minority_of_five_dies_at_steps_of_a_copy() {
     for_each_seed("any_minority_of_five_dies_at_steps_of_a_copy", 1, |seed| any_may_die(seed, 5, true, 7));
 }
 
-/// Two come back at once, and one copies from the other, whose store is slow: by the time that a page of it is there, the
-/// other has more than the page, and all that it needs.
+/// Two members come back at once, and one copies from the other one, whose store is slow. When its page arrives, that other one
+/// has more than the page, and all data that it needs.
 #[test]
 fn a_page_is_no_younger_than_its_question() {
     for_each_seed("a_page_is_no_younger_than_its_question", 10, |seed| {
@@ -162,7 +163,7 @@ fn a_page_is_no_younger_than_its_question() {
     });
 }
 
-/// What became of pages.
+/// Counts of pages by their fates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pages {
     went: u32,
@@ -171,11 +172,11 @@ struct Pages {
     late: u32,
 }
 
-/// Questions and pages of copies are lost, come twice, and come late, while clients write. Whoever copied loses its store,
-/// and copies again.
+/// Questions and pages of copies are lost, come twice, and come late, while clients write. A member that has copied loses its
+/// store, and copies again.
 fn pages_go_astray(seed: u64, defects: Defects) -> Pages {
     let hosts = 4;
-    // More than clients write: who is told of less than that never has everything.
+    // More than clients write: a member that receives less than that never has all data.
     let slow = Scenario { transfer_bytes_per_s: 100_000, ..in_pages(seed, hosts, seed % 2 == 1) };
     let load = Load { think: (Duration::from_millis(20), Duration::from_millis(100)), ..busy(seed, hosts).load };
     let (mut world, held) = filled(Scenario { defects, load, ..slow });
@@ -236,20 +237,20 @@ fn late_pages_replace_nothing_newer() {
     is_needed(Defect::LateChunk, "difference", 5, script);
 }
 
-/// What ends the first attempt at a copy.
+/// End of the first attempt at a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// The newcomer dies, and keeps what it stored.
+    /// The newcomer dies, and keeps its store.
     NewcomerDies,
-    /// It loses all.
+    /// The newcomer loses its store.
     NewcomerLosesAll,
     /// The epoch ends, and all terms with it.
     Epoch,
-    /// Whom it copies from dies.
+    /// The source of the copy dies.
     SourceDies,
 }
 
-/// A copy is begun anew after `nth` frames; all pages of the first attempt come again in the second.
+/// A copy begins anew after `nth` frames; all pages of the first attempt come again in the second.
 fn attempts_mix(seed: u64, nth: usize, ends: Ends) -> (usize, usize) {
     let slow = Scenario { transfer_bytes_per_s: 5_000, ..in_pages(seed, 4, nth % 2 == 1) };
     let (mut world, held) = filled(slow);

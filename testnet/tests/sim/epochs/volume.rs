@@ -1,4 +1,4 @@
-//! A group that holds much more than a message, or than memory, takes somebody in (hazards 52, 53).
+//! A group that holds much more data than a message, or than memory, lets a newcomer in (hazards 52, 53).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,19 +15,19 @@ use testnet::sim::{Fate, Scenario, World};
 
 use super::parts::*;
 
-/// The limit of messages, so low that everything meets it.
+/// Limit of messages, in bytes: so low that all transfers meet it.
 const MESSAGE: usize = 4 << 10;
 
-/// Of records in memory.
+/// Limit of records in memory, in bytes.
 const MEMORY: usize = 4 << 20;
 
-/// Of an encoded frame beside what bulk is cut to: one more record's head, and the frame's own.
+/// Bytes of an encoded frame beside the limit of bulk: one more record's head, and the frame's own.
 const HEAD: usize = 512;
 
-/// Questions that wait for their answers at a time.
+/// Number of questions that wait for their answers at a time.
 const TOGETHER: usize = 200;
 
-/// What was seen while the newcomer copied.
+/// Figures of the newcomer's copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     pages: u64,
@@ -46,7 +46,7 @@ fn name(index: usize) -> String {
     format!("{index:08x}")
 }
 
-/// All of these are written, through one machine.
+/// Writes so many keys, through one machine.
 fn fill(world: &mut World<Node>, host: usize, count: usize, value: &Bytes) {
     for first in (0..count).step_by(TOGETHER) {
         let asked: Vec<usize> =
@@ -81,13 +81,13 @@ fn watch(world: &mut World<Node>) -> Rc<Cell<Figures>> {
     figures
 }
 
-/// A newcomer copies so many records of so many bytes, in messages of 4 KiB.
+/// A newcomer copies `count` records of `value_bytes` bytes each, in messages of 4 KiB.
 fn moves(count: usize, value_bytes: usize) -> Figures {
     let scenario = Scenario {
         message_bytes_max: MESSAGE,
         memory_bytes_max: MEMORY,
         value_bytes_max: value_bytes.max(64 << 10),
-        // Looks at all that is stored are as long as that is much.
+        // A look at the whole store takes as long as the store is large.
         sweep_every: u64::MAX,
         ..quiet(1, 2)
     };
@@ -121,9 +121,9 @@ fn moves(count: usize, value_bytes: usize) -> Figures {
     assert!(from.eq(to), "the copy is the same");
     assert_eq!(world.store(1).records().count(), count);
     assert!(memory.iter().all(|most| *most <= 2 * MEMORY), "{memory:?}");
-    // One at a time; what was lost on the way, or could not be answered, is asked again.
+    // One question at a time; a question is repeated where its answer was lost, or was not possible.
     assert!(figures.open_most <= 4, "{figures:?}");
-    // The newcomer alone has all that is asked for.
+    // The newcomer alone has all keys of the range.
     for index in (0..count).step_by(count / 8) {
         let read = world.read_within(1, &name(index), SOON);
         assert_eq!(read, Some(Outcome::Answered(Answer::Value(Some(value.clone())))));
@@ -135,7 +135,7 @@ fn moves(count: usize, value_bytes: usize) -> Figures {
 
 #[test]
 fn much_moves_through_small_messages() {
-    // With SCATTER_LONG ten minutes, and 8 GiB of memory.
+    // With `SCATTER_LONG` this takes ten minutes, and 8 GiB of memory.
     const VALUE: usize = 3_900;
     let mib = if is_long() { 2_048 } else { 32 };
     let figures = moves(mib * (1 << 20) / VALUE, VALUE);
@@ -151,7 +151,7 @@ fn a_value_larger_than_a_message_goes_alone() {
     assert!(figures.largest <= (100 << 10) + HEAD, "{figures:?}");
 }
 
-/// The largest frame of each class.
+/// Returns the size of the largest frame of each class, in bytes.
 fn largest(scenario: &Scenario) -> [usize; 3] {
     let mut world = World::<Node>::new(scenario.clone());
     let most = Rc::new(Cell::new([0; 3]));
@@ -169,7 +169,7 @@ fn largest(scenario: &Scenario) -> [usize; 3] {
     most.get()
 }
 
-/// Members come and go while every page, promise and batch is cut to next to nothing.
+/// Members come and go while every page, promise and batch is cut to a very small size.
 #[test]
 fn all_goes_through_small_messages() {
     for_each_seed("all_goes_through_small_messages", 25, |seed| {
