@@ -1,6 +1,6 @@
-//! Chirp on real daemons: what is posted, followed and taken, while daemons are killed and answers are lost.
+//! Chirp on real daemons: posts, follows and sign-ups, while daemons are killed and answers are lost.
 //!
-//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` lets it go on for longer.
+//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` makes the test run for longer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn chirp(addresses: &[String], mode: AppendMode) -> Chirp<Remote> {
     Chirp::new(Remote::connect(addresses, None).await.expect("a peer answers"), mode)
 }
 
-/// What became of one post.
+/// Result of one post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Posted {
     Yes,
@@ -31,9 +31,9 @@ enum Posted {
     Unknown,
 }
 
-/// One of several who post under the same name, one chirp after the other: the texts and what became of them.
+/// One of several posters under the same name, one chirp after the other. Returns the texts with their results.
 async fn poster(number: usize, addresses: Vec<String>, over: Arc<AtomicBool>) -> Vec<(String, Posted)> {
-    // Two of them do as in the paper.
+    // Two of the posters append as in the paper.
     let mode = if number < 2 { AppendMode::ReadModifyWrite } else { AppendMode::Atomic };
     let chirp = chirp(&addresses, mode).await;
     let mut posts = Vec::new();
@@ -52,12 +52,12 @@ async fn poster(number: usize, addresses: Vec<String>, over: Arc<AtomicBool>) ->
     posts
 }
 
-/// Reads on, as a timeline does that is watched, and sees each chirp once, in the order that all others see.
+/// Reads on, like a timeline that is watched. Returns each chirp once, in the order that all other readers see.
 async fn watcher(addresses: Vec<String>, over: Arc<AtomicBool>) -> (Vec<String>, Place) {
     let chirp = chirp(&addresses, AppendMode::Atomic).await;
     let (mut seen, mut place) = (Vec::new(), Place::default());
     while !over.load(Ordering::SeqCst) {
-        // What is read before something fails is read again.
+        // Updates that are read before an error are read again.
         let mut at = place;
         if let Ok(records) = chirp.updates_since(&name("crowd"), &mut at).await {
             seen.extend(records.into_iter().map(|record| record.text));
@@ -102,7 +102,7 @@ fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
     });
     let posters: Vec<_> = (0..POSTERS)
         .map(|number| {
-            // Through a peer each; where it is gone, through the next but one.
+            // Each poster uses a peer of its own; where that peer is gone, the next but one.
             let addresses = vec![address(number), address(number + 2), address(number + 4)];
             runtime.spawn(poster(number, addresses, over.clone()))
         })
@@ -161,12 +161,12 @@ fn a_name_is_taken_once() {
     for round in 0..10 {
         let tries: Vec<_> = (0..9)
             .map(|number| {
-                // In either case it is the same name.
+                // The name is the same in either case.
                 let wanted = if number % 2 == 0 { format!("Same-{round}") } else { format!("same-{round}") };
                 let all = [0, 1, 2].map(|more| lossy[(number + more) % 3].address.to_string());
                 runtime.spawn(async move {
                     let remote = loop {
-                        // Its first words may be lost as well.
+                        // The first messages of the connection may be lost as well.
                         match Remote::connect(&all, None).await {
                             Ok(remote) => break remote,
                             Err(error) => assert!(matches!(error, Error::Unreachable { .. }), "{error}"),

@@ -1,8 +1,8 @@
-//! Ten real daemons that come and go under load: they are killed and started again, frozen, replaced by others that have
-//! nothing, and leave. Never so many at a time that the group cannot go on, as far as its members tell.
+//! Ten real daemons that come and go under load: they are killed and started again, frozen, replaced by empty ones, and leave.
+//! Never so many are away at a time that the group cannot go on, as far as its members tell.
 //!
-//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` lets it go on for five minutes.
-//! `SCATTER_SEED` has other things happen; when exactly, no seed can say.
+//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` makes the test run for five minutes.
+//! `SCATTER_SEED` chooses other events; no seed determines their exact times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,54 +12,54 @@ use testnet::live::{Cluster, Habits, Leave, Load, Options, Recorder, SLACK, Sign
 use testnet::rng::Rng;
 
 const DAEMONS: usize = 10;
-/// So many of them, the last ones, are only frozen: their memory is looked at over all of the time.
+/// Number of daemons, the last ones, that are only frozen: their memory is measured over the whole time.
 const SURVIVORS: usize = 2;
-/// Until whoever was started is a member, and whoever leaves has gone.
+/// Longest time until a started daemon is a member, and until a leaving one has gone.
 const PLACED_MAX: Duration = Duration::from_secs(60);
-/// Until all are members again, and no other peer is: a group removes only a few within a minute.
+/// Longest time until all daemons are members again, and no other peer is: a group removes only a few members within a minute.
 const WHOLE_MAX: Duration = Duration::from_secs(90);
 /// A member is removed after three seconds.
 const PUT_OUT_AFTER: Duration = Duration::from_secs(4);
-/// By so much a process may grow once it is warm. What it may hold of records, and of recent writes, is far less.
+/// Growth limit of a warm process, in bytes. Its limits of records, and of recent writes, are far less.
 const GROWTH_MAX: u64 = 64 << 20;
 const MEMORY: &str = "64MiB";
-/// Who takes longer to become a member is worth a look.
+/// A daemon that takes longer to become a member has its log printed.
 const SLOW: Duration = Duration::from_secs(15);
-/// After a kill clients are watched for so long.
+/// Time for which clients are watched after a kill.
 const WATCH: Duration = Duration::from_secs(8);
 
-/// What one of the ten is doing.
+/// Stage of one of the ten daemons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its process was started, and it is not a member yet.
+    /// Its process was started, and the daemon is not a member yet.
     Starting,
-    /// It is a member.
+    /// The daemon is a member.
     Up,
-    /// It stands still, until then.
+    /// The process is frozen until this time.
     Frozen(Instant),
-    /// It was killed, and is started again then; or, `anew`, another peer in its place.
+    /// The daemon was killed, and is started again at this time. With `anew`, another peer starts in its place.
     Down { until: Instant, anew: bool },
-    /// It was asked to leave.
+    /// The daemon was asked to leave at this time.
     Leaving(Instant),
 }
 
-/// One of the ten.
+/// One of the ten daemons.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     stage: Stage,
-    /// When its process was started.
+    /// Start of its process.
     since: Instant,
-    /// It begins with nothing.
+    /// Whether the daemon began with an empty store.
     fresh: bool,
-    /// What it held once it was warm.
+    /// Memory of the process once it was warm, in bytes.
     warm: Option<u64>,
 }
 
-/// What is told at the end.
+/// Figures that are printed at the end.
 #[derive(Debug, Default)]
 struct Figures {
     kills: Vec<Time>,
-    /// Clients asked until then.
+    /// End of the clients' load.
     until: Time,
     killed: usize,
     frozen: usize,
@@ -67,7 +67,7 @@ struct Figures {
     fresh: Vec<Duration>,
     again: Vec<Duration>,
     leaves: Vec<Duration>,
-    /// How old, how much when warm, how much at last.
+    /// For each process: its age, its memory when warm, and its memory at last, in bytes.
     memory: Vec<(Duration, u64, u64)>,
 }
 
@@ -77,9 +77,9 @@ struct Churn {
     rng: Rng,
     recorder: Arc<Recorder>,
     figures: Figures,
-    /// Daemons know how to leave.
+    /// Whether the daemons know how to leave.
     can_leave: bool,
-    /// When somebody was last taken away for so long that the group puts it out. It does so a few times a minute.
+    /// The last loss of a daemon for so long that the group removes it. A group does so a few times a minute.
     lost: Option<Instant>,
 }
 
@@ -125,14 +125,14 @@ impl Churn {
         Churn { cluster, places, rng, recorder, figures: Figures::default(), can_leave: true, lost: None }
     }
 
-    /// What the group is, as the best informed of those that are up know it.
+    /// Returns the view of the group at the best informed daemon that is up.
     fn view(&self) -> Option<View> {
         let up = |index: &usize| self.places[*index].stage == Stage::Up;
         let views = self.cluster.all().into_iter().filter(up).filter_map(|index| self.cluster.daemons[index].view());
         views.max_by_key(|view| (view.epoch, view.established))
     }
 
-    /// Those that are up and vote, and how many of them may go.
+    /// Returns the daemons that are up and vote, and the number of them that may go.
     fn spare(&self, view: &View) -> (Vec<usize>, usize) {
         let id = |index: usize| self.cluster.daemons[index].peer_id.as_deref();
         let votes = |index: &usize| view.voters().any(|voter| id(*index) == Some(voter));
@@ -143,7 +143,7 @@ impl Churn {
         (up, spare)
     }
 
-    /// Something happens to one or some of them, if that can be borne.
+    /// Lets an event happen to one or some of the daemons, if the group can bear it.
     fn act(&mut self) {
         let Some(view) = self.view() else { return };
         let (mut up, spare) = self.spare(&view);
@@ -152,7 +152,7 @@ impl Churn {
         }
         let leader = up.iter().position(|index| self.cluster.daemons[*index].peer_id == view.leader);
         let first = match leader {
-            // More often than others.
+            // More often than the other members.
             Some(leader) if self.rng.per_mille(250) => up.swap_remove(leader),
             _ => up.swap_remove(self.rng.below(up.len() as u64) as usize),
         };
@@ -209,7 +209,7 @@ impl Churn {
         }
     }
 
-    /// What is due.
+    /// Takes the steps that are due.
     fn go_on(&mut self) {
         let now = Instant::now();
         for index in self.cluster.all() {
@@ -255,7 +255,7 @@ impl Churn {
         self.places[index] = Place { stage: Stage::Starting, since: Instant::now(), fresh, warm: None };
     }
 
-    /// Who has become a member, or is one again.
+    /// Notes the daemons that have become members, or are members again.
     fn place(&mut self) {
         let mut starting = self.cluster.all();
         starting.retain(|index| self.places[*index].stage == Stage::Starting);
@@ -283,7 +283,7 @@ impl Churn {
         }
     }
 
-    /// Nothing more happens, and all of them are members again.
+    /// Begins no other event, and waits until all daemons are members again.
     fn settle(&mut self) {
         while self.places.iter().any(|place| place.stage != Stage::Up) {
             self.go_on();
@@ -292,7 +292,7 @@ impl Churn {
         self.cluster.wait_members(WHOLE_MAX * SLACK);
     }
 
-    /// How much a process has grown, if it was warm.
+    /// Notes the growth of a process, if it was warm.
     fn measure(&mut self, index: usize) {
         let place = self.places[index];
         if let Some(warm) = place.warm {

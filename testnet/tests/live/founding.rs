@@ -1,5 +1,5 @@
-//! Networks begin where somebody says so, and nowhere else: two that were founded apart stay apart, also under one name and
-//! when their peers are told of each other; and who reaches nobody serves nothing and founds nothing.
+//! Networks begin only where `--new` is set. Two networks that were founded apart stay apart, also under one name and when
+//! their peers are told of each other. A peer that reaches no other peer serves nothing and founds nothing.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use testnet::live::{Daemon, Reply};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const START_MAX: Duration = Duration::from_secs(60);
-/// Long enough for whatever a peer does by itself when it hears of others.
+/// Long enough for all actions of a peer when it hears of other peers.
 const A_WHILE: Duration = Duration::from_secs(4);
 
-/// A place for data, which is gone with this.
+/// A directory for data, which is removed when the value is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -21,7 +21,7 @@ impl Place {
         Place(place)
     }
 
-    /// A peer of a network of this name: mDNS must not find it others.
+    /// Returns a peer of a network of this name; mDNS must not find other peers for it.
     fn daemon(&self, name: &str) -> Daemon {
         let mut daemon = Daemon::new(name, self.0.join(name), &format!("founding-{}", std::process::id()));
         daemon.flags.extend(["--min-group", "1", "--max-group", "5", "--mdns", "off"].map(str::to_owned));
@@ -60,7 +60,7 @@ fn expect_value(daemon: &Daemon, key: &str, value: &str) {
     assert_eq!(get(daemon, key), Reply::Bulk(Some(value.as_bytes().to_vec().into())), "{}", daemon.name);
 }
 
-/// Everybody whom a daemon knows in its ring.
+/// Returns the peer ids of all members that a daemon knows in its ring.
 fn ring_of(daemon: &Daemon) -> Vec<String> {
     let mut ring = daemon.ask_http("/v1/ring").expect("an answer");
     assert_eq!(ring["whole"], true, "{}: {ring}", daemon.name);
@@ -72,7 +72,7 @@ fn ring_of(daemon: &Daemon) -> Vec<String> {
     all
 }
 
-/// Learners become members.
+/// Waits until the ring has exactly these members: learners become members.
 fn expect_ring(daemon: &Daemon, of: &[&Daemon]) {
     let until = Instant::now() + START_MAX;
     while ring_of(daemon) != peers(of) {
@@ -107,7 +107,7 @@ fn networks_founded_apart_stay_apart() {
     };
     expect_apart(&founders, &others);
 
-    // A peer of one is told to enter through the other: it is in a network, and stays in that.
+    // A peer of one network is told to join through the other one. The peer is in a network, and stays in it.
     let entry = founders[1].entry();
     others[0].signal(testnet::live::Signal::Terminate);
     others[0].wait_end(PATIENCE).expect("it stops");
@@ -115,7 +115,7 @@ fn networks_founded_apart_stay_apart() {
     std::thread::sleep(A_WHILE);
     expect_apart(&founders, &others);
 
-    // Somebody new who is told of both becomes a peer of one of them.
+    // A new peer that is told of both networks becomes a peer of one of them.
     let mut both = place.daemon("both");
     ready(&mut both, &["--join", &founders[0].entry(), "--join", &entry]);
     let is_in = |ring: &Vec<String>| ring.contains(both.peer_id.as_ref().expect("it has said who it is"));
@@ -155,13 +155,13 @@ fn who_reaches_nobody_serves_nothing_and_founds_nothing() {
     let status = alone.ask_http("/v1/status").unwrap_or_default();
     assert_eq!(status["groups"].as_array().map_or(0, Vec::len), 0, "{status}");
 
-    // Nor does it when it is started again.
+    // Nor does the peer when it is started again.
     alone.signal(testnet::live::Signal::Kill);
     start(&mut alone, &["--join", &entry]);
     std::thread::sleep(A_WHILE);
     assert!(alone.is_running() && !alone.is_ready(), "{}", alone.log_text());
 
-    // Once somebody is there, it enters.
+    // Once the founder is there, the peer joins.
     ready(&mut founder, &[]);
     alone.wait_ready(START_MAX).expect("it is let in");
     expect_value(&alone, "k", "v");

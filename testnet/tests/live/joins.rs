@@ -1,7 +1,7 @@
 //! Many real daemons join a network at once: all become members, and then all is quiet.
 //!
-//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` has forty of them join instead of
-//! twelve, and builds them for speed.
+//! `SCATTER_BIN` names the daemon's binary; without it, it is built. With `SCATTER_LONG=1`, forty daemons join instead of
+//! twelve, and are built for speed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use testnet::live::{Cluster, Options, Reply, SLACK, View, fast_program, is_long};
 
 const FOUNDERS: usize = 3;
-/// Until all are members.
+/// Longest time until all are members.
 const PLACED_MAX: Duration = Duration::from_secs(120);
-/// Nothing may change for so long.
+/// Time in which nothing may change.
 const QUIET: Duration = Duration::from_secs(10);
-/// Until it is quiet: the range is divided evenly when members have not changed for a while, and taken over.
+/// Longest time until all is quiet: the range is divided evenly when members have not changed for a while, and then taken over.
 const QUIET_AFTER_MAX: Duration = Duration::from_secs(30);
 
 #[test]
@@ -23,7 +23,7 @@ fn many_join_at_once_and_then_all_is_quiet() {
     let options = Options {
         daemons: FOUNDERS,
         memory: true,
-        // One group, however many it has.
+        // One group, with any number of members.
         flags: ["--max-memory", "64MiB", "--max-disk", "64MiB", "--max-group", "100"].map(str::to_owned).into(),
         program: is_long().then(|| fast_program().to_owned()),
         ..Options::default()
@@ -82,23 +82,23 @@ fn many_join_at_once_and_then_all_is_quiet() {
     );
     let said: Vec<String> = self::proposals(&cluster).difference(&proposals).cloned().collect();
     assert_eq!(agreed(&cluster), before, "the group agreed on something while nothing happened: {said:?}");
-    // Whatever a leader proposes it says, but for the horizon, which rises with time.
+    // A leader prints each of its proposals, except the horizon, which rises with time.
     assert!(said.is_empty(), "the group agreed on something while nothing happened: {said:?}");
 }
 
-/// Whether each is primary of one part of the range.
+/// Returns whether each member is primary of one part of the range.
 fn is_even(cluster: &Cluster, all: usize) -> bool {
     let Some(view) = cluster.daemons[0].view() else { return false };
     let primaries: BTreeSet<&str> = view.primaries.iter().map(|primary| primary.peer_id.as_str()).collect();
     view.primaries.len() == all && primaries.len() == all
 }
 
-/// What each knows of the group's log: nothing of it changes but with an entry.
+/// Returns each daemon's view of the group's log. Only an entry changes such a view.
 fn agreed(cluster: &Cluster) -> Vec<Option<View>> {
     let mut views: Vec<Option<View>> = cluster.daemons.iter().map(|daemon| daemon.view()).collect();
     for view in views.iter_mut().flatten() {
         for member in &mut view.members {
-            // Suspicions are each one's own.
+            // Suspicions are each member's own.
             if member.role == "suspect" {
                 member.role = "member".into();
             }
@@ -107,7 +107,7 @@ fn agreed(cluster: &Cluster) -> Vec<Option<View>> {
     views
 }
 
-/// What leaders said that they propose.
+/// Returns the proposals that leaders printed.
 fn proposals(cluster: &Cluster) -> BTreeSet<String> {
     let logs = cluster.daemons.iter().map(|daemon| daemon.log_text());
     let lines =
@@ -115,7 +115,7 @@ fn proposals(cluster: &Cluster) -> BTreeSet<String> {
     logs.flat_map(lines).collect()
 }
 
-/// What a newcomer copies keeps to half of what it was given, and its progress can be seen.
+/// The copy of a newcomer keeps to half of the given bandwidth, and its progress is visible.
 #[test]
 fn a_newcomer_copies_no_faster_than_it_may() {
     const GIVEN: u64 = 1_000_000;
@@ -147,7 +147,7 @@ fn a_newcomer_copies_no_faster_than_it_may() {
     }
     let (took, bytes) = (since.elapsed(), VALUES * VALUE_BYTES);
     println!("{bytes} bytes were copied in {took:.1?} at {} a second; seen on the way: {shown:?}", GIVEN / 2);
-    // What is on its way when the rate is reached still comes, for each of the parts.
+    // Pages on their way when the rate is reached still come, for each of the parts.
     let least = Duration::from_secs(bytes * 2 / GIVEN).mul_f64(0.6);
     assert!(took > least, "{bytes} bytes were copied within {took:?}");
     assert!(shown.len() > 3, "nothing was to be seen of it: {shown:?}");

@@ -1,6 +1,6 @@
 //! Real daemons whose keys are divided among lanes: each lane is a ring of its own, and all of them are one store.
 //!
-//! As in `processes.rs`: `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` lets it take
+//! As in `processes.rs`: `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` makes the test take
 //! its full time.
 
 use std::sync::Arc;
@@ -18,13 +18,13 @@ fn start(test: &str, daemons: usize) -> Cluster {
     Cluster::start(test, &Options { daemons, flags, ..Options::default() })
 }
 
-/// What a daemon says of each of its groups, in the order of the lanes.
+/// Returns a daemon's status of each of its groups, in the order of the lanes.
 fn groups(cluster: &Cluster, daemon: usize) -> Vec<serde_json::Value> {
     let status = cluster.daemons[daemon].ask_http("/v1/status").expect("it answers");
     status["groups"].as_array().cloned().expect("a list")
 }
 
-/// Every lane of every daemon has exactly these members.
+/// Waits until every lane of every daemon has exactly this number of members.
 fn wait_for_members(cluster: &Cluster, count: usize) {
     let until = Instant::now() + SERVING_MAX;
     let settled = |group: &serde_json::Value| {
@@ -75,7 +75,7 @@ fn all_lanes_stop_and_start_and_leave_together() {
         "keys of all lanes in one command"
     );
 
-    // It goes with all its lanes or stays with them.
+    // The daemon goes with all its lanes or stays with them.
     let mut gone = cluster.daemons.remove(3);
     let left = gone.run(&["leave"]);
     assert_eq!(left.status.code(), Some(0), "{left:?} {}", gone.log_text());
@@ -90,7 +90,7 @@ fn all_lanes_stop_and_start_and_leave_together() {
         let ended = daemon.wait_end(END_MAX).expect("it stops");
         assert!(ended.success(), "{ended}: {}", daemon.log_text());
     }
-    // How many there are was decided when the network was founded.
+    // The number of lanes was decided when the network was founded.
     let lanes = cluster.daemons[2].flags.iter().position(|flag| flag == "--lanes").expect("it was said");
     let said = cluster.daemons[2].flags.remove(lanes + 1);
     cluster.daemons[2].flags.insert(lanes + 1, "2".into());
@@ -108,7 +108,7 @@ fn all_lanes_stop_and_start_and_leave_together() {
     let wanted = pairs.iter().skip(1).step_by(2).map(|value| Reply::Bulk(Some(value.clone().into())));
     assert_eq!(connection.call(&get).expect("an answer"), Reply::Array(Some(wanted.collect())));
 
-    // Who divides keys otherwise cannot come in, and is told why.
+    // A daemon with another number of lanes cannot join, and its log tells the reason.
     let mut stranger = gone.renewed("a stranger", gone.directory.with_extension("other"));
     let lanes = stranger.flags.iter().position(|flag| flag == "--lanes").expect("it was said");
     stranger.flags[lanes + 1] = "1".into();

@@ -1,4 +1,4 @@
-//! Real daemons that leave for good, or stop for a while: what becomes of the data, of the group and of them.
+//! Real daemons that leave for good, or stop for a while: the fate of the data, of the group and of the daemons.
 //!
 //! As in `processes.rs`: `SCATTER_BIN` names the daemon's binary; without it, it is built.
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use testnet::live::{Cluster, Daemon, Keys, Load, Options, Recorder, Reply, Signal};
 
 const KEYS: usize = 300;
-/// More than a leave takes, by far.
+/// Far more than the time of a leave.
 const LEAVE_MAX: Duration = Duration::from_secs(60);
 const SETTLED_MAX: Duration = Duration::from_secs(60);
 
@@ -22,7 +22,7 @@ fn write_keys(daemon: &Daemon) {
     }
 }
 
-/// All keys can be read through each of these daemons, and are what was written.
+/// Asserts that all keys can be read through each of these daemons, with the values that were written.
 fn expect_keys(cluster: &Cluster) {
     let until = Instant::now() + SETTLED_MAX;
     for daemon in &cluster.daemons {
@@ -42,7 +42,7 @@ fn expect_keys(cluster: &Cluster) {
     }
 }
 
-/// All members of the daemon's group, whether they are well or not; learners are none.
+/// Returns all members of the daemon's group, suspected or not; learners are not members.
 fn voters(daemon: &Daemon) -> Vec<String> {
     let status = daemon.ask_http("/v1/status").unwrap_or_default();
     let members = status["groups"][0]["members"].as_array().cloned().unwrap_or_default();
@@ -54,7 +54,7 @@ fn epoch(daemon: &Daemon) -> u64 {
     daemon.ask_http("/v1/status").and_then(|status| status["groups"][0]["epoch"].as_u64()).expect("it is in a group")
 }
 
-/// What a daemon remembers beside its store.
+/// Returns the file of a daemon beside its store.
 fn memo(daemon: &Daemon) -> serde_json::Value {
     let text = std::fs::read(daemon.directory.join("peer.json")).expect("it remembers something");
     serde_json::from_slice(&text).expect("that is JSON")
@@ -64,7 +64,7 @@ fn text(output: &Output) -> (String, String) {
     (String::from_utf8_lossy(&output.stdout).into(), String::from_utf8_lossy(&output.stderr).into())
 }
 
-/// A daemon has ended by itself after it left.
+/// Waits until a daemon has ended by itself after it left.
 fn expect_left(daemon: &mut Daemon) {
     let wanted = format!(r#"{{"event":"left","peer_id":"{}"}}"#, daemon.peer_id.as_deref().unwrap_or_default());
     let until = Instant::now() + LEAVE_MAX;
@@ -77,7 +77,7 @@ fn expect_left(daemon: &mut Daemon) {
     assert!(memo["ring"].is_null() && memo["left"].is_string() && memo["leaving"].is_null(), "{memo}");
 }
 
-/// A daemon that is started like this ends at once, and says why.
+/// Asserts that a daemon ends at once when it is started like this, and prints the reason.
 fn expect_refused(daemon: &mut Daemon, why: &str) {
     let status = daemon.wait_end(Duration::from_secs(10)).expect("it does not run");
     assert!(!status.success(), "{status}");
@@ -105,13 +105,13 @@ fn a_member_leaves_and_may_come_again() {
     assert_eq!(voters(&cluster.daemons[0]).len(), 3);
     expect_keys(&cluster);
 
-    // Three are the fewest.
+    // A group keeps three members at least.
     let refused = cluster.daemons[1].run(&["leave"]);
     assert_eq!(refused.status.code(), Some(4));
     assert!(text(&refused).1.contains("--force"), "{}", text(&refused).1);
     assert_eq!(voters(&cluster.daemons[0]).len(), 3);
 
-    // It enters nothing by itself, and founds nothing for what once founded its network.
+    // The daemon joins no network by itself. The setting that once founded its network founds no other one.
     let incarnation = memo(&gone)["incarnation"].as_u64();
     gone.start(&[]);
     expect_refused(&mut gone, "has left its network");
@@ -127,7 +127,7 @@ fn a_member_leaves_and_may_come_again() {
     cluster.wait_members(SETTLED_MAX);
     expect_keys(&cluster);
 
-    // Down to one, who has it all.
+    // Down to one daemon, which has all data.
     for _ in 0..3 {
         let mut gone = cluster.daemons.remove(0);
         let output = gone.run(&["leave", "--force", "--output", "json"]);
@@ -146,7 +146,7 @@ fn a_member_leaves_and_may_come_again() {
 fn in_memory_mode_a_member_leaves_as_well() {
     let mut cluster = Cluster::start("leavemem", &Options { daemons: 4, memory: true, ..Options::default() });
     write_keys(&cluster.daemons[0]);
-    // The founder, who leads perhaps.
+    // The founder, which perhaps leads.
     let mut gone = cluster.daemons.remove(0);
     let output = gone.run(&["leave"]);
     assert_eq!(output.status.code(), Some(0), "{:?}{}", text(&output), gone.log_text());
@@ -157,8 +157,8 @@ fn in_memory_mode_a_member_leaves_as_well() {
     expect_refused(&mut gone, "has left its network");
 }
 
-/// Each of two leaves while clients are at it, the leaver's own as well: what was acknowledged stays, and none of their
-/// operations takes effect twice.
+/// Each of two daemons leaves while clients are at work, the leaver's own as well. Acknowledged writes stay, and none of the
+/// clients' operations takes effect twice.
 #[test]
 fn under_load_nothing_is_lost_and_nothing_happens_twice() {
     let mut cluster = Cluster::start("leaveload", &Options { daemons: 5, ..Options::default() });
@@ -179,8 +179,8 @@ fn under_load_nothing_is_lost_and_nothing_happens_twice() {
     assert!(recorder.answered() > 1_000, "too little was answered: {}", recorder.answered());
 }
 
-/// Its group may have let it go already, or have heard nothing of it: either way it does not come back as a member, also
-/// where it is started as if to join.
+/// A daemon is killed while it leaves. Its group may have let it go already, or have heard nothing of the leave. Either way it
+/// does not come back as a member, also where it is started as if to join.
 #[test]
 fn who_dies_while_it_leaves_goes_on_leaving() {
     let mut cluster = Cluster::start("leavekill", &Options { daemons: 4, ..Options::default() });
@@ -208,11 +208,11 @@ fn who_dies_while_it_leaves_goes_on_leaving() {
     assert!(went_on > 0, "it was never killed in time");
 }
 
-/// Its daemon is killed and started again under the eyes of who waits for it: that is no end of the leave.
+/// The daemon is killed and started again while a client waits for its leave: this does not end the leave.
 #[test]
 fn who_follows_a_leave_sees_it_through_a_restart() {
     let mut cluster = Cluster::start("leavefollow", &Options { daemons: 4, ..Options::default() });
-    // Nobody is there to let it go.
+    // No member is there to let the daemon go.
     (0..3).for_each(|index| cluster.daemons[index].signal(Signal::Freeze));
     let mut client = cluster.daemons[3].client(&["leave"]).stdout(Stdio::piped()).spawn().expect("it can be started");
     let mut lines = BufReader::new(client.stdout.take().expect("it is a pipe")).lines();
@@ -228,7 +228,8 @@ fn who_follows_a_leave_sees_it_through_a_restart() {
     cluster.wait_members(SETTLED_MAX);
 }
 
-/// One says that it will be back, and is waited for; one says that it need not be waited for, and is put out.
+/// One daemon announces that it will be back, and the group waits for it. Another one announces that it need not be waited for,
+/// and is removed.
 #[test]
 fn who_stops_cleanly_is_waited_for_as_long_as_it_says() {
     let environment = vec![(4, "SCATTER_AWAY".to_owned(), "0".to_owned())];
@@ -246,7 +247,7 @@ fn who_stops_cleanly_is_waited_for_as_long_as_it_says() {
         assert!(Instant::now() < until, "it is never put out");
         std::thread::sleep(Duration::from_millis(200));
     }
-    // The other has been silent for as long.
+    // The daemon that is waited for has been silent for as long.
     std::thread::sleep(Duration::from_secs(1));
     assert!(voters(&cluster.daemons[0]).contains(&waited_for));
     let before = epoch(&cluster.daemons[0]);

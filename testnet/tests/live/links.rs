@@ -1,9 +1,9 @@
-//! Real daemons, each with a network of its own, whose links are cut: who is cut off acknowledges nothing, the others go
-//! on, and nothing of what clients saw contradicts itself.
+//! Real daemons, each with a network of its own, whose links are cut. A daemon that is cut off acknowledges nothing, the other
+//! daemons go on, and the clients' history has no contradiction.
 //!
-//! Needs the right to make network namespaces (root), and `ip`; where either is missing it says so and tests nothing.
-//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` cuts links for longer than a member
-//! may be silent: then who is cut off is put out, and has to be let in again.
+//! Needs the right to make network namespaces (root), and `ip`; where either is missing, the program prints this and tests
+//! nothing. `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` cuts links for longer than a
+//! member may be silent: then a member that is cut off is removed, and has to join again.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -18,21 +18,22 @@ use testnet::live::{
 };
 
 const DAEMONS: usize = 5;
-/// So many clients ask each of them, and no other.
+/// Number of clients of each daemon; a client asks no other daemon.
 const CLIENTS: u64 = 4;
-/// Who is not cut off serves everything again after so long; and so does everybody after the links are mended.
+/// Time within which daemons that are not cut off serve all keys again, and within which all daemons do after the links are
+/// mended.
 const PROGRESS_MAX: Duration = Duration::from_secs(10);
-/// More than anything here takes.
+/// Upper limit of each other wait.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Spread over the ring: each of five primaries has some of them.
+/// Keys that are spread over the ring: each of five primaries has some of them.
 const SPREAD_KEYS: usize = 20;
 
-/// Which links are cut, and what follows.
+/// The links that are cut, and the consequences.
 struct Cut {
     links: Vec<(usize, usize)>,
-    /// These can agree on nothing, so they acknowledge nothing.
+    /// Daemons that can agree on nothing, so they acknowledge nothing.
     cut_off: Vec<usize>,
-    /// These serve all keys.
+    /// Daemons that serve all keys.
     whole: Vec<usize>,
 }
 
@@ -44,19 +45,20 @@ struct Meanwhile {
 }
 
 impl Meanwhile {
-    /// Whether an operation was asked for and answered in it, by this peer.
+    /// Returns whether this peer was asked for the operation, and answered it, in this time.
     fn has(self, operation: &Operation, via: usize) -> bool {
         let ended = operation.completed.is_some_and(|moment| moment.time < self.until);
         operation.via == via && operation.invoked.time >= self.from && ended
     }
 }
 
-/// Says so on the terminal itself: what a test that passes prints is not shown.
+/// Prints this on the terminal itself: the output of a test that passes is not shown.
 fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
-/// A network of five under load; its links are cut as `cut` says of the leader and the four others, and mended again.
+/// Starts five daemons under load. Cuts the links that `cut` chooses, given the leader and the four other daemons, and mends
+/// them.
 fn under(test: &str, cut: impl Fn(usize, [usize; 4]) -> Cut) {
     let mut wires = match Wires::lay(DAEMONS) {
         Ok(wires) => wires,
@@ -111,8 +113,7 @@ fn under(test: &str, cut: impl Fn(usize, [usize; 4]) -> Cut) {
     assert!(recorder.answered() > 500, "too little was answered: {}", recorder.answered());
 }
 
-/// Writes and reads keys all over the ring through each of these peers, until all of them have answered. How long that
-/// took.
+/// Writes and reads keys all over the ring through each of these peers, until all of them have answered. Returns the duration.
 fn serve_all(recorder: &Recorder, endpoints: &[Endpoint], which: &[usize], when: &str) -> Duration {
     let since = Instant::now();
     std::thread::scope(|scope| {
@@ -148,7 +149,7 @@ fn ask(recorder: &Recorder, at: &Endpoint, via: usize, key: &Key, op: &Op) -> Op
     recorder.ask(&mut connection, (who, who << 32), via, key, op)
 }
 
-/// Asks a peer that is cut off for keys all over the ring, all at once. All that it may say is that it cannot.
+/// Asks a peer that is cut off for keys all over the ring, all at once. The peer may only answer that it cannot serve.
 fn refuse_all(recorder: &Recorder, at: &Endpoint, via: usize) {
     std::thread::scope(|scope| {
         for number in 0..SPREAD_KEYS {
@@ -170,7 +171,7 @@ fn write_of(via: usize) -> Op {
     Op::Set { value, condition, expiry, get: false }
 }
 
-/// Who leads, as far as anybody knows.
+/// Returns the leader, as far as any daemon knows it.
 fn leader_of(cluster: &Cluster) -> usize {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -193,7 +194,7 @@ fn two_are_cut_off_with_the_leader() {
     });
 }
 
-/// They hear all that is said, and nobody hears them.
+/// The two receive all messages, and no other daemon receives theirs.
 #[test]
 fn two_are_not_heard() {
     under("not-heard", |leader, [a, b, c, d]| Cut {
@@ -203,7 +204,7 @@ fn two_are_not_heard() {
     });
 }
 
-/// They are heard, with all that they ask for, and hear nothing.
+/// The messages of the two arrive, with all their requests, and the two receive nothing.
 #[test]
 fn two_do_not_hear() {
     under("not-hearing", |leader, [a, b, c, d]| Cut {
@@ -213,7 +214,7 @@ fn two_do_not_hear() {
     });
 }
 
-/// The leader and another one cannot talk to each other; everybody else hears both of them.
+/// The leader and another daemon cannot talk to each other; all other daemons hear both of them.
 #[test]
 fn the_leader_and_another_do_not_hear_each_other() {
     under("triangle", |leader, [a, b, c, d]| Cut {
@@ -223,7 +224,7 @@ fn the_leader_and_another_do_not_hear_each_other() {
     });
 }
 
-/// Two that do not lead cannot talk to each other. Only with `SCATTER_LONG`: the others take a minute together.
+/// Two followers cannot talk to each other. Only with `SCATTER_LONG`: the other tests take a minute together.
 #[test]
 fn two_others_do_not_hear_each_other() {
     if !is_long() {
@@ -236,7 +237,7 @@ fn two_others_do_not_hear_each_other() {
     });
 }
 
-/// One hears everybody, and is not the leader when it begins; the others hear only that one.
+/// One daemon hears all daemons, and is not the leader at first; the other daemons hear only that one.
 #[test]
 fn only_one_is_heard_by_all() {
     under("star", |leader, [a, b, c, hub]| {

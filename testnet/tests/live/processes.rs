@@ -1,4 +1,4 @@
-//! Real daemons on loopback under what happens to real processes; what clients saw is recorded and judged.
+//! Real daemons on loopback under faults of real processes; the clients' history is recorded and judged.
 //!
 //! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` makes each test take its full time.
 
@@ -53,7 +53,7 @@ fn all_are_killed_and_nothing_is_lost() {
     for round in 0..short_or(3, 30).as_secs() {
         let load = Load::start(&recorder, &cluster.endpoints(), 6, round, &Keys::default());
         std::thread::sleep(Duration::from_secs(2));
-        // Under load: some writes are in the middle of it.
+        // Under load: the kills interrupt some writes.
         for index in 0..3 {
             cluster.kill(index);
         }
@@ -69,7 +69,7 @@ fn all_are_killed_and_nothing_is_lost() {
     recorder.judge(&cluster.endpoints());
 }
 
-/// Hazard 6: what was in memory is gone, and nobody may say that it never was, nor begin a second network.
+/// Hazard 6: data in memory is gone. No daemon may answer that it never was, nor begin a second network.
 #[test]
 fn in_memory_mode_what_is_lost_is_never_called_absent() {
     let mut cluster = Cluster::start("memory", &Options { memory: true, ..sync(3) });
@@ -88,7 +88,7 @@ fn in_memory_mode_what_is_lost_is_never_called_absent() {
             for command in [&["GET", "k"][..], &["EXISTS", "k"], &["SET", "other", "v"]] {
                 match connection.call(command) {
                     Ok(Reply::Error(_)) => {}
-                    // A daemon that has given up is well within its rights.
+                    // A daemon may give up and end.
                     Err(_) => break,
                     Ok(reply) => panic!("{command:?} was answered with {reply:?} by a range that is lost"),
                 }
@@ -98,7 +98,7 @@ fn in_memory_mode_what_is_lost_is_never_called_absent() {
     }
 }
 
-/// Hazard 17: a primary is frozen for three leases, and goes on with reads waiting at its door.
+/// Hazard 17: a primary is frozen for three leases, and goes on with reads waiting in its sockets.
 #[test]
 fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
     for leases in [false, true] {
@@ -136,7 +136,7 @@ fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
             assert!(changed, "two of three serve");
             for reader in &mut readers {
                 match reader.receive() {
-                    // Nothing was done, or it says what is so.
+                    // Either nothing was done, or the answer is the present value.
                     Ok(Reply::Error(text)) => assert!(text.starts_with("TRYAGAIN"), "{text}"),
                     Ok(reply) => assert_eq!(reply, Reply::Bulk(Some("new".into())), "leases {leases}"),
                     Err(error) => panic!("a read was not answered: {error}"),
@@ -147,7 +147,7 @@ fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
     }
 }
 
-/// A member is frozen for long under load: the others' memory stays as it is, and it catches up.
+/// A member is frozen for long under load: the memory of the other members stays as it is, and the member catches up.
 #[test]
 fn a_frozen_member_costs_the_others_nothing() {
     let mut cluster = Cluster::start("flat", &sync(3));
@@ -170,7 +170,7 @@ fn a_frozen_member_costs_the_others_nothing() {
     cluster.wait_same("serving", SERVING_MAX);
 }
 
-/// A clean stop loses nothing and is over in time, and the peer is a member still when it is back.
+/// A clean stop loses nothing and is over in time. The peer is still a member when it is back.
 #[test]
 fn a_clean_stop_is_quick_and_loses_nothing() {
     let mut cluster = Cluster::start("stop", &sync(3));
@@ -189,8 +189,8 @@ fn a_clean_stop_is_quick_and_loses_nothing() {
     recorder.judge(&cluster.endpoints());
 }
 
-/// Hazard 3: a stopped store is damaged or cut short. It is refused, or its peer begins anew; nothing that was
-/// acknowledged is lost, and it does not crash again and again.
+/// Hazard 3: a stopped store is damaged or cut short. The daemon refuses it, or its peer begins anew. No acknowledged write is
+/// lost, and the daemon does not crash again and again.
 #[test]
 fn damaged_stores_lose_nothing() {
     let mut cluster = Cluster::start("damage", &sync(3));
@@ -211,7 +211,7 @@ fn damaged_stores_lose_nothing() {
         damage(&cluster.daemons[victim].directory, &mut rng);
         cluster.restart(victim);
         if cluster.daemons[victim].wait_ready(SERVING_MAX).is_err() {
-            // It may refuse, and says so; then a person moves everything aside but the peer's identity.
+            // The daemon may refuse, and prints this. Then a person moves everything aside but the peer's identity.
             let ended = cluster.daemons[victim].wait_end(Duration::from_secs(5)).expect("neither ready nor gone");
             assert!(!ended.success(), "it says that all is well: {ended}");
             assert!(!cluster.daemons[victim].log_text().trim().is_empty(), "it ended without a word");
@@ -221,14 +221,14 @@ fn damaged_stores_lose_nothing() {
             cluster.wait_ready(victim);
         }
         cluster.wait_serving(&cluster.all(), SERVING_MAX);
-        // Whoever lost its memory is no part of a quorum until it is a member again: one is damaged at a time.
+        // A member that lost its memory is no part of a quorum until it is a member again: one is damaged at a time.
         cluster.wait_members(SERVING_MAX);
     }
     println!("{refused} refused to start");
     recorder.judge(&cluster.endpoints());
 }
 
-/// Takes everything out of a data directory but the identity.
+/// Removes everything from a data directory but the identity.
 fn clear(directory: &std::path::Path) {
     for entry in std::fs::read_dir(directory).expect("it is a directory").flatten() {
         if entry.file_name() == "identity" {
@@ -247,7 +247,7 @@ fn damage(directory: &std::path::Path, rng: &mut Rng) {
     while let Some(place) = open.pop() {
         for entry in std::fs::read_dir(place).expect("a store is a directory").flatten() {
             match entry.file_type() {
-                // What was moved aside before is not read any more.
+                // Stores that were moved aside before are not read any more.
                 _ if entry.file_name().to_string_lossy().contains("damaged") => {}
                 Ok(kind) if kind.is_dir() => open.push(entry.path()),
                 // The identity is no part of the store, and the ballast's content means nothing.
@@ -260,7 +260,7 @@ fn damage(directory: &std::path::Path, rng: &mut Rng) {
     files.sort();
     let file = rng.pick(&files);
     let mut bytes = std::fs::read(file).expect("it can be read");
-    // Files that are laid in ahead of time end with zeros that nobody has written to.
+    // Files that are allocated ahead of time end with zeros that were never written.
     let used = bytes.iter().rposition(|byte| *byte != 0).map_or(bytes.len(), |last| last + 1);
     let place = rng.below(used as u64) as usize;
     if rng.per_mille(300) {
@@ -274,7 +274,7 @@ fn damage(directory: &std::path::Path, rng: &mut Rng) {
     println!("damaged {} at {place}", file.display());
 }
 
-/// Hazard 19: one peer's wall clock is an hour off; nothing comes of it, deadlines neither.
+/// Hazard 19: one peer's wall clock is an hour off, without any effect, on deadlines neither.
 #[test]
 fn a_wall_clock_an_hour_off_decides_nothing() {
     for offset in ["3600000", "-3600000"] {
@@ -296,7 +296,7 @@ fn a_wall_clock_an_hour_off_decides_nothing() {
     }
 }
 
-/// Nonsense at every door: the daemon answers with an error or hangs up, and goes on serving.
+/// Random bytes at each port: the daemon answers with an error or closes the connection, and goes on serving.
 #[test]
 fn nonsense_does_no_harm() {
     use std::io::{Read as _, Write as _};
@@ -319,7 +319,7 @@ fn nonsense_does_no_harm() {
             let _ = stream.write_all(&bytes);
             let _ = stream.read(&mut [0; 256]);
             if round % 8 == 1 {
-                // Slow clients, who say half of something and stay.
+                // Slow clients, which send half of a request and stay.
                 held.push(stream);
             }
         }
@@ -330,8 +330,8 @@ fn nonsense_does_no_harm() {
     assert!(after < before + (128 << 20), "it grew from {before} to {after} bytes");
 }
 
-/// Hazard 4: one member's disk is full. Writes go on through the others and reads through all; with room again it takes
-/// part as before.
+/// Hazard 4: one member's disk is full. Writes go on through the other members and reads through all. With room again the
+/// member takes part as before.
 #[test]
 fn a_full_disk_is_survived() {
     let Some(disk) = SmallDisk::mount("one", 96) else { return };
@@ -361,7 +361,7 @@ fn a_full_disk_is_survived() {
     load.stop();
     let log = cluster.daemons[2].log_text();
     if let Some(status) = cluster.daemons[2].wait_end(Duration::ZERO) {
-        // The disk was full before it could know that room was low.
+        // The disk was full before the daemon could know that room was low.
         assert!(!status.success() && log.contains("the disk is full"), "{status}: {log}");
         cluster.restart(2);
         cluster.wait_ready(2);
@@ -376,8 +376,8 @@ fn a_full_disk_is_survived() {
     let _ = std::fs::remove_dir_all(other);
 }
 
-/// All disks are full: nothing more is taken, with an error that says so; what is there is read; and with room again it
-/// goes on by itself.
+/// All disks are full. Daemons take nothing more, with an error that names the cause, and old data can be read. With room again
+/// they go on by themselves.
 #[test]
 fn when_all_disks_are_full_nothing_is_taken_and_nothing_lost() {
     let Some(disk) = SmallDisk::mount("all", 280) else { return };
@@ -389,7 +389,7 @@ fn when_all_disks_are_full_nothing_is_taken_and_nothing_lost() {
     assert_eq!(ask(0, &["SET", "before", "v"]).expect("it serves"), Reply::Simple("OK".into()));
     disk.fill();
     let until = Instant::now() + SERVING_MAX;
-    // Until each of them has noticed.
+    // Until each daemon has noticed.
     for index in 0..3 {
         loop {
             match ask(index, &["SET", &format!("during-{index}"), "v"]) {
@@ -400,7 +400,7 @@ fn when_all_disks_are_full_nothing_is_taken_and_nothing_lost() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    // Long enough for what a store with little room does each second.
+    // Long enough for each second's task of a store with little room.
     for _ in 0..6 {
         disk.fill();
         std::thread::sleep(Duration::from_millis(500));
@@ -413,13 +413,13 @@ fn when_all_disks_are_full_nothing_is_taken_and_nothing_lost() {
     assert_eq!(ask(1, &["GET", "before"]).expect("it serves"), Reply::Bulk(Some("v".into())));
 }
 
-/// A disk of some megabytes in memory; it is gone when this is.
+/// A disk of some megabytes in memory; it is removed when the value is dropped.
 struct SmallDisk {
     place: std::path::PathBuf,
 }
 
 impl SmallDisk {
-    /// Needs the right to mount one: says so where there is none.
+    /// Mounts the disk; prints a note and returns `None` without the right to mount one.
     fn mount(name: &str, megabytes: u32) -> Option<SmallDisk> {
         let place = std::env::temp_dir().join(format!("scatter-disk-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&place).expect("a place");
@@ -436,7 +436,7 @@ impl SmallDisk {
         None
     }
 
-    /// Takes all that is free, but for some kilobytes.
+    /// Fills the free space, but for some kilobytes.
     fn fill(&self) {
         use std::io::Write as _;
         let more = std::fs::OpenOptions::new().create(true).append(true).open(self.place.join("filling"));

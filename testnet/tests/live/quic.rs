@@ -1,8 +1,7 @@
-//! Real daemons of which some or all reach each other only by QUIC: they serve, and who is dead is noticed as soon as on
-//! TCP.
+//! Real daemons of which some or all reach each other only by QUIC: they serve, and a dead member is noticed as soon as on TCP.
 //!
-//! Needs the right to make network namespaces (root), and `ip`; where either is missing it says so and tests nothing.
-//! `SCATTER_BIN` names the daemon's binary; without it, it is built.
+//! Needs the right to make network namespaces (root), and `ip`; where either is missing, the program prints this and tests
+//! nothing. `SCATTER_BIN` names the daemon's binary; without it, it is built.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -10,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use testnet::live::{Cluster, Habits, Load, Options, Recorder, SLACK, Signal, Wires, between, short_or};
 
-/// The dead are noticed after so long at the latest.
+/// Longest time until a dead member is noticed.
 const NOTICED_MAX: Duration = Duration::from_secs(3);
-/// What asking everybody takes on a busy machine.
+/// Time to ask all daemons on a busy machine.
 const ASKING_MAX: Duration = Duration::from_secs(1);
-/// More than anything here takes.
+/// Upper limit of each other wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Says so on the terminal itself: what a test that passes prints is not shown.
+/// Prints this on the terminal itself: the output of a test that passes is not shown.
 fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
-/// Daemons that listen by both, where `filtered` pairs have no TCP.
+/// Starts daemons that listen on both transports, where `filtered` pairs have no TCP.
 fn start(test: &str, daemons: usize, filtered: &[(usize, usize)]) -> Option<(Wires, Cluster)> {
     let mut wires = match Wires::lay(daemons) {
         Ok(wires) => wires,
@@ -37,7 +36,7 @@ fn start(test: &str, daemons: usize, filtered: &[(usize, usize)]) -> Option<(Wir
     Some((wires, cluster))
 }
 
-/// Whether every daemon has heard of every other of late, from itself.
+/// Returns whether every daemon has lately heard of every other one, directly.
 fn all_hear_all(cluster: &Cluster) -> bool {
     cluster
         .daemons
@@ -54,8 +53,8 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) -> Duration {
     since.elapsed()
 }
 
-/// Four of ten pairs have no TCP between them, among these two that have it with one other only. The group serves through
-/// everybody, while one of them is killed and comes back, and after TCP passes everywhere.
+/// Four of ten pairs have no TCP between them. Three daemons have TCP with two other ones only. The group serves through all
+/// daemons, while one of them is killed and comes back, and after TCP passes everywhere.
 #[test]
 fn a_group_some_of_whose_pairs_have_only_quic_serves() {
     let filtered = [between(&[0], &[1, 2]), between(&[4], &[1, 3])].concat();
@@ -87,7 +86,7 @@ fn a_group_some_of_whose_pairs_have_only_quic_serves() {
     assert!(recorder.answered() > 500, "too little was answered: {}", recorder.answered());
 }
 
-/// A daemon that does not lead: of one that does, only its successor can say that it is suspected.
+/// Returns a daemon that does not lead: only the successor of a leader can tell that the leader is suspected.
 fn follower(cluster: &Cluster) -> usize {
     let leads = |daemon: &testnet::live::Daemon| daemon.view().is_some_and(|view| view.leader == daemon.peer_id);
     let mut found = None;
@@ -99,7 +98,7 @@ fn follower(cluster: &Cluster) -> usize {
     found.expect("just found")
 }
 
-/// How long it takes all others to suspect this one.
+/// Returns the time until all other daemons suspect this one.
 fn suspected(cluster: &Cluster, victim: usize, since: Instant) -> Duration {
     let id = cluster.daemons[victim].peer_id.clone().expect("it has said who it is");
     eventually("all others suspect it", || {
@@ -112,7 +111,7 @@ fn suspected(cluster: &Cluster, victim: usize, since: Instant) -> Duration {
     since.elapsed()
 }
 
-/// One that is killed, one that is frozen, and one whose machine is gone: noticed by all others in time, and back.
+/// One daemon is killed, one frozen, and the machine of one is gone: all other daemons notice it in time, and it comes back.
 fn noticed(test: &str, filtered: &[(usize, usize)]) {
     let Some((mut wires, mut cluster)) = start(test, 4, filtered) else { return };
     eventually("everybody hears everybody", || all_hear_all(&cluster));

@@ -1,4 +1,5 @@
-//! A group is lost, declared so by hand, and comes back: nobody serves what it had, and a command saves what there was.
+//! A group is lost, declared lost by hand, and comes back: no daemon serves its data, and a command saves the remaining
+//! records.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -64,7 +65,7 @@ fn a_lost_range_is_taken_over_by_hand() {
         assert_eq!(get(&cluster, index, &key(missing[1])), None, "{index}");
     }
 
-    // What they put aside is all that is left of the rest.
+    // The stores that they put aside are all that is left of the other keys.
     let store = aside(&cluster, gone[0]).expect("just seen").to_string_lossy().into_owned();
     let lines = run(&cluster, gone[0], &["export", &store], 0);
     let saved: BTreeSet<String> = lines
@@ -84,7 +85,7 @@ fn key(n: usize) -> String {
     format!("key-{n}")
 }
 
-/// The group that a daemon is a member of.
+/// Returns the group that a daemon is a member of.
 fn group(cluster: &Cluster, index: usize) -> Value {
     let said = cluster.daemons[index].ask_http("/v1/groups").unwrap_or_default();
     let groups = said["groups"].as_array().cloned().unwrap_or_default();
@@ -95,7 +96,7 @@ fn id(cluster: &Cluster, index: usize) -> String {
     group(cluster, index)["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A daemon's peer id.
+/// Returns a daemon's peer id.
 fn peer(cluster: &Cluster, index: usize) -> String {
     let said = cluster.daemons[index].ask_http("/v1/status").unwrap_or_default();
     said["peer_id"].as_str().unwrap_or_default().to_owned()
@@ -105,7 +106,7 @@ fn members(cluster: &Cluster, group: &str) -> Vec<usize> {
     cluster.all().into_iter().filter(|index| id(cluster, *index) == group).collect()
 }
 
-/// The store that a daemon has put aside.
+/// Returns the store that a daemon has put aside.
 fn aside(cluster: &Cluster, index: usize) -> Option<PathBuf> {
     let entries = std::fs::read_dir(&cluster.daemons[index].directory).ok()?;
     entries.flatten().map(|entry| entry.path()).find(|path| path.to_string_lossy().ends_with(".lost-1"))
@@ -119,7 +120,7 @@ fn wait(cluster: &Cluster, what: &str, until: impl Fn(&Cluster) -> bool) {
     }
 }
 
-/// What a command says, on either output.
+/// Returns the output of a command, on either stream.
 fn run(cluster: &Cluster, index: usize, arguments: &[&str], code: i32) -> String {
     let Output { status, stdout, stderr } = cluster.daemons[index].run(arguments);
     let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));

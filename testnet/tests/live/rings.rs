@@ -1,8 +1,8 @@
 //! Twelve real daemons in groups of three to five that split, merge, move their boundaries and trade members, by themselves and
-//! by hand, while daemons are killed and started again and clients work through all of them.
+//! by hand. Meanwhile daemons are killed and started again, and clients work through all of them.
 //!
-//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` lets it go on for five minutes.
-//! `SCATTER_SEED` has other things happen; when exactly, no seed can say.
+//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` makes the test run for five minutes.
+//! `SCATTER_SEED` chooses other events; no seed determines their exact times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use testnet::live::{Cluster, Habits, Load, Options, Recorder, SLACK, short_or};
 use testnet::rng::Rng;
 
 const DAEMONS: usize = 12;
-/// Until all groups are of the right size, and at rest.
+/// Longest time until all groups are of the right size, and at rest.
 const SETTLED_MAX: Duration = Duration::from_secs(90);
-/// Nobody is killed before all is well again, or for so long.
+/// No daemon is killed before all is well again, or before this time has passed.
 const CALM_MAX: Duration = Duration::from_secs(10);
 
 struct Ring {
     cluster: Cluster,
     rng: Rng,
-    /// What came of operations by hand: their names, and the exit codes of the command.
+    /// Counts of operations by hand: their names, and the exit codes of the command.
     asked: BTreeMap<(&'static str, i32), u32>,
     kills: u32,
 }
@@ -63,7 +63,7 @@ fn groups_become_others_under_load_and_kills() {
 }
 
 impl Ring {
-    /// What a daemon says of the groups that it has a part in.
+    /// Returns a daemon's report on the groups that it has a part in.
     fn groups(&self, index: usize) -> Vec<Value> {
         let said = self.cluster.daemons[index].ask_http("/v1/groups");
         said.and_then(|mut said| serde_json::from_value(said["groups"].take()).ok()).unwrap_or_default()
@@ -79,7 +79,7 @@ impl Ring {
         let members: Vec<String> =
             own["members"].as_array().into_iter().flatten().map(|member| text(&member["peer_id"])).collect();
         let point = |text: &str| u128::from_str_radix(text, 16).unwrap_or_default();
-        // Somewhere in the last half of it.
+        // A point in the last half of the range.
         let length = point(&end).wrapping_sub(point(&start));
         let back = (length / 2).max(2) / 1_000 * u128::from(self.rng.below(1_000) + 1);
         let at = format!("{:032x}", point(&end).wrapping_sub(back));
@@ -102,7 +102,7 @@ impl Ring {
         *self.asked.entry((operation, code)).or_default() += 1;
     }
 
-    /// Kills a daemon, where nothing else is amiss, and starts it again.
+    /// Kills a daemon, where all else is well, and starts it again.
     fn kill(&mut self) {
         let until = Instant::now() + CALM_MAX;
         while self.trouble(false).is_some() {
@@ -119,7 +119,7 @@ impl Ring {
         self.cluster.wait_ready(index);
     }
 
-    /// Waits until all is as it should be, as everybody knows.
+    /// Waits until all is well, as all daemons know.
     fn settle(&mut self) {
         let until = Instant::now() + SETTLED_MAX * SLACK;
         while let Some(trouble) = self.trouble(true) {
@@ -133,8 +133,8 @@ impl Ring {
         }
     }
 
-    /// What is not as it should be: each daemon is a member of one group, which is established, and knows of nothing open.
-    /// With `sizes`, groups have as many members as they should, and cover the ring.
+    /// Returns a reason why not all is well. All is well where each daemon is a member of one group, which is established, and
+    /// knows of no open transaction. With `sizes`, groups must also have the right number of members, and cover the ring.
     fn trouble(&self, sizes: bool) -> Option<String> {
         let mut members = BTreeSet::new();
         for index in self.cluster.all() {

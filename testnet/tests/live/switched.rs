@@ -1,7 +1,7 @@
-//! Three real daemons behind a switch in software, while that, its controller and the daemons die and come back, alone and
-//! together, and clients read and write through all of them.
+//! Three real daemons behind a switch in software. The switch, its controller and the daemons die and come back, alone and
+//! together, while clients read and write through all daemons.
 //!
-//! `SCATTER_LONG=1` lets each part go on for a minute.
+//! `SCATTER_LONG=1` makes each part run for a minute.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use testnet::live::{
     Cluster, Control, Habits, Keys, Load, Options, Recorder, SLACK, SoftSwitch, is_long, short_or, switch_program,
 };
 
-/// Until members answer reads, from whenever nothing more goes wrong: a controller finds out within a second or two, and grants
-/// are a second long.
+/// Longest time until members answer reads, after the last fault. A controller finds out within a second or two, and grants are
+/// a second long.
 const OFFLOADED_MAX: Duration = Duration::from_secs(10);
-/// The switch is started again so often.
+/// Time between two restarts of the switch.
 const RESTART_EVERY: Duration = Duration::from_secs(3);
 
 struct Rack {
@@ -22,7 +22,7 @@ struct Rack {
     control: Control,
     recorder: Arc<Recorder>,
     load: Load,
-    /// Where logs stand; gone with this.
+    /// Directory of the logs; removed when the value is dropped, unless the test panics.
     _logs: Logs,
 }
 
@@ -95,7 +95,7 @@ fn a_switch_that_is_started_again_every_three_seconds() {
         rack.switch.start();
     }
     rack.spread(&[0, 1, 2]);
-    // As before when it is gone for good, after one grant at most.
+    // As before when the switch is gone for good, after one grant at most.
     rack.switch.kill();
     let answered = rack.recorder.answered();
     std::thread::sleep(Duration::from_secs(2));
@@ -111,11 +111,11 @@ fn switch_members_and_controller_die_alone_and_together() {
     let all = rack.cluster.all();
     rack.spread(&all);
     for round in 0..if is_long() { 4 } else { 1 } {
-        // The controller alone: nothing is to be seen of that.
+        // The controller alone: no client notices that.
         rack.control.kill();
         std::thread::sleep(Duration::from_secs(1));
         rack.spread(&all);
-        // A member, with nobody to tell the switch.
+        // A member, while no controller tells the switch.
         rack.cluster.kill(3);
         std::thread::sleep(Duration::from_secs(2));
         rack.control.start();
@@ -138,7 +138,7 @@ fn switch_members_and_controller_die_alone_and_together() {
     rack.judge();
 }
 
-/// Another switch, with a controller of its own, for one of the daemons: both take the group for theirs.
+/// Another switch, with a controller of its own, for one of the daemons: both controllers take the group for theirs.
 #[test]
 fn two_switches_at_once() {
     let mut rack = start("two", 3);
@@ -154,7 +154,7 @@ fn two_switches_at_once() {
     let mut control = Control::new(switch_program(), &logs.join("other-control"), &other, &rack.cluster.daemons);
     control.start();
     std::thread::sleep(short_or(15, 60));
-    // One of them goes, and all is as it was.
+    // One of them goes, and all is as before.
     control.kill();
     other.kill();
     let place = rack.cluster.daemons[2].flags.iter().position(|flag| *flag == other.packets.to_string());
