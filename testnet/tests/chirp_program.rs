@@ -1,6 +1,6 @@
-//! The `chirp` program against real daemons: what each command prints, how it ends, and the screen in a terminal.
+//! The `chirp` program against real daemons: the output of each command, its exit code, and the screen in a terminal.
 //!
-//! `SCATTER_BIN` names the daemon's binary; without it, it is built. What needs tmux is skipped where there is none.
+//! `SCATTER_BIN` names the daemon's binary; without it, it is built. Tests with tmux are skipped where there is none.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use screen::trial::Tmux;
 use serde_json::Value;
 use testnet::live::{Cluster, Options, chirp_program};
 
-/// What a command printed, what it complained of, and how it ended.
+/// Standard output, standard error and exit code of a command.
 #[derive(Debug)]
 struct Said {
     out: String,
@@ -27,7 +27,7 @@ fn chirp(arguments: &[&str]) -> Said {
     Said { out, err, code: output.status.code().expect("it ends by itself") }
 }
 
-/// The program with nothing from this process's environment that it would heed.
+/// Returns the program without the variables of this process's environment that it would use.
 fn bare(arguments: &[&str]) -> Command {
     let mut command = Command::new(chirp_program());
     for name in ["SCATTER_ADDR", "SCATTER_OUTPUT", "SCATTER_PASSWORD_FILE", "CHIRP_USER", "CHIRP_KEY", "NO_COLOR"] {
@@ -37,14 +37,14 @@ fn bare(arguments: &[&str]) -> Command {
     command
 }
 
-/// As [`chirp`], of a command that has to do.
+/// Like [`chirp`], for a command that must succeed.
 fn done(arguments: &[&str]) -> String {
     let said = chirp(arguments);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{arguments:?}: {said:?}");
     said.out
 }
 
-/// As [`chirp`], of one that must end with this code and say why on one line.
+/// Like [`chirp`], for a command that must end with this code and print the reason on one line.
 fn refused(code: i32, words: &str, arguments: &[&str]) {
     let said = chirp(arguments);
     assert_eq!((said.code, said.out.as_str()), (code, ""), "{arguments:?}: {said:?}");
@@ -127,13 +127,13 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     refused(3, "cannot reach a peer at 127.0.0.1:9", &["--addr", "127.0.0.1:9", "profile", "ann"]);
     refused(3, "an address is HOST or HOST:PORT", &["--addr", "nonsense:x", "profile", "ann"]);
     refused(3, "cannot reach", &["--addr", "127.0.0.1:9", "--user", "ann", "ui", "--once"]);
-    // Where it is HTTP that answers, or nobody: told apart from a peer.
+    // Where an HTTP server answers, or no server: this is told apart from a peer.
     let http = cluster.daemons[0].http.to_string();
     assert!([3, 4, 6].contains(&chirp(&["--addr", &http, "profile", "ann"]).code));
     assert!(done(&["--addr", &one, "profile", "ann"]).contains("0 chirps"), "nothing was posted");
     // Another peer in the list is asked where the first does not answer.
     assert!(done(&["--addr", &format!("127.0.0.1:9,{one}"), "profile", "ann"]).contains("0 chirps"));
-    // What somebody else put there is left alone, and what it holds never steers the terminal.
+    // Foreign values are left alone, and their content never steers the terminal.
     let mut store = cluster.daemons[0].connect(Duration::from_secs(10)).expect("a connection");
     store.call(&["SET", "chirp/user/eve", "\u{1b}[31m"]).expect("set");
     ann(4, "not Chirp's", &["follow", "eve"]);
@@ -210,7 +210,7 @@ fn the_screen_in_a_terminal() {
     tmux.keys(&["C-c"]);
     assert!(!tmux.ends(0).contains("seen on a screen"), "the terminal is as it was");
     assert!(done(&["--addr", &one, "--user", "ann", "timeline"]).contains("typed at a keyboard"));
-    // Who ends it otherwise finds the terminal as it was, too.
+    // A signal that ends the program restores the terminal, too.
     tmux.begin(&format!("{} --addr {one} --user ann ui", chirp_program().display()));
     tmux.shows("typed at a keyboard");
     tmux.signal("TERM");

@@ -1,4 +1,4 @@
-//! The `scatter-testnet` program as a script runs it: variables of the environment, and what cannot be printed.
+//! The `scatter-testnet` program as a script runs it: variables of the environment, and output that cannot be printed.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ fn testnet(arguments: &[&str]) -> Command {
     command
 }
 
-/// `--seconds inf` is refused once the daemon is found, before anything is measured.
+/// `--seconds inf` is refused once the daemon is found, before any measurement.
 #[test]
 fn an_empty_variable_is_unset_and_a_wrong_one_is_named() {
     let bench = |daemon: &str| {
@@ -53,7 +53,7 @@ fn churn_refuses_what_it_cannot_run() {
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {told}");
         assert!(told.contains(named), "{arguments:?}: {told}");
     }
-    // A daemon that ends at once is told of, and nothing of the run is left.
+    // A daemon that ends at once is reported, and nothing of the run is left.
     let work = std::env::temp_dir().join(format!("churn-test-{}", std::process::id()));
     let arguments = ["churn", "--program", "/bin/false", "--work"];
     let ended = testnet(&arguments).arg(&work).output().unwrap();
@@ -64,7 +64,7 @@ fn churn_refuses_what_it_cannot_run() {
     std::fs::remove_dir(&work).unwrap();
 }
 
-/// The refusal of a name has all names; `list` prints one line each.
+/// The refusal of a name lists all names; `list` prints one line each.
 #[test]
 fn experiments_are_known_by_name() {
     let refused = testnet(&["experiment", "churn-ponzi"]).output().unwrap();
@@ -78,7 +78,7 @@ fn experiments_are_known_by_name() {
     assert!(names.iter().all(|name| told.contains(name)), "{told}");
 }
 
-/// Arguments that contradict each other are refused before anything is run.
+/// Arguments that contradict each other are refused before any run.
 #[test]
 fn experiments_refuse_what_they_cannot_run() {
     for (arguments, named) in [

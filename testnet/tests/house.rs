@@ -1,4 +1,4 @@
-//! The house as it is built against the house as it is described: who may know whom, and the map of the code.
+//! Checks of the workspace against its description: the allowed dependencies, the map of the code, and the citations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Who may know whom; what is not here may not be.
+/// The allowed dependencies between crates; no other one may exist.
 const ARROWS: [(&str, &[&str]); 14] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
@@ -40,18 +40,18 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("golden", &[]),
 ];
 
-/// What their tests may know beside that: groups and nodes are tried with the real pipeline between them, and bytes are compared with
-/// golden files.
+/// Further allowed dependencies of tests: groups and nodes are tested with the real pipeline between them, and bytes are
+/// compared with golden files.
 const TESTS: [(&str, &[&str]); 4] =
     [("group", &["header", "switch"]), ("node", &["switch", "golden"]), ("header", &["golden"]), ("peer", &["golden"])];
 
-/// The crates that know no sockets, clocks or threads.
+/// The crates without sockets, clocks and threads.
 const CORES: [&str; 5] = ["overlay", "policy", "group", "node", "header"];
 
-/// What no core may rest on, however indirectly. `getrandom` stands for chance that no seed repeats.
+/// Crates on which no core may depend, however indirectly. `getrandom` stands for randomness that no seed repeats.
 const OUTSIDE: [&str; 8] = ["tokio", "libp2p", "sled", "tonic", "mio", "rustix", "getrandom", "async-std"];
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member lies in the workspace").to_owned()
 }
@@ -62,7 +62,7 @@ fn cargo(arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// What cargo knows of the workspace and all it rests on, as it is locked, on this platform.
+/// Returns cargo's metadata of the workspace and all its dependencies, as they are locked, on this platform.
 fn metadata() -> Value {
     let version = String::from_utf8(cargo(&["-vV"])).expect("cargo writes text");
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("cargo knows where it runs");
@@ -78,7 +78,7 @@ fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value[field].as_array().unwrap_or_else(|| panic!("no {field} in {value}"))
 }
 
-/// Name and folder of each member.
+/// Returns the name and the folder of each member of the workspace.
 fn members(metadata: &Value) -> BTreeMap<String, PathBuf> {
     let ids: BTreeSet<&str> = list(metadata, "workspace_members").iter().filter_map(Value::as_str).collect();
     let packages = list(metadata, "packages").iter().filter(|package| ids.contains(text(package, "id")));
@@ -96,7 +96,7 @@ fn crates_know_only_whom_they_may() {
         let name = text(package, "name");
         let (_, allowed) = ARROWS.iter().find(|(from, _)| *from == name).expect("just compared");
         for dependency in list(package, "dependencies") {
-            // Also for builds, and mostly for tests: one that needs more belongs to a crate that may have more.
+            // Also for builds, and mostly for tests: a test that needs more belongs to a crate that may have more.
             let on = text(dependency, "name");
             let tests = TESTS.iter().filter(|(from, _)| *from == name && dependency["kind"] == "dev");
             let is_tests = tests.flat_map(|(_, more)| *more).any(|more| *more == on);
@@ -128,7 +128,7 @@ fn nothing_a_core_rests_on_touches_the_outside() {
                 **name == core && list(&metadata, "workspace_members").iter().any(|member| member == **id)
             })
             .expect("a core is a member");
-        // What is run when code is compiled (macros and what they rest on) is not part of what is compiled.
+        // Code that runs during compilation (macros and their dependencies) is no part of the compiled program.
         let is_macro = |id: &str| {
             let package = list(&metadata, "packages").iter().find(|package| text(package, "id") == id);
             package
@@ -157,7 +157,7 @@ fn cores_have_no_std() {
     }
 }
 
-/// What stands in back-ticks, outside of blocks of code.
+/// Returns the texts in back-ticks, outside of blocks of code.
 fn quoted(document: &str) -> Vec<&str> {
     let mut in_block = false;
     let prose = document.lines().filter(|line| {
@@ -168,14 +168,14 @@ fn quoted(document: &str) -> Vec<&str> {
     prose.flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Whether a word is meant as a path of this tree.
+/// Returns whether a word is meant as a path of this tree.
 fn is_path(word: &str) -> bool {
     let ends = [".rs", ".toml", ".md", ".lock", "/"].iter().any(|end| word.ends_with(end));
     let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
     plain && !word.starts_with('/') && (ends || word.contains('/'))
 }
 
-/// Most bytes of the map: a reader should finish it in one sitting.
+/// Upper limit of the map, in bytes: a reader should finish it in one sitting.
 const MAP_BYTES_MAX: u64 = 20_480;
 
 /// Returns the names of the documents in a folder, with the folder.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// One script of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// Comment lines: what is lost when, and the source of the case.
+    /// Comment lines: the losses of the case, their times, and the source of the case.
     pub comments: Vec<String>,
     /// Command lines, as they stand in the file.
     lines: Vec<String>,

@@ -49,7 +49,7 @@ pub enum Happening {
     Hears(GroupId, Letter),
     /// A member has applied an entry of its group's log.
     Applies(Box<Applied>),
-    /// This machine has taken a step.
+    /// A machine has taken a step.
     Acts(usize),
     /// A wish was answered.
     Granted(u64, Granted),

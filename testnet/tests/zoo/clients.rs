@@ -1,4 +1,4 @@
-//! The clients: how their programs are made, and what each does by itself when an answer does not come as it should.
+//! The clients: how their programs are made, and how each client reacts by itself when an answer does not come as it should.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,9 +8,10 @@ use testnet::tool::{self, run};
 
 use super::proxy::{Fault, HOLD};
 
-/// How often a client sends one command, by what it meets: [`FAULTS`] times the same, and then an answer.
+/// Number of times that a client sends one command, by the fault that it meets: [`FAULTS`] times the same fault, and then an
+/// answer.
 ///
-/// This is what was measured, and what `docs/clients.md` says of each.
+/// These numbers were measured; `docs/clients.md` states them for each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sends {
     pub lost: usize,
@@ -19,11 +20,12 @@ pub struct Sends {
     pub silent: usize,
 }
 
-/// So many times in a row something goes wrong. Whoever sends once more goes on until it is answered.
+/// Number of times in a row that a fault occurs. A client that sends a command a second time goes on until the command is
+/// answered.
 pub const FAULTS: usize = 24;
-/// Everything once.
+/// Every command is sent once.
 pub const ONE: Sends = Sends { lost: 1, try_again: 1, uncertain: 1, silent: 1 };
-/// See [`FAULTS`].
+/// Upper limit of sends: see [`FAULTS`].
 pub const UNTIL_ANSWERED: usize = FAULTS + 1;
 
 impl Sends {
@@ -37,28 +39,28 @@ impl Sends {
     }
 }
 
-/// One client.
+/// One client library.
 pub struct Client {
     pub name: &'static str,
-    /// Makes its program.
+    /// Makes the client's program.
     make: fn(&Path) -> Result<Vec<String>, Lack>,
-    /// Words before those that all programs take.
+    /// Words before the arguments that all programs take.
     words: &'static [&'static str],
-    /// It has a part in the checks, and not only in what is said of repetition.
+    /// Whether the client takes part in the checks, and not only in the measurement of repeated sends.
     pub checks: bool,
-    /// With its defaults.
+    /// Sends with the client's defaults.
     pub by_default: Sends,
-    /// With its defaults it waits so long for an answer, or at least for [`HOLD`].
+    /// Time that the client waits for an answer with its defaults, or at least [`HOLD`].
     pub waits: Duration,
-    /// There is a setting against what it does wrong by default, with which it sends everything once.
+    /// Whether a setting prevents wrong repetitions of the defaults; with that setting the client sends every command once.
     pub safe: bool,
 }
 
-/// Why there is no program.
+/// Reason why there is no program.
 pub enum Lack {
-    /// What is needed to make it is not installed here.
+    /// A tool that makes the program is not installed here.
     Tool(String),
-    /// It could not be made.
+    /// The program could not be made.
     Made(String),
 }
 
@@ -154,7 +156,10 @@ pub const CLIENTS: &[Client] = &[
 ];
 
 impl Client {
-    /// Its program and the words before all others. `place` is the client's own, and kept.
+    /// Returns the program and the words before all other arguments. `place` is the client's own directory, and is kept.
+    ///
+    /// # Errors
+    /// [`Lack::Tool`] where a tool is missing, and [`Lack::Made`] where the program cannot be made.
     pub fn program(&self, place: &Path) -> Result<Vec<String>, Lack> {
         std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
         let mut command = (self.make)(place)?;
@@ -162,7 +167,7 @@ impl Client {
         Ok(command)
     }
 
-    /// Where its program is made: clients of one folder share one.
+    /// Returns the folder in which the program is made: clients of one folder share one.
     pub fn folder(&self) -> &'static str {
         match self.name {
             "node-redis" | "ioredis" => "node",
@@ -180,7 +185,7 @@ fn text(path: &Path) -> String {
     path.to_str().expect("places here have plain names").to_owned()
 }
 
-/// Whether a program can be run at all.
+/// Checks whether a program can be run at all.
 fn needs(program: &str, arguments: &[&str]) -> Result<(), Lack> {
     let status =
         Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -190,7 +195,7 @@ fn needs(program: &str, arguments: &[&str]) -> Result<(), Lack> {
     }
 }
 
-/// The numbers in what a program says of its version, the first two of them: a new release may have but one.
+/// Returns the first two numbers of a program's version text: the text of a new release may have only one.
 fn version(program: &str, argument: &str) -> Result<(u32, u32), Lack> {
     let lacks = |why: String| Lack::Tool(format!("{program} {argument}: {why}"));
     let output = Command::new(program).arg(argument).output().map_err(|error| lacks(error.to_string()))?;
@@ -208,7 +213,7 @@ fn at_least(program: &str, argument: &str, wanted: (u32, u32)) -> Result<(), Lac
     Err(Lack::Tool(format!("{program} is {}.{} here, and {}.{} is needed", found.0, found.1, wanted.0, wanted.1)))
 }
 
-/// Does it, if what it is done from has changed since it was done. What is fetched may fail once.
+/// Makes a program, if its sources have changed since the last time. A download may fail once.
 fn once(place: &Path, from: &[PathBuf], make: impl Fn() -> Result<(), String>) -> Result<(), Lack> {
     let contents =
         from.iter().map(|path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", text(path))));
@@ -240,7 +245,7 @@ fn redis_py(place: &Path) -> Result<Vec<String>, Lack> {
 }
 
 fn go_redis(place: &Path) -> Result<Vec<String>, Lack> {
-    // From 1.21 on Go fetches the Go that a module asks for.
+    // From 1.21 on Go downloads the Go release that a module asks for.
     at_least("go", "version", (1, 21))?;
     let from = ["go.mod", "go.sum", "main.go"].map(|name| zoo("go-redis").join(name));
     let program = place.join("zoo");
@@ -254,7 +259,7 @@ fn go_redis(place: &Path) -> Result<Vec<String>, Lack> {
 fn node(place: &Path, program: &str) -> Result<Vec<String>, Lack> {
     at_least("node", "--version", (20, 0))?;
     needs("npm", &["--version"])?;
-    // A program finds its libraries beside itself, and these do not belong in the tree.
+    // A program finds its libraries beside itself, and these do not belong in the source tree.
     let copy = |name: &str| {
         let copied = std::fs::copy(zoo("node").join(name), place.join(name));
         copied.map(|_| ()).map_err(|error| format!("{}: {error}", text(&place.join(name))))
@@ -276,7 +281,7 @@ fn java(place: &Path, program: &str) -> Result<Vec<String>, Lack> {
     let sources = ["Zoo.java", "JedisZoo.java", "LettuceZoo.java"].map(|name| zoo("java").join(name));
     let class_path = format!("{}/*", text(&jars));
     once(place, &[&[zoo("java/pom.xml")], &sources[..]].concat(), || {
-        // What an earlier release left would stand on the class path too.
+        // Libraries of an earlier release would stand on the class path too.
         for old in [&jars, &classes].into_iter().filter(|old| old.exists()) {
             std::fs::remove_dir_all(old).map_err(|error| format!("{}: {error}", text(old)))?;
         }
@@ -284,12 +289,12 @@ fn java(place: &Path, program: &str) -> Result<Vec<String>, Lack> {
         run(Command::new("mvn").args(copy).arg("-f").arg(zoo("java/pom.xml")))?;
         run(Command::new("javac").args(["-nowarn", "-cp", &class_path, "-d"]).arg(&classes).args(&sources))
     })?;
-    // One core is enough for it, and it starts sooner.
+    // One core is enough for the program, and it starts sooner.
     let java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"].map(str::to_owned);
     Ok([&java[..], &[format!("{}:{class_path}", text(&classes)), program.to_owned()]].concat())
 }
 
-/// As cargo builds it for all tests, so that nothing is built twice.
+/// Builds the program as cargo builds it for all tests, so that nothing is built twice.
 fn redis_rs(_: &Path) -> Result<Vec<String>, Lack> {
     // A test stands in `target/PROFILE/deps`.
     let me = std::env::current_exe().map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What `docs/clients.md` says of each client is what is measured here, of the release that is pinned here.
+//! `docs/clients.md` states the measured numbers of each client, for the release that is pinned here.
 
 use super::clients::{CLIENTS, UNTIL_ANSWERED};
 use super::proxy::HOLD;
@@ -30,12 +30,12 @@ fn the_document_says_what_is_measured() {
         assert_eq!(plain[1], again(client.by_default.try_again), "{}", client.name);
         assert!(plain[2].contains(&waits), "{}: {:?} has no {waits:?}", client.name, plain[2]);
         let version = row[1].rsplit(' ').next().expect("a row names a version");
-        // redis-cli's is the system's.
+        // The system determines the release of redis-cli.
         assert!(name == "redis-cli" || pin(name).contains(&format!("{version}.")), "{name} is not at {version}");
     }
 }
 
-/// Where a client's version is pinned.
+/// Returns the file that pins a client's version.
 fn pin(client: &str) -> &'static str {
     let (text, after) = match client {
         "redis-py" => (include_str!("../../zoo/redis-py/requirements.txt"), "redis=="),

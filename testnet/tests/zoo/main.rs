@@ -1,8 +1,8 @@
 //! The client zoo: the usual client libraries with their defaults against three real peers.
 //!
-//! `testnet/zoo/README.md` says what each client's program does. They are fetched and built by the tools of their
-//! languages, so all this is done only where `SCATTER_ZOO` is set. A client whose tools are not installed is left out,
-//! with a word; one that cannot be made is a failure.
+//! `testnet/zoo/README.md` describes the program of each client. The tools of their languages fetch and build the clients, so
+//! these tests run only where `SCATTER_ZOO` is set. A client whose tools are not installed is left out, and the test prints
+//! this; a client that cannot be made is a failure.
 
 mod clients;
 mod document;
@@ -22,10 +22,10 @@ use proxy::{Fault, HOLD, Proxy};
 use testnet::live::{Cluster, Connection, Options, Reply, fast_program};
 use testnet::tool;
 
-/// The clients that can be tried here, with what starts their programs.
+/// The clients that can be tested here, with the commands that start their programs.
 type Made = Vec<(&'static Client, Vec<String>)>;
 
-/// Makes every program, once. Nothing where nobody asked for it.
+/// Makes every program, once. Returns `None` where `SCATTER_ZOO` is not set.
 fn zoo() -> Option<&'static Made> {
     static MADE: OnceLock<Made> = OnceLock::new();
     if std::env::var_os("SCATTER_ZOO").is_none() {
@@ -60,7 +60,7 @@ fn make() -> Made {
     programs
 }
 
-/// As fast as they can be: what clients do is looked at here, all of them at once.
+/// Starts three peers, built for speed: the tests look at the clients, all of them at once.
 fn three_peers(test: &str) -> Cluster {
     let program = Some(fast_program().to_owned());
     let cluster = Cluster::start(test, &Options { daemons: 3, program, ..Options::default() });
@@ -68,7 +68,7 @@ fn three_peers(test: &str) -> Cluster {
     cluster
 }
 
-/// Runs this for all at once, and tells everything that went wrong.
+/// Runs a test for all clients at once, and panics with all failures.
 fn for_all(clients: &Made, run: impl Fn(&'static Client, &[String]) -> Vec<String> + Sync) {
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let start = |(client, program): &(&'static Client, Vec<String>)| {
@@ -85,7 +85,7 @@ fn for_all(clients: &Made, run: impl Fn(&'static Client, &[String]) -> Vec<Strin
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The names of the checks, from the list that all programs follow.
+/// Returns the names of the checks, from the list that all programs follow.
 fn names() -> Vec<String> {
     let list = include_str!("../../zoo/README.md");
     let rows = list.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
@@ -117,7 +117,7 @@ fn every_client_does_all_that_the_list_says() {
     });
 }
 
-/// redis-benchmark asks for settings that it need not have, and counts what it is answered.
+/// redis-benchmark asks for settings that it need not have, and counts the answers that it gets.
 #[test]
 fn redis_benchmark_finds_what_it_needs() {
     if std::env::var_os("SCATTER_ZOO").is_none() {
@@ -137,7 +137,7 @@ fn redis_benchmark_finds_what_it_needs() {
         let figures = said.lines().filter(|line| line.starts_with('"') && !line.starts_with("\"test\"")).count();
         assert_eq!(figures, 6, "{said}");
     }
-    // Once its connection is gone it ends, with one request on its way.
+    // Once its connection is gone, the program ends, with one request on its way.
     let key = "zoo:benchmark";
     let proxy = Proxy::start(cluster.daemons[0].resp, key, Fault::Lost, FAULTS);
     let (well, said) = benchmark(proxy.address, &["-n", "1", "-c", "1", "INCR", key]);
@@ -145,7 +145,7 @@ fn redis_benchmark_finds_what_it_needs() {
     assert_eq!((proxy.sends(), value(cluster.daemons[1].resp, key)), (1, 1));
 }
 
-/// Whether redis-benchmark ends well, and all that it says.
+/// Returns whether redis-benchmark ends well, and all its output.
 fn benchmark(peer: SocketAddr, arguments: &[&str]) -> (bool, String) {
     let script = r#"redis-benchmark "$@" 2>&1; echo "ends with $?""#;
     let command = ["bash", "-c", script, "redis-benchmark", "-p", &peer.port().to_string()].map(str::to_owned);
@@ -153,7 +153,7 @@ fn benchmark(peer: SocketAddr, arguments: &[&str]) -> (bool, String) {
     (said.last().is_some_and(|end| end == "ends with 0"), said.join("\n"))
 }
 
-/// How often a key was incremented.
+/// Returns the number of times that a key was incremented.
 fn value(peer: SocketAddr, key: &str) -> usize {
     let until = Instant::now() + Duration::from_secs(30);
     loop {
@@ -168,7 +168,7 @@ fn value(peer: SocketAddr, key: &str) -> usize {
     }
 }
 
-/// What a client makes of an answer that does not come: with its defaults, set not to repeat, and under an id.
+/// Reaction of each client to an answer that does not come: with its defaults, set not to repeat, and under an id.
 #[test]
 fn what_each_client_repeats_by_itself_is_known() {
     let Some(clients) = zoo() else { return };
@@ -180,7 +180,7 @@ fn what_each_client_repeats_by_itself_is_known() {
             for fault in [Fault::Lost, Fault::TryAgain, Fault::Uncertain, Fault::Silent] {
                 let wanted = match setting {
                     "safe" if !client.safe => continue,
-                    // An id matters to whoever repeats.
+                    // An id matters only to a client that repeats.
                     "once" if client.by_default.at(fault) == 1 => continue,
                     "safe" => ONE.at(fault),
                     _ => client.by_default.at(fault),
@@ -197,7 +197,7 @@ fn what_each_client_repeats_by_itself_is_known() {
     });
 }
 
-/// What became of one increment.
+/// Result of one increment.
 #[derive(Debug)]
 struct Seen {
     sends: usize,
@@ -206,8 +206,8 @@ struct Seen {
     after: Duration,
 }
 
-/// Lets a program increment a key once, through a proxy that does this wrong before a peer; another one is asked what
-/// became of it.
+/// Lets a program increment a key once, through a proxy that causes this fault before a peer. Another peer is asked for the
+/// result.
 fn increment(
     (peer, other): (SocketAddr, SocketAddr),
     program: &[String],
@@ -223,17 +223,17 @@ fn increment(
     Seen { after: since.elapsed(), sends: proxy.sends(), increments: value(other, key), said }
 }
 
-/// Whoever repeats after a silence shows that with the first.
+/// A client that repeats after a silence shows that with the first one.
 fn faults(fault: Fault) -> usize {
     if fault == Fault::Silent { 1 } else { FAULTS }
 }
 
 impl Seen {
-    /// What is not as it is known to be.
+    /// Returns the differences from the known numbers.
     fn wrong(&self, client: &Client, setting: &str, fault: Fault, sends: usize) -> impl Iterator<Item = String> {
         let refused = if fault == Fault::TryAgain { faults(fault).min(self.sends) } else { 0 };
         let increments = if setting == "once" { usize::from(self.sends > refused) } else { self.sends - refused };
-        // It has begun a little before it was heard, and takes a while to say something, too.
+        // The wait began a little before the proxy heard the command, and the program takes a while to print its line.
         let waits = match (setting, fault) {
             ("default", Fault::Silent) if client.waits == HOLD => HOLD * 4 / 5..Duration::MAX,
             ("default", Fault::Silent) => client.waits * 4 / 5..client.waits + Duration::from_millis(2500),
@@ -251,7 +251,7 @@ impl Seen {
     }
 }
 
-/// A peer is killed and started again: clients that were connected to it go on with it.
+/// A peer is killed and started again: clients that were connected to it continue with it.
 #[test]
 fn clients_come_back_to_a_peer_that_was_killed() {
     let Some(clients) = zoo() else { return };

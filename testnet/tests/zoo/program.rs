@@ -1,4 +1,4 @@
-//! A program of the zoo that runs, and does not outlive the test.
+//! A running program of the zoo, which does not outlive the test.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -6,17 +6,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// One that says nothing for so long has gone wrong.
+/// Longest silence of a program; a longer one is a failure.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A running program and what it says.
+/// A running program and its output.
 pub struct Program {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Program {
-    /// Starts one. What it writes as errors stands among the test's own.
+    /// Starts a program. Its standard error is the test's own.
     pub fn start(command: &[String], arguments: &[&str]) -> Program {
         let mut program = Command::new(&command[0]);
         program.args(&command[1..]).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -40,7 +40,7 @@ impl Program {
         Program { child, lines }
     }
 
-    /// The next line that it says, or nothing where it has ended.
+    /// Returns the next line of the program's output, or `None` where the program has ended.
     pub fn line(&self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => Some(line),
@@ -49,19 +49,19 @@ impl Program {
         }
     }
 
-    /// The same, where it has to say this.
+    /// Asserts that the next line is this one.
     pub fn expect(&self, wanted: &str) {
         let line = self.line();
         assert_eq!(line.as_deref(), Some(wanted));
     }
 
-    /// Tells it a line.
+    /// Sends a line to the program.
     pub fn tell(&mut self, line: &str) {
         let stdin = self.child.stdin.as_mut().expect("it is a pipe");
         writeln!(stdin, "{line}").expect("it listens");
     }
 
-    /// All that it says until it ends.
+    /// Returns all further lines until the program ends.
     pub fn rest(self) -> Vec<String> {
         let since = Instant::now();
         let lines = std::iter::from_fn(|| self.line()).collect();

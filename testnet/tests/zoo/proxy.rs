@@ -1,4 +1,4 @@
-//! Stands between a client and a peer and does one thing wrong, to see what the client makes of it.
+//! Stands between a client and a peer and causes one kind of fault, to observe the client's reaction.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 
 use testnet::live::Connection;
 
-/// A client that has waited so long for an answer waits for ever, as far as this goes.
+/// Time after which the test assumes that a client waits for ever for an answer.
 pub const HOLD: Duration = Duration::from_secs(8);
 
-/// What goes wrong.
+/// Kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// The command is carried out, and the connection ends before the answer.
     Lost,
-    /// It is refused, and nothing was done.
+    /// The command is refused, and nothing was done.
     TryAgain,
-    /// It is carried out, and the answer says that this is not known.
+    /// The command is carried out, and the answer states that the outcome is uncertain.
     Uncertain,
-    /// It is carried out, and the answer does not come for [`HOLD`].
+    /// The command is carried out, and the answer does not come for [`HOLD`].
     Silent,
 }
 
-/// The proxy. It takes connections until this is gone.
+/// The proxy. It takes connections until this value is dropped.
 pub struct Proxy {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -34,14 +34,14 @@ struct Shared {
     upstream: SocketAddr,
     key: Vec<u8>,
     fault: Fault,
-    /// The first so many commands on the key are met with the fault.
+    /// Number of commands on the key that meet the fault; later ones are answered.
     times: usize,
     arrivals: Mutex<usize>,
     over: AtomicBool,
 }
 
 impl Proxy {
-    /// Everything that is not a change of `key` goes through as it is.
+    /// Starts a proxy. All requests that do not change `key` pass unchanged.
     pub fn start(upstream: SocketAddr, key: &str, fault: Fault, times: usize) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -61,7 +61,7 @@ impl Proxy {
         proxy
     }
 
-    /// How often the client has sent the command.
+    /// Returns the number of times that the client has sent the command.
     pub fn sends(&self) -> usize {
         *self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,13 +70,13 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
-        // So that it does not wait for the next client.
+        // So that the listener does not wait for the next client.
         let _ = TcpStream::connect(self.address);
     }
 }
 
 impl Shared {
-    /// One command after the other: what is asked, then its answer.
+    /// Handles one command after the other: the request, then its answer.
     fn serve(&self, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let mut peer = Framed::new(TcpStream::connect(self.upstream)?);
@@ -100,7 +100,7 @@ impl Shared {
         *arrivals
     }
 
-    /// Whether the connection goes on.
+    /// Causes the fault. Returns whether the connection goes on.
     fn fail(&self, request: &[u8], peer: &mut Framed, client: &mut Framed) -> io::Result<bool> {
         if self.fault == Fault::TryAgain {
             client.stream.write_all(b"-TRYAGAIN nothing was done: so says a test\r\n")?;
@@ -117,14 +117,13 @@ impl Shared {
     }
 }
 
-/// Whether a request changes this key: an `INCR` of it, however it is sent (redis-py has `INCRBY`), or one in
-/// `SCATTER.ONCE`.
+/// Returns whether a request changes this key: an `INCR` of it in any form (redis-py sends `INCRBY`), also in `SCATTER.ONCE`.
 fn is_change_of(request: &[u8], key: &[u8]) -> bool {
     let has = |what: &[u8]| request.windows(what.len()).any(|part| part.eq_ignore_ascii_case(what));
     (has(b"\r\nINCR\r\n") || has(b"\r\nINCRBY\r\n")) && has(&[b"\r\n", key, b"\r\n"].concat())
 }
 
-/// Requests or answers one by one, as they came.
+/// A stream of requests or answers, one by one, in the order of their arrival.
 struct Framed {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -135,7 +134,7 @@ impl Framed {
         Framed { stream, buffer: Vec::new() }
     }
 
-    /// The next one, or nothing at the end.
+    /// Returns the next request or answer, or `None` at the end.
     fn frame(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(length) = frame_length(&self.buffer) {
@@ -149,7 +148,7 @@ impl Framed {
         }
     }
 
-    /// Whether the other side stays for so long. What it says meanwhile is kept.
+    /// Returns whether the other side keeps the connection for this time. Data that arrive meanwhile are kept.
     fn stays(&mut self, time: Duration) -> io::Result<bool> {
         let until = Instant::now() + time;
         let mut stays = true;
@@ -168,7 +167,7 @@ impl Framed {
     }
 }
 
-/// The length of the first whole request or answer.
+/// Returns the length of the first whole request or answer, in bytes.
 fn frame_length(buffer: &[u8]) -> Option<usize> {
     let line = buffer.windows(2).position(|two| two == b"\r\n")? + 2;
     let number = || std::str::from_utf8(&buffer[1..line - 2]).ok()?.parse::<i64>().ok();
@@ -184,7 +183,7 @@ fn frame_length(buffer: &[u8]) -> Option<usize> {
     (0..items).try_fold(line, |length, _| Some(length + frame_length(&buffer[length..])?))
 }
 
-/// The proxy is no better than what it is tried with: all that it does wrong, with a client that does nothing by itself.
+/// The proxy is tested, too: all its faults, with a client that does nothing by itself.
 #[test]
 fn the_proxy_does_what_it_says() {
     let peer = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
@@ -215,7 +214,7 @@ fn the_proxy_does_what_it_says() {
         let answer = connection.call(&["INCR", "k"]).map(|answer| format!("{answer:?}")).map_err(|_| ());
         assert_eq!(answer.as_deref(), says.as_ref().copied(), "{fault:?}");
         assert_eq!((proxy.sends(), *asked.lock().expect("nobody panics")), (1, 2 + reaches), "{fault:?}");
-        // Only the first is met with it. The peer here has room for one at a time.
+        // Only the first command meets the fault. The peer here has room for one connection at a time.
         drop(connection);
         assert!(open().call(&["SCATTER.ONCE", "id", "INCR", "k"]).is_ok(), "{fault:?}");
         assert_eq!(proxy.sends(), 2, "{fault:?}");
