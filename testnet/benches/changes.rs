@@ -1,16 +1,16 @@
-//! How long groups take to become others in the simulator, without faults and without data: split, merge, repartition and
+//! Durations of transactions between groups in the simulator, without faults and without data: split, merge, repartition and
 //! migrate, beside Scatter's Table 2 and RECODE's Table I. `memory`, no service time, rings of groups of three to five members,
 //! while clients read and write.
 //!
-//! - *decided*: the coordinator's group knows its outcome, counted from when its leader proposes to begin.
-//! - *taken*: a primary takes operations at each place in what was born: an answer comes after the round that it always needs.
-//! - *served*: and a majority has accepted what that rests on: answers may leave.
+//! - *decided*: the coordinator's group knows its outcome, counted from the moment at which its leader proposes to begin.
+//! - *taken*: a primary takes operations at each place in the new groups: an answer comes after the round that it always needs.
+//! - *served*: and a majority has accepted the base of that primary: answers may leave.
 //! - *over*: and every other group knows the outcome, too: no lock is left.
 //! - *unserved*: from *decided* to *served*.
-//! - *pause*: how much longer than usual a client waited, at most: also for who had asked the wrong one, and asks again.
+//! - *pause*: the longest extra wait of a client, also of one that had asked the wrong group, and asks again.
 //!
-//! With 0.15 ms one way and nothing else that takes time, a message delay is 0.15 ms. RECODE's Table I has for Scatter
-//! `4 + 3g + 2g` delays, and `2 + 2 + g` of them unavailable; an agreement in a group is g = 2, so 14 and 6.
+//! With 0.15 ms one way and nothing else that takes time, a message delay is 0.15 ms. RECODE's Table I has for Scatter `4 + 3g
+//! + 2g` delays, and `2 + 2 + g` of them unavailable; an agreement in a group is g = 2, so 14 and 6.
 //!
 //! ```text
 //! cargo bench -p testnet --bench changes
@@ -27,15 +27,15 @@ use testnet::rng::Rng;
 use testnet::sim::fault::{Kind, Target};
 use testnet::sim::{Latency, Load, Scenario, World};
 
-/// One way, where that is all that takes time.
+/// One-way delay, where only that takes time.
 const ONE_WAY: Duration = Duration::from_micros(150);
-/// Longer than this nothing takes.
+/// Upper limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two changes.
+/// Time between two changes.
 const CALM: Duration = Duration::from_secs(4);
 const RUNS: u64 = 16;
 
-/// Who leads groups: whoever came to; or, as by policy, the member that agrees fastest with a majority (Scatter §6.2).
+/// Leaders of groups: any member; or, as by policy, the member that agrees fastest with a majority (Scatter §6.2).
 #[derive(Clone, Copy, PartialEq)]
 enum Leads {
     Any,
@@ -50,7 +50,7 @@ enum Change {
     Repartition,
 }
 
-/// Since it was begun.
+/// Durations since the change was begun.
 struct Times {
     decided: Duration,
     taken: Duration,
@@ -118,10 +118,10 @@ fn measure(run: u64, change: Change, latency: &Latency, leads: Leads) -> Times {
         load: Load { clients: 8, operations_max: u64::MAX, patience: Duration::from_secs(3), ..Load::default() },
         ..Scenario::calm(run)
     };
-    // What the policy would have is had soon, or never.
+    // The change that the policy asks for comes soon, or never.
     let wait = if leads == Leads::BestPlaced { Duration::from_secs(1) } else { PATIENCE * 100 };
     scenario.timing.resize_after = wait;
-    // What is copied before is not part of it.
+    // Copies before a transaction are not measured.
     scenario.timing.copy_patience = Duration::ZERO;
     let hosts = scenario.hosts;
     let mut world = World::<Node>::new(scenario);
@@ -139,7 +139,7 @@ fn measure(run: u64, change: Change, latency: &Latency, leads: Leads) -> Times {
     become_other(&mut world, &mut rng, change, hosts / 3, size)
 }
 
-/// Makes a group of this size another; of a split this many go to the first half.
+/// Makes a group of this size another; a split moves `first` members to the first half.
 fn become_other(world: &mut World<Node>, rng: &mut Rng, change: Change, first: usize, size: usize) -> Times {
     let leads = |host: &usize| {
         own(world, *host).is_some_and(|group| group.log().leads() && group.state().members.len() == size)
@@ -159,7 +159,7 @@ fn become_other(world: &mut World<Node>, rng: &mut Rng, change: Change, first: u
     Times { decided, taken, served, over, unserved: served - decided, pause: pause(world, began, over) }
 }
 
-/// Has it begun, once nothing stands against it, and says when.
+/// Begins the change, once nothing stands against it. Returns the time at which it began.
 fn begin(world: &mut World<Node>, reform: Kind) -> Time {
     let begun = |world: &World<Node>| world.marks.count("fault: a group becomes another");
     let before = begun(world);
@@ -175,13 +175,13 @@ fn begin(world: &mut World<Node>, reform: Kind) -> Time {
     }
 }
 
-/// What has [`Kind::Reform`] do this: see there.
+/// Returns the number with which [`Kind::Reform`] makes this change: see there.
 fn chance(rng: &mut Rng, change: Change, first: usize, size: usize) -> u64 {
     let part = |chance: u64, shift: u32, of: usize| (chance >> shift) as usize % of;
     let means = |chance: u64| match change {
         Change::Split => chance % 5 < 2 && 1 + part(chance, 8, size) == first,
         Change::Merge => chance % 5 == 2,
-        // One goes over.
+        // One member moves.
         Change::Migrate => chance % 5 == 3 && part(chance, 8, size) == 1 && part(chance, 24, size) == 0,
         Change::Repartition => chance % 5 == 4,
     };
@@ -201,12 +201,12 @@ fn groups(world: &World<Node>) -> impl Iterator<Item = &Group> {
     (0..world.hosts()).filter_map(|host| world.host(host)).flat_map(Node::groups)
 }
 
-/// The highest epoch in which a group began.
+/// Returns the highest epoch in which a group began.
 fn highest(world: &World<Node>) -> Epoch {
     groups(world).map(|group| group.state().born).max().expect("there are groups")
 }
 
-/// Whether each place belongs to a group in which a primary of it does this, and something was born since.
+/// Returns whether each place belongs to a group with a primary of it for which `does` holds, and a group was born since.
 fn is_everywhere(world: &World<Node>, before: Epoch, does: fn(&Primary) -> bool) -> bool {
     if highest(world) <= before {
         return false;
@@ -221,7 +221,7 @@ fn is_everywhere(world: &World<Node>, before: Epoch, does: fn(&Primary) -> bool)
     })
 }
 
-/// How much longer than usual who asked then waited at most.
+/// Returns the longest extra wait of the clients that asked at that time.
 fn pause(world: &World<Node>, began: Time, over: Duration) -> Duration {
     let end = began + over + Duration::from_millis(200);
     let asked = world.history().operations.iter().filter(|operation| operation.invoked.time <= end);
@@ -235,7 +235,7 @@ fn pause(world: &World<Node>, began: Time, over: Duration) -> Duration {
     most.saturating_sub(*usual)
 }
 
-/// Steps until this holds, and says since when it does.
+/// Steps until the condition holds. Returns the time at which it does.
 fn wait(world: &mut World<Node>, until: impl Fn(&World<Node>) -> bool) -> Time {
     let end = world.now() + PATIENCE;
     while !until(world) {
@@ -245,7 +245,7 @@ fn wait(world: &mut World<Node>, until: impl Fn(&World<Node>) -> bool) -> Time {
     world.now()
 }
 
-/// How long a message of a member takes to reach a majority of these, itself counted.
+/// Returns the time of a message from a member to a majority of these members, the member itself counted.
 fn agreement(host: usize, members: &[usize]) -> Duration {
     let one_way = |to: &usize| if *to == host { Duration::ZERO } else { Latency::PaperSites.between(host, *to).0 };
     let mut ways: Vec<Duration> = members.iter().map(one_way).collect();
@@ -253,7 +253,7 @@ fn agreement(host: usize, members: &[usize]) -> Duration {
     ways[members.len() / 2]
 }
 
-/// Waits until in each group one leads that is placed best, or nearly: what is measured decides.
+/// Waits until in each group the best placed member leads, or nearly the best: measured round trips decide.
 fn wait_for_leaders(world: &mut World<Node>) {
     for _ in 0..30 {
         world.run_for(CALM);

@@ -1,5 +1,5 @@
-//! How long `chirp` takes for those who have much to read, on five real daemons on loopback: the timeline of one who follows
-//! many, and the last chirps of one who has posted many. To the first line that is printed, and to the last.
+//! Durations of `chirp` for users with much to read, on five real daemons on loopback: the timeline of a user who follows many,
+//! and the last chirps of a user with many. To the first line that is printed, and to the last.
 //!
 //! ```text
 //! cargo bench -p testnet --bench chirp [-- [--follows N] [--updates N] [--rounds N]]
@@ -19,7 +19,7 @@ const AT_ONCE: usize = 128;
 
 fn main() {
     let (follows, updates, rounds) = arguments();
-    // Where it has to be built first, that is not to be counted.
+    // The build of the program is not measured.
     chirp_program();
     let cluster = Cluster::start("chirp-bench", &Options { daemons: 5, ..Options::default() });
     let addresses: Vec<String> = cluster.daemons.iter().map(|daemon| daemon.resp.to_string()).collect();
@@ -68,7 +68,7 @@ fn arguments() -> (usize, usize, usize) {
             "--follows" => &mut follows,
             "--updates" => &mut updates,
             "--rounds" => &mut rounds,
-            _ => continue, // What cargo says to benches.
+            _ => continue, // A word that cargo gives to benches.
         };
         *place = arguments.next().and_then(|number| number.parse().ok()).expect("a number");
     }
@@ -79,7 +79,7 @@ fn name(name: &str) -> UserName {
     name.parse().expect("a name")
 }
 
-/// Many people, each with a few chirps; one who follows all of them; one who has posted many.
+/// Creates many users, each with a few chirps; one user that follows all of them; and one user with many chirps.
 async fn populate(addresses: &[String], follows: usize, updates: usize) {
     let store = Remote::connect(addresses, None).await.expect("a peer answers");
     let chirp = Chirp::new(Remote::connect(addresses, None).await.expect("a peer answers"), AppendMode::Atomic);
@@ -106,7 +106,7 @@ async fn populate(addresses: &[String], follows: usize, updates: usize) {
     append(&bob, (0..updates as u64).map(|at| Record::new(&name("bob"), &text, at, None).to_item())).await;
 }
 
-/// Many items of one list, several on their way at a time.
+/// Appends many items to one list, several on their way at a time.
 async fn append(list: &List<'_, Remote>, items: impl Iterator<Item = Vec<u8>>) {
     let tail = std::sync::Mutex::new(None);
     let appended = stream::iter(items).map(|item| {
@@ -121,7 +121,7 @@ async fn append(list: &List<'_, Remote>, items: impl Iterator<Item = Vec<u8>>) {
     appended.buffer_unordered(32).collect::<()>().await;
 }
 
-/// Runs the program: when the first line came, when it ended, and how many lines there were.
+/// Runs the program. Returns the time of its first line, the time of its end, and the number of lines.
 fn run(address: &str, words: &[&str]) -> (Duration, Duration, usize) {
     let began = Instant::now();
     let mut child = std::process::Command::new(chirp_program())

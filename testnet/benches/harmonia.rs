@@ -18,7 +18,7 @@ fn main() {
         match word.as_str() {
             "--only" => only = words.next().expect("a name behind it"),
             "--out" => directory = words.next().map(PathBuf::from).expect("a directory behind it"),
-            // `cargo test --benches` only wants to know that it starts.
+            // `cargo test --benches` only checks that the program starts.
             "--test" => {
                 return drop(slots::with_dirty(10, 1000, Run { lasts: Duration::from_millis(10), seed: 1 }));
             }

@@ -1,7 +1,7 @@
-//! How many groups are asked until one owns the key, with many groups and hints alone (Scatter §7.2).
+//! Number of groups that are asked until one owns the key, with many groups and hints alone (Scatter §7.2).
 //!
-//! Each group has a table as its upkeep alone makes it in the first minutes, beginning with nothing but its neighbours on the
-//! ring; "asked before" is a key whose owner the peer has asked since, and some others after it. Nothing is moving. No
+//! Each group has a table as its upkeep alone makes it in the first minutes, from its neighbours on the ring alone. "Asked
+//! before" is a key whose owner the peer has asked since, with some other keys after it. Nothing is moving. There is no
 //! network, and no time: hops are counted.
 //!
 //! ```text
@@ -17,13 +17,13 @@ use overlay::{
 use testnet::rng::Rng;
 
 const LOOKUPS: u64 = 2_000;
-/// So often a peer has looked around: a node does that every other second where something is missing.
+/// Number of a peer's looks around: a node does one every other second while a hint is missing.
 const LOOKS: u64 = 240;
-/// So many other keys are asked for before a key is asked for again.
+/// Number of other keys that are asked for before a key is asked for again.
 const BETWEEN: u64 = 30;
 
 struct Ring {
-    /// In order.
+    /// Starts of the groups, in the order of the ring.
     starts: Vec<u128>,
 }
 
@@ -54,7 +54,7 @@ impl Ring {
         (behind + self.starts.len() - 1) % self.starts.len()
     }
 
-    /// What a peer of a group knows that has looked around for a while, and was asked for nothing. The same each time.
+    /// Returns the hints of a peer that has looked around for a while, and was asked for nothing. The same each time.
     fn hints(&self, index: usize) -> Hints {
         let count = self.starts.len();
         let mut hints = Hints::new(self.group(index).range, HINTS_BYTES_MAX);
@@ -68,7 +68,8 @@ impl Ring {
         hints
     }
 
-    /// From a group to a key: how many are asked until one owns it. `origin`: the hints of whoever asks.
+    /// Looks up a key from a group. Returns the number of groups that are asked until one owns the key. `origin`: the hints of
+    /// the peer that asks.
     fn look_up(&self, from: usize, point: Point, origin: &mut Hints) -> u32 {
         let (mut at, mut hops) = (from, 0);
         while !self.group(at).range.contains(point) {
@@ -108,7 +109,7 @@ fn main() {
             let points: Vec<Point> = (0..BETWEEN.min(lookups))
                 .map(|_| Point(u128::from(rng.below(u64::MAX)) << 64 | u128::from(rng.below(u64::MAX))))
                 .collect();
-            // The table alone answers: what was asked before is not known.
+            // The table alone answers: earlier questions are forgotten.
             for point in &points {
                 cold.push(ring.look_up(from, *point, &mut origin.clone()));
             }

@@ -1,10 +1,10 @@
-//! How long a change of members takes in the simulator, beside Scatter's Table 2: from when the leader puts out a member
-//! that died, and from when a newcomer can ask, until the next epoch is chosen, is known to all that live, and until every
-//! key is served in it. `memory`, no service time, no keys.
+//! Duration of a change of members in the simulator, beside Scatter's Table 2. It counts from the removal of a dead member by
+//! the leader, and from the moment at which a newcomer can ask. It counts until the next epoch is chosen, until all live
+//! members know it, and until every key is served in it. `memory`, no service time, no keys.
 //!
-//! Scatter counts until the change is complete, without the transfer of data: "decided" is this. A newcomer here compares
-//! what it holds with a primary of each sub-range before it votes, which takes round trips although there is nothing to
-//! copy: "decided" leaves them out, "chosen" does not.
+//! Scatter counts until the change is complete, without the transfer of data: "decided" is this. A newcomer here compares its
+//! records with a primary of each sub-range before it votes, which takes round trips although there is nothing to copy:
+//! "decided" leaves them out, "chosen" does not.
 //!
 //! ```text
 //! cargo bench -p testnet --bench members
@@ -19,13 +19,13 @@ use testnet::sim::fault::{Kind, Target};
 
 use testnet::sim::{Latency, Load, Scenario, World};
 
-/// How finely time is looked at.
+/// Resolution of the measurement.
 const STEP: Duration = Duration::from_micros(20);
-/// Longer than this nothing takes.
+/// Upper limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 const RUNS: u64 = 12;
 
-/// Who leads: whoever came to; or the member that agrees fastest with a majority, as Scatter's §7 would have it.
+/// Leader: any member; or the member that agrees fastest with a majority, as in Scatter's §7.
 #[derive(Clone, Copy, PartialEq)]
 enum Leads {
     Any,
@@ -64,7 +64,7 @@ fn row(name: &str, latency: Latency, leads: Leads, measure: impl Fn(&mut World<N
             latency: latency.clone(),
             timing: Timing { exclude_after: Duration::from_secs(5), ..Timing::default() },
             load: Load { clients: 0, ..Load::default() },
-            // Silence alone tells.
+            // Silence alone tells of a death.
             notices_lost: 1000,
             ..Scenario::calm(run)
         };
@@ -89,7 +89,7 @@ fn spread(times: &mut [Duration]) -> String {
     format!("{:.2} ({:.2} - {:.2})", ms(times[times.len() / 2]), ms(times[0]), ms(times[times.len() - 1]))
 }
 
-/// How long a message of a member takes to reach a majority, itself counted.
+/// Returns the time of a message from a member to a majority, the member itself counted.
 fn agreement(host: usize, hosts: usize) -> Duration {
     let one_way = |to| if to == host { Duration::ZERO } else { Latency::PaperSites.between(host, to).0 };
     let mut ways: Vec<Duration> = (0..hosts).map(one_way).collect();
@@ -97,7 +97,7 @@ fn agreement(host: usize, hosts: usize) -> Duration {
     ways[hosts / 2]
 }
 
-/// Lets others lead until one does that is placed best.
+/// Lets other members lead until a best placed one does.
 fn place_leader(world: &mut World<Node>) {
     let count = world.hosts();
     let least = (0..count).map(|host| agreement(host, count)).min().expect("some");
@@ -119,7 +119,7 @@ fn place_leader(world: &mut World<Node>) {
     panic!("the best placed member never led");
 }
 
-/// A member dies, and is put out.
+/// A member dies, and is removed.
 fn excluded(world: &mut World<Node>) -> Vec<Duration> {
     let hosts = hosts(world);
     let victim = *hosts.iter().find(|host| !leads(world, **host)).expect("not all lead");
@@ -127,7 +127,7 @@ fn excluded(world: &mut World<Node>) -> Vec<Duration> {
     world.inject(Kind::Crash(Target::Host(victim)));
     let others: Vec<usize> = hosts.iter().copied().filter(|host| *host != victim).collect();
     let is_out = |group: &Group| !group.state().is_member(node);
-    // The last thing that the leader proposes before the member is out.
+    // The last proposal of the leader before the member is out.
     let (mut begin, mut was_busy) = (world.now(), true);
     while !others.iter().any(|host| group(world, *host).is_some_and(is_out)) {
         let busy = leader(world).is_some_and(|group| group.log().is_busy());
@@ -140,7 +140,7 @@ fn excluded(world: &mut World<Node>) -> Vec<Duration> {
     settle(world, begin, &others, |members| !members.contains(&node)).to_vec()
 }
 
-/// A member that lost everything comes back as a newcomer: from when it can first ask.
+/// A member that lost everything comes back as a newcomer: counted from the moment at which it can first ask.
 fn joined(world: &mut World<Node>) -> Vec<Duration> {
     let hosts = hosts(world);
     let victim = *hosts.iter().find(|host| !leads(world, **host)).expect("not all lead");
@@ -163,7 +163,8 @@ fn joined(world: &mut World<Node>) -> Vec<Duration> {
     vec![chosen + learner - holds, learner, holds, chosen, known, served]
 }
 
-/// Until the leader knows of such members, until all these do, and until each sub-range is served by one of them.
+/// Returns the times until the leader knows such members, until all these hosts do, and until each sub-range is served by one
+/// of them.
 fn settle(
     world: &mut World<Node>,
     begin: group::time::Time,

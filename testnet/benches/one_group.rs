@@ -1,6 +1,6 @@
-//! A group of three real daemons on loopback: what it does in a second and what that costs, how soon a peer is back
-//! after `kill -9`, for how long nobody is served when a primary dies, how soon a member that was away has caught up, and
-//! what clients feel of it when a member is replaced. For comparing builds on one machine.
+//! A group of three real daemons on loopback. Measures the throughput and its cost, the time until a peer is back after `kill
+//! -9`, the time without service when a primary dies, the time until a member that was away has caught up, and the effect on
+//! clients when a member is replaced. For comparing builds on one machine.
 //!
 //! ```text
 //! cargo bench -p testnet --bench one_group [-- [--keys N] [--kills N] [--only load|start|gap|away|replace] [--max-bandwidth B]]
@@ -15,25 +15,26 @@ use std::time::{Duration, Instant};
 
 use testnet::live::{Cluster, Connection, FILL_VALUE_BYTES, Options, Spread, fill, is_ok};
 
-/// Keys that the load is spread over.
+/// Number of keys that the load is spread over.
 const LOAD_KEYS: u64 = 100_000;
 /// Clients, requests that each has under way, requests in all.
 const LOADS: [(u32, u32, u64); 3] = [(1, 1, 5_000), (16, 1, 60_000), (16, 16, 400_000)];
-/// In so long what was written is brought into the tables behind the journals.
+/// Time in which all writes are brought into the tables behind the journals.
 const REST: Duration = Duration::from_secs(45);
-/// Writers on the range of a primary that is killed, how often each writes, and how long after the kill.
+/// Writers on the range of a primary that is killed, the interval of each writer's writes, and the time of the measurement
+/// after the kill.
 const WRITERS: usize = 8;
 const WRITE_EVERY: Duration = Duration::from_millis(4);
 const WATCH: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Clients that write while a member is replaced.
+/// Number of clients that write while a member is replaced.
 const CLIENTS: usize = 16;
 
 struct Arguments {
     keys: u64,
     kills: usize,
     only: Option<String>,
-    /// What each daemon is given, in bytes a second; it copies with half of it.
+    /// Bandwidth of each daemon, in bytes a second; a daemon copies with half of it.
     max_bandwidth: Option<u64>,
 }
 
@@ -71,7 +72,7 @@ fn arguments() -> Arguments {
             "--kills" => parsed.kills = number() as usize,
             "--only" => parsed.only = words.next(),
             "--max-bandwidth" => parsed.max_bandwidth = Some(number()),
-            // `cargo test --benches` only wants to know that it starts.
+            // `cargo test --benches` only checks that the program starts.
             "--test" => parsed = Arguments { keys: 1_000, kills: 1, only: Some("start".into()), max_bandwidth: None },
             // `cargo bench` adds it.
             "--bench" => {}
@@ -81,7 +82,7 @@ fn arguments() -> Arguments {
     parsed
 }
 
-/// Writes and confirmed reads with `redis-benchmark`, all through one peer, which is primary of a third of the keys.
+/// Measures writes and confirmed reads with `redis-benchmark`, all through one peer, which is primary of a third of the keys.
 fn load(cluster: &Cluster) {
     if Command::new("redis-benchmark").arg("--version").output().is_err() {
         println!("load: SKIPPED, there is no redis-benchmark on this machine");
@@ -119,7 +120,7 @@ fn redis_benchmark(at: SocketAddr, test: &str, clients: u32, pipeline: u32, requ
         .output()
         .expect("redis-benchmark runs");
     let text = String::from_utf8_lossy(&output.stdout);
-    // "test","rps","avg_latency_ms","min","p50","p95","p99","max", under a line that says so.
+    // "test","rps","avg_latency_ms","min","p50","p95","p99","max", under a header line with these names.
     let line = text.lines().last().unwrap_or_default();
     let fields: Vec<f64> = line.split(',').skip(1).filter_map(|field| field.trim_matches('"').parse().ok()).collect();
     match fields[..] {
@@ -136,7 +137,7 @@ fn endpoints(cluster: &Cluster) -> Vec<SocketAddr> {
     cluster.daemons.iter().map(|daemon| daemon.resp).collect()
 }
 
-/// How long it takes from starting a daemon that was killed to its `ready`.
+/// Measures the time from the start of a daemon that was killed to its `ready`.
 fn starts(cluster: &mut Cluster, keys: u64) {
     let since = Instant::now();
     let keys = fill(&endpoints(cluster), keys);
@@ -158,8 +159,8 @@ fn starts(cluster: &mut Cluster, keys: u64) {
     }
 }
 
-/// A member is killed, misses writes to 1 % of the keys, and comes back: right after all keys were written, when its
-/// journal is as long as it gets, and once all is written behind.
+/// A member is killed, misses writes to 1 % of the keys, and comes back: right after all keys were written, when its journal is
+/// as long as it gets, and once all is written behind.
 fn away(cluster: &mut Cluster, keys: u64) {
     let keys = fill(&endpoints(cluster), keys);
     for (victim, when) in [(2, "right after a burst of writes"), (1, "after a rest")] {
@@ -187,8 +188,8 @@ fn away(cluster: &mut Cluster, keys: u64) {
     }
 }
 
-/// Until this daemon says that it holds everything, as of the division that another one knows; when, and the most that it
-/// said to have copied, in bytes.
+/// Waits until this daemon reports that it holds everything, as of the division that another daemon knows. Returns the time,
+/// and the highest number of copied bytes that it reported.
 fn wait_complete(cluster: &Cluster, index: usize) -> (Instant, u64) {
     let other = &cluster.daemons[usize::from(index == 0)];
     let until = Instant::now() + PATIENCE * 20;
@@ -217,8 +218,8 @@ fn wait_complete(cluster: &Cluster, index: usize) -> (Instant, u64) {
     }
 }
 
-/// What clients feel of it when a member dies and an empty one comes in its place, under half the load that the group can
-/// take.
+/// Measures the effect on clients when a member dies and an empty one comes in its place, under half the load that the group
+/// can take.
 fn replace(cluster: &mut Cluster, keys: u64) {
     let keys = fill(&endpoints(cluster), keys);
     let at: Vec<SocketAddr> = endpoints(cluster).into_iter().take(2).collect();
@@ -254,7 +255,7 @@ fn replace(cluster: &mut Cluster, keys: u64) {
     );
 }
 
-/// Clients that write at a rate all together, or as fast as they can: how long each write took that succeeded.
+/// Runs clients that write at a rate all together, or as fast as they can. Returns the duration of each write that succeeded.
 fn paced(at: &[SocketAddr], goes_on: impl Fn() -> bool + Sync, rate: Option<f64>) -> Vec<Duration> {
     let took = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -269,7 +270,7 @@ fn paced(at: &[SocketAddr], goes_on: impl Fn() -> bool + Sync, rate: Option<f64>
                         thread::sleep(due.saturating_duration_since(Instant::now()));
                         due += pause;
                     }
-                    // Late clients count from when they should have asked.
+                    // Late clients count from the time at which they should have asked.
                     let since = if pause.is_some() {
                         (due - pause.unwrap_or_default()).min(Instant::now())
                     } else {
@@ -288,7 +289,7 @@ fn paced(at: &[SocketAddr], goes_on: impl Fn() -> bool + Sync, rate: Option<f64>
     took.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// For how long no write to a primary's range succeeds when that primary is killed.
+/// Measures the time without a successful write to a primary's range after that primary is killed.
 fn gaps(cluster: &mut Cluster, kills: usize) {
     let mut gaps: Vec<Duration> = Vec::new();
     for round in 0..kills {
@@ -311,7 +312,7 @@ fn gaps(cluster: &mut Cluster, kills: usize) {
     );
 }
 
-/// Keys of which this daemon is primary, once it is of any: a range comes back some time after a restart.
+/// Returns keys of which this daemon is primary, once it is primary of any: a range comes back some time after a restart.
 fn keys_of(cluster: &Cluster, victim: usize) -> Vec<String> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -325,7 +326,7 @@ fn keys_of(cluster: &Cluster, victim: usize) -> Vec<String> {
     }
 }
 
-/// The longest time without a success from the kill on.
+/// Returns the longest time without a success from the kill on.
 fn gap(cluster: &mut Cluster, victim: usize, keys: &[String]) -> Duration {
     let through = cluster.daemons[(victim + 1) % cluster.daemons.len()].resp;
     let (stop, successes) = (AtomicBool::new(false), Mutex::new(Vec::new()));
@@ -349,7 +350,7 @@ fn gap(cluster: &mut Cluster, victim: usize, keys: &[String]) -> Duration {
     moments.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
 }
 
-/// Writes again and again and notes when it succeeded.
+/// Writes again and again and notes the time of each success.
 fn write_until(stop: &AtomicBool, at: SocketAddr, key: &str, successes: &Mutex<Vec<Instant>>) {
     let mut connection = None;
     while !stop.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
-//! What clients see while groups of real daemons on loopback split, move their boundaries and merge: how long operations
-//! took that were due from when the transaction was asked for until some time after it was done, and which were refused.
-//! Beside it the same without any transaction.
+//! Effect on clients while groups of real daemons on loopback split, move their boundaries and merge. Measures the durations of
+//! operations that were due from the request of the transaction until some time after its end, and counts refusals. Beside it
+//! stands the same measurement without any transaction.
 //!
-//! Clients ask at a rate, and count from when they should have asked.
+//! Clients ask at a rate, and count from the time at which they should have asked.
 //!
 //! ```text
 //! cargo bench -p testnet --bench pauses [-- [--keys N] [--rounds N]]
@@ -19,15 +19,15 @@ use testnet::live::{Cluster, Connection, Options, Reply, Spread, fill};
 use testnet::rng::Rng;
 
 const DAEMONS: usize = 6;
-/// How often each of the clients asks, of which every daemon has one.
+/// Interval of the questions of each client; every daemon has one client.
 const ASK_EVERY: Duration = Duration::from_millis(40);
-/// What is due so long after a transaction still counts for it.
+/// Time after a transaction in which operations that are due still count for it.
 const AFTER: Duration = Duration::from_secs(2);
-/// Nothing is begun before groups are as they should be, for so long at most.
+/// Longest wait for groups at rest; no transaction begins before.
 const SETTLED_MAX: Duration = Duration::from_secs(120);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One operation: when it was due, how long it took from then on, and what was said if not what was asked for.
+/// One operation: the time at which it was due, its duration from then on, and the answer if it was not the expected one.
 struct Asked {
     due: Instant,
     took: Duration,
@@ -77,7 +77,7 @@ fn main() {
     }
 }
 
-/// Clients end with this, also where something goes wrong.
+/// Clients end when this value is dropped, also after a failure.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -95,7 +95,7 @@ fn arguments() -> (u64, u32) {
     (value("--keys", 100_000), value("--rounds", 3) as u32)
 }
 
-/// One client, until it is stopped.
+/// Runs one client until it is stopped.
 fn ask(number: usize, at: SocketAddr, keys: u64, stop: &AtomicBool) -> Vec<Asked> {
     let mut rng = Rng::new(number as u64, "pauses");
     let mut connection = Connection::open(at, PATIENCE).expect("it serves");
@@ -118,7 +118,7 @@ fn ask(number: usize, at: SocketAddr, keys: u64, stop: &AtomicBool) -> Vec<Asked
     asked
 }
 
-/// The groups, as some daemon knows the ring.
+/// Returns the groups, as one daemon knows the ring.
 fn groups(cluster: &Cluster) -> Vec<Value> {
     let ring = cluster.daemons[0].ask_http("/v1/ring");
     let whole = ring.filter(|ring| ring["whole"] == true);
@@ -150,7 +150,7 @@ fn transact(cluster: &Cluster, operation: &str) {
     }
 }
 
-/// Waits until there are so many groups, at rest, each of whose members has a part in nothing else.
+/// Waits until there are so many groups, at rest, each of whose members takes part in no other group.
 fn settle(cluster: &Cluster, count: usize) {
     let until = Instant::now() + SETTLED_MAX;
     let is_calm = |daemon: &testnet::live::Daemon| {

@@ -1,7 +1,8 @@
-//! Real daemons behind a switch in software, on loopback: how reads scale with members, and what the switch costs writes
+//! Real daemons behind a switch in software, on loopback: scaling of reads with members, and the cost of the switch for writes
 //! (*Harmonia* §9).
 //!
-//! For the first each operation keeps its member for 2 ms, one after the other, so that members are the limit and not this machine.
+//! For reads, each operation keeps its member busy for 2 ms, one after the other, so that members are the limit and not this
+//! machine.
 //!
 //! ```text
 //! cargo bench -p testnet --bench switched [-- [--only reads|writes] [--seconds N] [--rounds N]]
@@ -12,13 +13,13 @@ use std::time::Duration;
 use load::{Distribution, Pace, Plan, Report};
 use testnet::live::{Cluster, Control, Options, SoftSwitch, fast_program, fast_switch_program};
 
-/// What an operation takes at its member.
+/// Duration of an operation at its member.
 const SERVICE: Duration = Duration::from_millis(2);
-/// Requests under way for each daemon.
+/// Number of requests under way for each daemon.
 const IN_FLIGHT: usize = 16;
 const KEYS: u64 = 400;
 const OFFLOADED_MAX: Duration = Duration::from_secs(30);
-/// After this a switch that is gone is not waited for.
+/// Time after which daemons do not wait for a switch that is gone.
 const GONE_AFTER: Duration = Duration::from_secs(4);
 
 struct Arguments {
@@ -47,7 +48,7 @@ fn arguments() -> Option<Arguments> {
             "--only" => parsed.only = words.next(),
             "--seconds" => parsed.seconds = number(),
             "--rounds" => parsed.rounds = number() as usize,
-            // `cargo test --benches` only wants to know that it starts.
+            // `cargo test --benches` only checks that the program starts.
             "--test" => return None,
             // `cargo bench` adds it.
             "--bench" => {}
@@ -57,7 +58,7 @@ fn arguments() -> Option<Arguments> {
     Some(parsed)
 }
 
-/// Daemons of one group, a switch, and who sets its tables.
+/// Daemons of one group, a switch, and the controller that sets its tables.
 struct Rack {
     cluster: Cluster,
     switch: SoftSwitch,
@@ -65,7 +66,7 @@ struct Rack {
 }
 
 impl Rack {
-    /// With so many members, each of which needs so long for an operation.
+    /// Starts `daemons` members, each of which needs `service` for an operation.
     fn start(daemons: usize, service: Duration) -> Rack {
         let log = std::env::temp_dir().join(format!("scatter-bench-switch-{}", std::process::id()));
         let mut switch = SoftSwitch::new(fast_switch_program(), &log);
@@ -112,7 +113,7 @@ fn run(plan: &Plan) -> Report {
     load::run(plan, || load::Resp::new(None), || ()).expect("the daemons serve")
 }
 
-/// Read-only throughput of one to five members.
+/// Measures the read-only throughput of one to five members.
 fn reads(arguments: &Arguments) {
     println!("reads only, {SERVICE:?} for each at its member, {IN_FLIGHT} under way for each daemon, {KEYS} keys");
     println!("{:>8} {:>10} {:>8} {:>9} {:>9}  answered alone", "members", "reads/s", "linear", "p50 ms", "p99 ms");
@@ -138,7 +139,7 @@ fn reads(arguments: &Arguments) {
     }
 }
 
-/// What the switch costs writes: the same daemons with it and without it, in turns.
+/// Measures the cost of the switch for writes: the same daemons with it and without it, in turns.
 fn writes(arguments: &Arguments) {
     let mut rack = Rack::start(3, Duration::ZERO);
     rack.fill();

@@ -1,5 +1,5 @@
-//! redis-rs, as `testnet/zoo/README.md` says; its first argument says which of its connections: `plain`, `multiplexed` or
-//! `manager`. What is asked through the last two is only what they do differently.
+//! redis-rs, as described in `testnet/zoo/README.md`. The first argument names one of its connections: `plain`, `multiplexed`
+//! or `manager`. The program uses the last two only for the questions in which they differ.
 
 use std::error::Error;
 use std::io::{BufRead as _, stdin};
@@ -14,7 +14,8 @@ use redis::{
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// It repeats nothing by itself, but its asynchronous connections give up before an answer must have come.
+/// Timeout of the asynchronous connections in the setting `safe`. redis-rs repeats nothing by itself, but by default these
+/// connections give up before an answer must have come.
 const PATIENCE: Duration = Duration::from_secs(5);
 const KEY: &str = "zoo:redis-rs:";
 
@@ -108,7 +109,7 @@ fn reconnect(port: &str, key: &str) -> Outcome {
         Err(error) => println!("error {error}"),
     }
     told.next();
-    // A connection that broke stays so; the client makes another.
+    // A connection that broke stays broken; the client makes another one.
     loop {
         let value = client.get_connection().and_then(|mut connection| connection.get::<_, String>(key));
         if value.is_ok_and(|value| value == "v") {
