@@ -9,8 +9,8 @@
 //! - *unserved*: from *decided* to *served*.
 //! - *pause*: the longest extra wait of a client, also of one that had asked the wrong group, and asks again.
 //!
-//! With 0.15 ms one way and nothing else that takes time, a message delay is 0.15 ms. RECODE's Table I has for Scatter `4 + 3g
-//! + 2g` delays, and `2 + 2 + g` of them unavailable; an agreement in a group is g = 2, so 14 and 6.
+//! With 0.15 ms one way and nothing else that takes time, a message delay is 0.15 ms. RECODE's Table I has for Scatter
+//! `4 + 3g + 2g` delays, and `2 + 2 + g` of them unavailable; an agreement in a group is g = 2, so 14 and 6.
 //!
 //! ```text
 //! cargo bench -p testnet --bench changes

@@ -1,5 +1,5 @@
-//! A group of three real daemons on loopback. Measures the throughput and its cost, the time until a peer is back after `kill
-//! -9`, the time without service when a primary dies, the time until a member that was away has caught up, and the effect on
+//! A group of three real daemons on loopback. Measures the throughput and its cost, the time until a peer is back after
+//! `kill -9`, the time without service when a primary dies, the time until a member that was away has caught up, and the effect on
 //! clients when a member is replaced. For comparing builds on one machine.
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! Machines with real nodes, their stores, and the frames between them. Only waiting takes time. One step follows another: a
-//! frame arrives, or a timer is due.
+//! Machines with real nodes, their stores, and the frames between them. Only waiting takes time. Events come
+//! one step after another: a frame arrives, or a timer is due.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

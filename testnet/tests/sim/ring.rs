@@ -48,7 +48,7 @@ fn what_others_lacked_before_is_not_taken_for_all_there_is() {
     expect_well::<Node>(&Scenario::ring(1_018));
 }
 
-/// A group voted for a transaction of another group, which was aborted. All members of the coordinator had moved on before the
+/// A group voted for a transaction of another group, which was aborted. All members of the coordinator had changed before the
 /// group asked: no node that it knew could tell it the outcome.
 #[test]
 fn who_voted_finds_the_coordinator_wherever_it_is() {
@@ -69,8 +69,8 @@ fn who_is_late_learns_of_all_that_took_the_place_of_its_group() {
     expect_well::<Node>(&Scenario::ring(31_990));
 }
 
-/// A member was moved to another group while it received nothing. Its own group needed it no more, and it gave up before the
-/// other group had told it.
+/// A member was moved to another group, and did not hear of the move. Its own group needed it no more, and it gave up before
+/// the other group had told it.
 #[test]
 fn who_is_moved_while_it_is_late_comes_to_its_group() {
     [24, 58, 40_309].into_iter().for_each(|seed| drop(expect_well::<Node>(&Scenario::ring(seed))));

@@ -20,12 +20,12 @@ pub struct Sends {
     pub silent: usize,
 }
 
-/// Number of times in a row that a fault occurs. A client that sends a command a second time goes on until the command is
-/// answered.
+/// Number of times in a row that a fault occurs. A client that sends a command once more than this goes on until the command
+/// is answered.
 pub const FAULTS: usize = 24;
 /// Every command is sent once.
 pub const ONE: Sends = Sends { lost: 1, try_again: 1, uncertain: 1, silent: 1 };
-/// Upper limit of sends: see [`FAULTS`].
+/// Number of sends of a client that goes on until it is answered: see [`FAULTS`].
 pub const UNTIL_ANSWERED: usize = FAULTS + 1;
 
 impl Sends {
