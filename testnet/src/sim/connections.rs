@@ -1,4 +1,4 @@
-//! Who is connected to whom, and what each side believes about it.
+//! Connections between machines, and the belief of each side about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use group::time::Time;
 
 use crate::sim::network::{Flight, HELD_MAX};
 
-/// Connections between the machines. Pairs that have nothing to do with each other take a bit of memory.
+/// Connections between the machines. Pairs without any traffic take one bit of memory.
 #[derive(Debug)]
 pub struct Connections {
     n: usize,
-    /// A bit by pair, both ways: it is read for each frame.
+    /// A bit for each pair, both ways: it is read for each frame.
     up: Vec<u64>,
-    /// Being made.
+    /// Pairs whose connection is being made.
     dialling: BTreeSet<(usize, usize)>,
     /// By sender and receiver: frames that wait for a connection that is being made, as they do in a driver's queues.
     waiting: BTreeMap<(usize, usize), Vec<Flight>>,
@@ -33,7 +33,7 @@ fn pair(a: usize, b: usize) -> (usize, usize) {
 }
 
 impl Connections {
-    /// None yet.
+    /// Returns a state without connections.
     pub fn new(n: usize) -> Connections {
         Connections {
             n,
@@ -48,18 +48,19 @@ impl Connections {
         }
     }
 
-    /// Whether there is a connection.
+    /// Returns whether there is a connection.
     pub fn is_up(&self, a: usize, b: usize) -> bool {
         let place = a * self.n + b;
         self.up[place / 64] >> (place % 64) & 1 == 1
     }
 
-    /// The machine's driver learns where a peer can be found.
+    /// Tells the machine's driver where a peer can be found.
     pub fn learn(&mut self, host: usize, peer: usize) {
         self.known[host].insert(peer);
     }
 
-    /// Whether an attempt begins now, which then ends with [`Connections::made`] or [`Connections::not_made`].
+    /// Begins an attempt, if one may begin now, which then ends with [`Connections::made`] or [`Connections::not_made`]. Returns
+    /// whether it began.
     pub fn dial(&mut self, now: Time, host: usize, peer: usize) -> bool {
         if host == peer
             || self.is_up(host, peer)
@@ -73,7 +74,8 @@ impl Connections {
         true
     }
 
-    /// A frame waits for the connection that is being made; `false` where none is, or where too many wait.
+    /// Lets a frame wait for the connection that is being made. Returns `false` where none is being made, or where too many frames
+    /// wait.
     pub fn wait(&mut self, flight: Flight) -> bool {
         if !self.dialling.contains(&pair(flight.from, flight.to)) {
             return false;
@@ -91,13 +93,14 @@ impl Connections {
         [(a, b), (b, a)].iter().flat_map(|pair| self.waiting.remove(pair).unwrap_or_default()).collect()
     }
 
-    /// The attempt failed.
+    /// Ends an attempt that failed.
     pub fn not_made(&mut self, a: usize, b: usize) {
         self.dialling.remove(&pair(a, b));
         self.take_waiting(a, b);
     }
 
-    /// The attempt succeeded: whether each side's node is to be told (it may still believe in an old connection).
+    /// Ends an attempt that succeeded. Returns for each side whether its node must be told: it may still believe in an old
+    /// connection.
     pub fn made(&mut self, a: usize, b: usize) -> (bool, bool) {
         self.dialling.remove(&pair(a, b));
         self.set_up(a, b, true);
@@ -106,13 +109,13 @@ impl Connections {
         (self.told[a].insert(b), self.told[b].insert(a))
     }
 
-    /// The connection is gone; whether there was one.
+    /// Ends a connection. Returns whether there was one.
     pub fn broken(&mut self, a: usize, b: usize) -> bool {
         self.stalled.remove(&pair(a, b));
         self.set_up(a, b, false)
     }
 
-    /// Whether there was a connection.
+    /// Sets whether there is a connection. Returns whether there was one.
     fn set_up(&mut self, a: usize, b: usize, up: bool) -> bool {
         let was_up = self.is_up(a, b);
         for place in [a * self.n + b, b * self.n + a] {
@@ -122,12 +125,12 @@ impl Connections {
         was_up
     }
 
-    /// The driver notices that it has no connection: whether its node is to be told.
+    /// Notes that a driver notices the missing connection. Returns whether its node must be told.
     pub fn noticed(&mut self, host: usize, peer: usize) -> bool {
         !self.is_up(host, peer) && self.told[host].remove(&peer)
     }
 
-    /// A process has ended: its driver knows nothing any more.
+    /// Forgets the knowledge of a machine's driver: its process has ended.
     pub fn forget(&mut self, host: usize) {
         self.told[host].clear();
         self.known[host].clear();
@@ -136,23 +139,23 @@ impl Connections {
         self.waiting.retain(|(a, b), _| *a != host && *b != host);
     }
 
-    /// Another peer takes the place of this one: no driver has told its node of a connection to it.
+    /// Notes that another peer takes the place of this one: no driver has told its node of a connection to the new peer.
     pub fn replace(&mut self, host: usize) {
         self.told.iter_mut().for_each(|told| _ = told.remove(&host));
     }
 
-    /// Traffic between the two stalls: the number of this stall.
+    /// Begins a stall of the traffic between the two machines. Returns the number of this stall.
     pub fn stall(&mut self, a: usize, b: usize) -> u64 {
         self.stalls += 1;
         *self.stalled.entry(pair(a, b)).or_insert(self.stalls)
     }
 
-    /// It goes on.
+    /// Ends the stall between the two machines.
     pub fn resume(&mut self, a: usize, b: usize) {
         self.stalled.remove(&pair(a, b));
     }
 
-    /// Whether this very stall lasts.
+    /// Returns whether this very stall lasts.
     pub fn still_stalled(&self, a: usize, b: usize, serial: u64) -> bool {
         self.stalled.get(&pair(a, b)) == Some(&serial)
     }

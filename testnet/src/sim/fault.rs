@@ -1,4 +1,4 @@
-//! What goes wrong, and when: a plan that is drawn from a seed before the run, so that it can be cut down afterwards.
+//! Faults of a run and their times: a plan that is drawn from a seed before the run, so that the plan can be cut down afterwards.
 
 use std::time::Duration;
 
@@ -7,102 +7,103 @@ use group::time::Time;
 use crate::rng::Rng;
 use crate::sim::network::Noise;
 
-/// Whom a fault strikes.
+/// Machine that a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// This machine.
+    /// The machine with this index.
     Host(usize),
-    /// Whichever machine was last seen to serve as a primary.
+    /// The machine that was last seen to serve as a primary.
     Primary,
-    /// Whichever machine leads a group now.
+    /// The machine that leads a group now.
     Leader,
 }
 
-/// What goes wrong.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The process dies and comes back with its store, which may lack what was not synced.
+    /// The process dies and comes back with its store, which may lack unsynced data.
     Crash(Target),
-    /// The process dies, and its store is gone when it comes back. Left out where the group could not survive it.
+    /// The process dies, and its store is gone when it comes back. Left out where the group could not survive the loss.
     Lose(Target),
     /// All processes die at once, and come back with their stores.
     CrashAll,
-    /// The process dies while it writes: what its store was given last is there in part, and nobody can tell whether it was
+    /// The process dies in the middle of a write: its store holds a part of the last write. No node can tell whether that write was
     /// acknowledged.
     Tear(Target),
-    /// All processes die at once, each while it writes.
+    /// All processes die at once, each in the middle of a write.
     TearAll,
-    /// The process dies, and what it made durable last, right before that, goes bad. Left out where the group could not survive it.
+    /// The process dies, and the data that it synced last, right before its death, is damaged. Left out where the group could not
+    /// survive the damage.
     Flip(Target),
     /// The process is asked to stop and comes back later.
     Stop(Target),
     /// The process is asked to leave its group for good, and comes back later as a newcomer.
     Leave(Target),
-    /// Some member ends its epoch, whoever leads.
+    /// This member ends its group's epoch, whether it leads or not.
     StopEpoch(Target),
-    /// Whoever leads a group has it become another by a transaction, if it can.
+    /// The leader of the group begins a transaction that reforms the group, if it can.
     Reform(Target, u64),
-    /// Somebody has declared what lies before this machine's group lost, with all that is there.
+    /// The administrator declares the predecessor of this machine's group lost, with all its data.
     Repair(Target),
-    /// The process freezes while time passes; what arrives waits.
+    /// The process freezes while time passes; arriving frames wait.
     Pause(Target),
     /// The machine sleeps: frozen, and its awake clock stands still.
     Suspend(Target),
-    /// Nothing gets to or from it.
+    /// No frame gets to the machine or from it.
     Isolate(Target),
-    /// Nothing gets to it.
+    /// No frame gets to the machine.
     Deafen(Target),
-    /// Nothing gets from it.
+    /// No frame gets from the machine.
     Mute(Target),
-    /// The machines whose bits are set and the others do not hear each other.
+    /// The network splits: the machines whose bits are set and the remaining ones do not hear each other.
     Split(u64),
-    /// These two do not hear each other; others hear both.
+    /// These two machines do not hear each other; all other machines hear both.
     Triangle(usize, usize),
-    /// One direction stalls, then delivers all.
+    /// One direction stalls, then delivers all frames.
     Clog(usize, usize),
-    /// The connection between the two breaks; it may be made anew at once.
+    /// The connection between the two machines breaks; it may be made anew at once.
     Reset(usize, usize),
     /// Frames are lost, doubled and reordered.
     Noise(Noise),
-    /// Of the frames to and from this machine, so many in 1,000 are lost.
+    /// Of the frames to and from this machine, this many in 1,000 are lost.
     Lossy(Target, u32),
     /// All machines take this many times as long for each input; see [`crate::sim::Scenario::service_time`].
     Slow(u32),
-    /// The wall clock jumps by so many milliseconds, and back at the end.
+    /// The wall clock jumps by this many milliseconds, and back at the end.
     WallJump(Target, i64),
     /// The disk is nearly full.
     DiskLow(Target),
     /// The store fails at the n-th call from now on.
     StoreFails(Target, u64),
-    /// The switch in use, or the other one, loses its registers and tables.
+    /// The switch in use, or the other switch, loses its registers and tables.
     SwitchRestart {
-        /// The other one.
+        /// The other switch, not the one in use.
         other: bool,
     },
-    /// The other switch is in use from now on: for the machines whose bits are set, and at the end for all.
+    /// The other switch is in use from now on: at first for the machines whose bits are set, and at the end for all.
     SwitchReplace {
-        /// Those.
+        /// Bits of the machines that use the other switch at once.
         moved: u64,
     },
-    /// Nothing passes the switch in use.
+    /// No packet passes the switch in use.
     SwitchCut,
-    /// Nobody sets tables of switches.
+    /// No controller sets tables of switches.
     Unattended,
 }
 
-/// One thing that goes wrong.
+/// One fault of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Since the start of the run.
+    /// Start of the fault, since the start of the run.
     pub at: Duration,
-    /// What.
+    /// Kind of the fault.
     pub kind: Kind,
-    /// For how long.
+    /// Duration of the fault.
     pub lasts: Duration,
 }
 
 impl Fault {
-    /// Whether it keeps frames back that arrive later.
+    /// Returns whether the fault keeps frames back that arrive later.
     fn stalls(&self) -> bool {
         !matches!(
             self.kind,
@@ -117,13 +118,13 @@ impl Fault {
     }
 }
 
-/// Which kinds of faults a run has at all, each with its share (swarm testing: most runs have few kinds).
+/// Kinds of faults that a run has, each with its share (swarm testing: most runs have few kinds).
 #[derive(Clone, Debug, Default)]
 pub struct Mix {
     kinds: Vec<(Draw, u64)>,
 }
 
-/// Draws one fault for so many machines.
+/// Draws one fault for this number of machines.
 pub type Draw = fn(&mut Rng, usize) -> Kind;
 
 /// All kinds that can be drawn, with their weights.
@@ -159,7 +160,7 @@ const KINDS: [(Draw, u64); 17] = [
     (|rng, n| Kind::StoreFails(target(rng, n), rng.below(20)), 2),
 ];
 
-/// What goes wrong with the end of a journal.
+/// Faults at the end of a journal, with their weights.
 const TAILS: [(Draw, u64); 4] = [
     (|rng, n| Kind::Tear(target(rng, n)), 6),
     (|_, _| Kind::TearAll, 3),
@@ -167,7 +168,7 @@ const TAILS: [(Draw, u64); 4] = [
     (|_, _| Kind::Flip(Target::Leader), 4),
 ];
 
-/// What goes wrong with switches.
+/// Faults of switches, with their weights.
 const SWITCHES: [(Draw, u64); 4] = [
     (|rng, _| Kind::SwitchRestart { other: rng.per_mille(200) }, 6),
     (|rng, _| Kind::SwitchReplace { moved: rng.bits() & rng.bits() }, 4),
@@ -175,7 +176,7 @@ const SWITCHES: [(Draw, u64); 4] = [
     (|_, _| Kind::Unattended, 2),
 ];
 
-/// What changes a group's members, beside faults of all kinds.
+/// Faults that change a group's members, beside faults of all kinds; with their weights.
 const CHURN: [(Draw, u64); 6] = [
     (|rng, n| Kind::Leave(host(rng, n)), 10),
     (|rng, n| Kind::Lose(host(rng, n)), 6),
@@ -189,37 +190,37 @@ fn host(rng: &mut Rng, n: usize) -> Target {
     Target::Host(rng.below(n as u64) as usize)
 }
 
-/// A machine, half of the time whichever serves as a primary.
+/// Draws a machine: half of the time the one that serves as a primary.
 pub fn target(rng: &mut Rng, n: usize) -> Target {
     if rng.per_mille(500) { Target::Primary } else { Target::Host(rng.below(n as u64) as usize) }
 }
 
-/// How fast one fault follows another; in milliseconds.
+/// Speed at which faults follow each other, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Before the first fault of most runs.
+    /// Time before the first fault of most runs.
     quiet_ms: u64,
-    /// Between two, half of the most.
+    /// Choices for half of the longest time between two faults.
     gaps_ms: [u64; 4],
-    /// How long one lasts at most.
+    /// Choices for the longest duration of one fault.
     longest_ms: [u64; 3],
 }
 
 impl Pace {
-    /// Of a run of minutes.
+    /// Pace of a run of minutes.
     pub const USUAL: Pace =
         Pace { quiet_ms: 5_000, gaps_ms: [400, 1_000, 2_500, 6_000], longest_ms: [800, 3_000, 8_000] };
-    /// Of a run of seconds.
+    /// Pace of a run of seconds.
     pub const QUICK: Pace = Pace { quiet_ms: 2_500, gaps_ms: [150, 300, 700, 1_500], longest_ms: [400, 1_200, 4_000] };
 }
 
 impl Mix {
-    /// These kinds alone, with their shares.
+    /// Returns a mix of these kinds alone, with their shares.
     pub fn of(kinds: &[(Draw, u64)]) -> Mix {
         Mix { kinds: kinds.to_vec() }
     }
 
-    /// Draws which kinds there are.
+    /// Draws the kinds that a run has.
     pub fn draw(rng: &mut Rng) -> Mix {
         // A run without any fault is worth having, too.
         if rng.per_mille(30) {
@@ -229,25 +230,25 @@ impl Mix {
         Mix { kinds: KINDS.into_iter().filter(|_| rng.per_mille(share)).collect() }
     }
 
-    /// Members come and go all the time; some other things go wrong as well.
+    /// Draws a mix in which members come and go all the time; in some runs other faults occur as well.
     pub fn churn(rng: &mut Rng) -> Mix {
         let mut mix = if rng.per_mille(400) { Mix::default() } else { Mix::draw(rng) };
         mix.kinds.extend(CHURN.into_iter().filter(|_| rng.per_mille(700)));
         mix
     }
 
-    /// Ends of journals alone.
+    /// Returns the faults at ends of journals alone.
     pub fn tails() -> Mix {
         Mix { kinds: TAILS.to_vec() }
     }
 
-    /// Switches alone, and none in some runs.
+    /// Draws faults of switches alone; in some runs there are none.
     pub fn switches(rng: &mut Rng) -> Mix {
         let share = *rng.pick(&[0, 300, 600, 1_000]);
         Mix { kinds: SWITCHES.into_iter().filter(|_| rng.per_mille(share)).collect() }
     }
 
-    /// Groups become others all the time; in many runs other things go wrong as well.
+    /// Draws a mix in which groups are reformed all the time; in many runs other faults occur as well.
     pub fn reform(rng: &mut Rng) -> Mix {
         let mut mix = if rng.per_mille(500) { Mix::default() } else { Mix::churn(rng) };
         let weight = mix.kinds.iter().map(|(_, weight)| weight).sum::<u64>().max(20);
@@ -255,12 +256,12 @@ impl Mix {
         mix
     }
 
-    /// Draws a plan for `n` machines and a time.
+    /// Draws a plan for `n` machines and a duration.
     pub fn plan(&self, rng: &mut Rng, n: usize, time: Duration) -> Vec<Fault> {
         self.plan_at(rng, n, time, &Pace::USUAL)
     }
 
-    /// The same at a pace.
+    /// Draws a plan for `n` machines and a duration, at a pace.
     pub fn plan_at(&self, rng: &mut Rng, n: usize, time: Duration, pace: &Pace) -> Vec<Fault> {
         let mut plan = Vec::new();
         let total: u64 = self.kinds.iter().map(|(_, weight)| weight).sum();
@@ -269,7 +270,7 @@ impl Mix {
         }
         let gap = *rng.pick(&pace.gaps_ms);
         let longest = *rng.pick(&pace.longest_ms);
-        // Something has to work before it can break; some runs break while it starts.
+        // The network starts before most faults strike; in some runs faults strike while it starts.
         let mut at = Duration::from_millis(if rng.per_mille(800) { pace.quiet_ms } else { 10 });
         while at < time {
             let mut drawn = rng.below(total);
@@ -291,10 +292,10 @@ impl Mix {
     }
 }
 
-/// The times at which frames may have been kept back, joined where they touch: what was sent within one of them may
-/// arrive at its end.
+/// Returns the periods in which frames may have been kept back, joined where they touch. A frame sent within one of them may arrive
+/// at its end.
 pub fn stalls(plan: &[Fault]) -> Vec<(Time, Time)> {
-    /// Restarts, retries and the way itself.
+    /// Time for restarts, retries and the way itself.
     const MARGIN: Duration = Duration::from_secs(2);
     let mut joined: Vec<(Time, Time)> = Vec::new();
     for fault in plan.iter().filter(|fault| fault.stalls()) {

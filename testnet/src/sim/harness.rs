@@ -1,4 +1,4 @@
-//! Running seeds: judged, repeated, cut down.
+//! Runs of seeds: judged, repeated, cut down.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,24 +16,24 @@ use crate::sim::host::Host;
 use crate::sim::scenario::Scenario;
 use crate::sim::world::World;
 
-/// What came of one run.
+/// Result of one run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The property that does not hold, or the panic.
+    /// Violated property, or the panic.
     pub failure: Option<Failure>,
-    /// How many events there were.
+    /// Number of events.
     pub events: u64,
-    /// Of the trace: equal runs have equal ones.
+    /// Hash of the trace: equal runs have equal ones.
     pub hash: u64,
-    /// Its lines, where they were asked for.
+    /// Lines of the trace, where they were asked for.
     pub trace: String,
-    /// Rare things that it came by.
+    /// Rare events that the run reached.
     pub marks: Marks,
-    /// What clients saw.
+    /// Requests and answers that clients saw.
     pub history: History,
 }
 
-/// Runs a scenario to its end. A panic inside a node is a failure like any other.
+/// Runs a scenario to its end. A panic inside a node counts as a failure.
 pub fn run<H: Host>(scenario: &Scenario, with_lines: bool) -> Report {
     let mut world = World::<H>::traced(scenario.clone(), with_lines);
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
@@ -56,7 +56,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".into())
 }
 
-/// Leaves faults out of a failing scenario as long as it fails the same way, in at most so many runs.
+/// Leaves faults out of a failing scenario as long as it fails with the same property, in at most `runs_max` runs.
 pub fn shrink<H: Host>(scenario: &Scenario, property: &str, runs_max: u32) -> Scenario {
     let mut smallest = scenario.clone();
     let mut runs = 0;
@@ -81,9 +81,9 @@ pub fn shrink<H: Host>(scenario: &Scenario, property: &str, runs_max: u32) -> Sc
     smallest
 }
 
-/// Runs `scenario` for many seeds, or for `SCATTER_SEED` alone, and says how to repeat the first that fails.
+/// Runs `scenario` for many seeds, or for `SCATTER_SEED` alone, and prints how to repeat the first one that fails.
 ///
-/// `SCATTER_SEEDS` sets how many there are, from `SCATTER_FIRST_SEED` (0) on.
+/// `SCATTER_SEEDS` sets the number of seeds, from `SCATTER_FIRST_SEED` (0) on.
 pub fn for_each_seed(test: &str, count: u64, scenario: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds = match number("SCATTER_SEED") {
@@ -101,15 +101,15 @@ pub fn for_each_seed(test: &str, count: u64, scenario: impl Fn(u64)) {
     }
 }
 
-/// Runs scenarios of real nodes with the defect until one fails, by one of these properties; without it none of them may.
+/// Runs scenarios of real nodes with the defect until one fails, by one of these properties. Without the defect none may fail.
 ///
 /// # Panics
-/// If it is not found within so many seeds, or shows otherwise.
+/// If no run within `seeds` seeds finds the defect, or if a run fails by another property.
 pub fn is_found(defect: Defect, properties: &[&str], seeds: u64, scenario: impl Fn(u64) -> Scenario) {
     is_found_from(0, defect, properties, seeds, scenario);
 }
 
-/// The same, where few seeds show it: the search begins with `first`, the seed that showed it last.
+/// Searches like [`is_found`], where few seeds show the defect: the search begins with `first`, the seed that showed it last.
 ///
 /// # Panics
 /// As [`is_found`].
@@ -118,7 +118,7 @@ pub fn is_found_from(first: u64, defect: Defect, properties: &[&str], seeds: u64
     is_found_among(defect, properties, first..first + seeds, scenario, break_it);
 }
 
-/// The same at these seeds, for whatever can be wrong: `break_it` leaves it out of a scenario.
+/// Searches like [`is_found`] at these seeds, for any kind of defect: `break_it` puts the defect into a scenario.
 ///
 /// # Panics
 /// As [`is_found`].
@@ -143,7 +143,7 @@ pub fn is_found_among(
     panic!("{defect:?} is not found at any of the seeds {seeds:?}");
 }
 
-/// Runs a scenario; where it fails, cuts it down, and panics with all that is needed to repeat and read it.
+/// Runs a scenario. If the run fails, cuts the scenario down, and panics with all that is needed to repeat and read it.
 pub fn expect_well<H: Host>(scenario: &Scenario) -> Report {
     let report = run::<H>(scenario, false);
     if let Some(failure) = &report.failure {
@@ -152,7 +152,7 @@ pub fn expect_well<H: Host>(scenario: &Scenario) -> Report {
     report
 }
 
-/// A failure for a person: the smallest scenario found that still fails so, and the end of its trace.
+/// Describes a failure for a person: the smallest scenario found that still fails by this property, and the end of its trace.
 pub fn explain<H: Host>(scenario: &Scenario, failure: &Failure) -> String {
     let smallest = shrink::<H>(scenario, failure.property, 60);
     let again = run::<H>(&smallest, true);
@@ -162,28 +162,28 @@ pub fn explain<H: Host>(scenario: &Scenario, failure: &Failure) -> String {
     format!("{failure}\n\n{scenario}\nwith fewer faults: {shrunk}\n{smallest}\n{tail}")
 }
 
-/// Many seeds in one go.
+/// Result of many seeds in one go.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// How many runs there were.
+    /// Number of runs.
     pub runs: u64,
-    /// How many events in all.
+    /// Number of events in all.
     pub events: u64,
-    /// How many more there were where a run was repeated: they took time, too.
+    /// Number of events of repeated runs beside those: they took time, too.
     pub repeated: u64,
-    /// How many operations in all.
+    /// Number of operations in all.
     pub operations: u64,
-    /// How long they took.
+    /// Duration of the batch.
     pub took: Duration,
-    /// All marks.
+    /// All marks that the runs reached.
     pub marks: Marks,
-    /// Those that failed.
+    /// Scenarios of the failed runs, with their failures.
     pub failures: Vec<(Scenario, Failure)>,
 }
 
 impl Batch {
-    /// Runs scenarios one after another until there is no more, or the time is over, or so many have failed. Every
-    /// hundredth is run twice, and its traces compared.
+    /// Runs scenarios one after another until there is no more, or the time is over, or `failures_max` have failed. Every hundredth
+    /// one is run twice, and its traces are compared.
     pub fn run<H: Host>(
         scenarios: impl Iterator<Item = Scenario>,
         time: Option<Duration>,
@@ -215,7 +215,7 @@ impl Batch {
         batch
     }
 
-    /// The same on several cores: each takes every so-manyth scenario. Runs do not know of each other.
+    /// Runs scenarios as [`Batch::run`] does, on several cores: each core takes each `jobs`-th scenario. Runs are independent.
     pub fn run_on<H: Host>(
         jobs: usize,
         scenarios: impl Iterator<Item = Scenario> + Clone + Send,
@@ -245,7 +245,7 @@ impl Batch {
         all
     }
 
-    /// Events in a second of this machine, those of repeated runs among them.
+    /// Returns the events in a second of this machine, with those of repeated runs.
     pub fn rate(&self) -> f64 {
         (self.events + self.repeated) as f64 / self.took.as_secs_f64().max(1e-9)
     }

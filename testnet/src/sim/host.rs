@@ -1,4 +1,4 @@
-//! What a simulated machine runs.
+//! The process of a simulated machine.
 
 use group::agreed::AgreedPolicies;
 use group::time::Now;
@@ -10,112 +10,112 @@ use crate::checkers::{Broken, Observation, Scope};
 /// A group as one of its members knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
-    /// Which.
+    /// Id of the group.
     pub id: GroupId,
     /// Its epoch.
     pub epoch: Epoch,
-    /// What it owns.
+    /// Range that the group owns.
     pub range: KeyRange,
-    /// Whose range ends where this one starts.
+    /// Group with the range that ends where this one starts.
     pub before: GroupId,
-    /// Whose range starts where this one ends.
+    /// Group with the range that starts where this one ends.
     pub behind: GroupId,
-    /// The policies on which it agrees.
+    /// Policies on which the group agrees.
     pub policies: AgreedPolicies,
 }
 
-/// A node, or something that pretends to be one so that the harness itself can be tested.
+/// A node, or a stand-in for one with which the harness itself is tested.
 pub trait Host: Sized {
-    /// As [`Node::new`].
+    /// Starts a process, as [`Node::new`] does.
     fn start(config: NodeConfig, seed: u64, now: Now, restored: Restored) -> Self;
 
-    /// As [`Node::handle`].
+    /// Handles an input, as [`Node::handle`] does.
     fn handle(&mut self, now: Now, input: Input);
 
-    /// As [`Node::poll_output`].
+    /// Returns the next output, as [`Node::poll_output`] does.
     fn poll_output(&mut self) -> Option<Output>;
 
-    /// Shows its inside. The order of what is shown must not depend on anything but the state.
+    /// Shows the process's state. The order of observations must depend on nothing but the state.
     fn observe(&mut self, scope: Scope, show: &mut dyn FnMut(Observation)) {
         let _ = (scope, show);
     }
 
-    /// Whether it leads a group.
+    /// Returns whether the process leads a group.
     fn leads(&self) -> bool {
         false
     }
 
-    /// Ends its group's epoch, whoever leads.
+    /// Ends the epoch of the process's group, whether the process leads or not.
     fn stop_epoch(&mut self) {}
 
-    /// Has its group become another by a transaction, if it leads; says whether that has begun.
+    /// Reforms the process's group by a transaction, if the process leads. Returns whether the transaction has begun.
     fn reform(&mut self, chance: u64) -> bool {
         let _ = chance;
         false
     }
 
-    /// What has its group take over all that lies before it, which is declared lost.
+    /// Returns the input that has the process's group take over the range before it, which is declared lost.
     fn repair(&self) -> Option<Input> {
         None
     }
 
-    /// What it is a member of; an error says what is not at rest.
+    /// Returns the groups that the process is a member of; an error tells which part is not at rest.
     fn owned(&self) -> Result<Vec<Owned>, Broken> {
         Ok(Vec::new())
     }
 
-    /// An administrator's wish for other policies; `None` where it is in no group.
+    /// Returns an administrator's request for other policies; `None` where the process is in no group.
     fn set_policies(&self, chance: u64) -> Option<Input> {
         let _ = chance;
         None
     }
 
-    /// What it is, in a few lines for a person who looks into a failure.
+    /// Describes the state in a few lines, for a person who investigates a failure.
     fn describe(&self) -> String {
         String::new()
     }
 
-    /// Whether a record of its store is one that it holds, and not left over.
+    /// Returns whether a record of the process's store is in use, and not left over.
     fn holds(&self, record_key: &[u8]) -> bool {
         let _ = record_key;
         true
     }
 
-    /// Whether the group survives losing another node now: this one takes part and holds all that it must.
+    /// Returns whether the group survives the loss of another node now: this process takes part and has complete state.
     fn is_whole(&self) -> bool {
         true
     }
 
-    /// Whether a group that this one is in, or one that may follow it, would be without a quorum for ever if the other node
-    /// lost what it holds, where no others live than these.
+    /// Returns whether a group of this process, or a possible successor of it, would be without a quorum for ever if the other node
+    /// lost its state, where no other nodes live than `alive`.
     fn depends_on(&self, other: &Self, alive: &[NodeId]) -> bool {
         let _ = (other, alive);
         false
     }
 
-    /// Whether it may have forgotten something that it acknowledged.
+    /// Returns whether the process may have forgotten an acknowledgement.
     fn is_in_doubt(&self) -> bool {
         false
     }
 
-    /// Whether nothing is lost if another node forgets what it acknowledged last, where these hold what they acknowledged.
+    /// Returns whether nothing is lost if node `other` forgets its last acknowledgements, where the nodes `held` keep theirs.
     fn survives_doubt(&self, other: NodeId, held: &[NodeId]) -> bool {
         let _ = (other, held);
         true
     }
 
-    /// What has its groups go on where all that are waited for because of a doubt are gone for good.
+    /// Returns the inputs that let the process's groups go on where all nodes awaited because of a doubt are gone for good.
     fn accept_loss(&self, alive: &[NodeId]) -> Vec<Input> {
         let _ = alive;
         Vec::new()
     }
 
-    /// What it tells of the group that it is in to whoever sets a switch's tables.
+    /// Returns the status of the process's group, for the controller that sets a switch's tables.
     fn group(&self) -> Option<GroupStatus> {
         None
     }
 
-    /// Who runs, in this life.
+    /// Returns the node id of the process in this life.
     fn node(&self) -> Option<NodeId> {
         None
     }

@@ -1,4 +1,4 @@
-//! The wires: streams per pair of machines, direction and class, and all that goes wrong with them.
+//! The wires: streams per pair of machines, direction and class, and all their faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::marks::Marks;
 use crate::rng::Rng;
 use crate::sim::planet::Planet;
 
-/// So many frames wait in a stalled stream; what comes then is dropped, as the driver's bounded queues do.
+/// Number of frames that wait in a stalled stream; later frames are dropped, as in the driver's bounded queues.
 pub const HELD_MAX: usize = 4_096;
 
-/// How long a frame travels.
+/// Travel time of a frame.
 #[derive(Clone, Debug)]
 pub enum Latency {
-    /// The same everywhere: at least the first, mostly below the sum, rarely much longer.
+    /// The same on all links: at least the first duration, mostly below the sum, rarely much longer.
     Uniform(Duration, Duration),
     /// Machines stand in three sites in turn: short inside, tens of milliseconds between them (Scatter §7).
     ThreeSites,
@@ -29,7 +29,7 @@ pub enum Latency {
 }
 
 impl Latency {
-    /// How long one way takes from here to there at least, and up to how much longer it mostly takes.
+    /// Returns the least travel time of one way between two machines, and the most that is usually added.
     pub fn between(&self, from: usize, to: usize) -> (Duration, Duration) {
         match *self {
             Latency::Uniform(base, jitter) => (base, jitter),
@@ -55,36 +55,36 @@ impl Latency {
     }
 }
 
-/// What goes wrong all the time, in frames of 1,000.
+/// Faults that occur all the time, each as a rate in frames of 1,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noise {
-    /// Lost.
+    /// Frames that are lost.
     pub loss: u32,
-    /// Delivered twice.
+    /// Frames that are delivered twice.
     pub duplication: u32,
-    /// Overtaken by later ones.
+    /// Frames that later ones overtake.
     pub reordering: u32,
 }
 
 /// A frame on its way.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    /// Who sent it.
+    /// Index of the sender.
     pub from: usize,
-    /// To whom.
+    /// Index of the receiver.
     pub to: usize,
-    /// Which life of the receiver it was sent to: a later one has another connection.
+    /// Life of the receiver at the time of sending: a later life has another connection.
     pub life: u32,
-    /// On which stream.
+    /// Class of the stream.
     pub class: Class,
-    /// What it says.
+    /// Encoded content of the frame.
     pub frame: Bytes,
 }
 
 /// One direction between two machines. A link that was never used equals the default.
 #[derive(Debug, Default)]
 struct Link {
-    /// So many faults stall it.
+    /// Number of faults that stall the link now.
     blocks: u32,
     held: VecDeque<Flight>,
     /// When the last frame of each class arrives: streams keep their order.
@@ -98,23 +98,23 @@ impl Link {
     }
 }
 
-/// A sender with more links drops the idle ones when it needs another.
+/// Number of a sender's links from which on it drops the idle ones when it needs another.
 const LINKS_MAX: usize = 128;
 
 /// All wires between the machines. Links that are not in use take no memory.
 #[derive(Debug)]
 pub struct Network {
-    /// By sender, then by receiver.
+    /// Links by sender, then by receiver.
     links: Vec<BTreeMap<usize, Link>>,
     latency: Latency,
     noise: Noise,
-    /// For each machine: of the frames to and from it, so many in 1,000 are lost.
+    /// For each machine: loss of the frames to and from it, in frames of 1,000.
     lossy: Vec<u32>,
     rng: Rng,
 }
 
 impl Network {
-    /// Quiet wires.
+    /// Returns wires without faults.
     pub fn new(n: usize, latency: Latency, rng: Rng) -> Network {
         let links = (0..n).map(|_| BTreeMap::new()).collect();
         Network { links, latency, noise: Noise::default(), lossy: vec![0; n], rng }
@@ -128,7 +128,7 @@ impl Network {
         links.entry(to).or_default()
     }
 
-    /// From now on.
+    /// Sets the noise from now on.
     pub fn set_noise(&mut self, noise: Noise) {
         self.noise = noise;
     }
@@ -138,7 +138,7 @@ impl Network {
         self.lossy[host] = per_mille;
     }
 
-    /// Sends a frame: what arrives when is pushed to `arrivals`.
+    /// Sends a frame: its arrivals are pushed to `arrivals` with their times.
     pub fn send(&mut self, now: Time, flight: Flight, arrivals: &mut Vec<(Time, Flight)>, marks: &mut Marks) {
         let (from, to) = (flight.from, flight.to);
         let link = self.link(now, from, to);
@@ -172,7 +172,7 @@ impl Network {
         arrivals.push((arrival, flight));
     }
 
-    /// One way from here to there takes so long this time.
+    /// Draws the travel time of one way between two machines.
     pub fn delay(&mut self, from: usize, to: usize) -> Duration {
         let (base, jitter) = self.latency.between(from, to);
         let bits = self.rng.bits();
@@ -185,7 +185,7 @@ impl Network {
         self.links[from].entry(to).or_default().blocks += 1;
     }
 
-    /// Ends one stall; after the last, what was held arrives in order, or is gone with its connection.
+    /// Ends one stall. After the last one, the held frames arrive in order, or are gone with their connection.
     pub fn unblock(&mut self, now: Time, from: usize, to: usize, alive: bool, arrivals: &mut Vec<(Time, Flight)>) {
         let link = self.link(now, from, to);
         link.blocks = link.blocks.saturating_sub(1);
@@ -204,12 +204,12 @@ impl Network {
         }
     }
 
-    /// Whether this direction stalls.
+    /// Returns whether this direction stalls.
     pub fn is_blocked(&self, from: usize, to: usize) -> bool {
         self.links[from].get(&to).is_some_and(|link| link.blocks > 0)
     }
 
-    /// The connection between the two is gone, and with it what was held.
+    /// Drops the held frames of both directions: the connection between the two machines is gone.
     pub fn forget_held(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             self.links[from].entry(to).and_modify(|link| link.held.clear());

@@ -1,4 +1,4 @@
-//! What a real node shows to the checks.
+//! Observations of a real node for the checkers.
 
 use group::Group;
 use group::ballot::TermBallot;
@@ -27,7 +27,7 @@ fn full(ballot: TermBallot) -> Ballot {
     Ballot { epoch: ballot.epoch, term: ballot.term.0, node: ballot.node }
 }
 
-/// FNV-1a: repeatable, and nobody here wants collisions.
+/// FNV-1a hash: repeatable. No input here is made to collide.
 pub struct Fnv(pub u64);
 
 impl Default for Fnv {
@@ -37,7 +37,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// Takes more bytes in.
+    /// Adds more bytes to the hash.
     pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -53,7 +53,7 @@ fn hash_of(record: &Record) -> u64 {
     hash.0
 }
 
-/// Of the operations that a record remembers, so many of the last ones are looked at: those of the write that made it, mostly.
+/// Number of the last operations in a record that are shown: mostly those of the write that made the record.
 const DELIVERED_MAX: usize = 8;
 
 fn delivered(key: &Key, done: &DoneOp) -> Observation {
@@ -84,18 +84,18 @@ fn accepted(write: &Write) -> Observation {
     }
 }
 
-/// A record in a store.
+/// Returns the observation of a record in a store.
 pub fn stored(record_key: &[u8], record: &[u8]) -> Option<Observation> {
     let (_, key) = node::storage::Space(None).key_of(record_key)?;
     let record = node::storage::decode_record(record).ok()?;
     Some(chosen(&key, &record))
 }
 
-/// Shows what has changed, or everything.
+/// Shows the changes of a node's state, or its whole state.
 pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation)) {
     let me = node.id();
     if node.groups().any(|group| group.state().settings.leases) {
-        // Whatever is not held any more was given up.
+        // A lease that is not held any more was given up.
         let nobody = TermBallot { epoch: Epoch(0), term: group::ballot::Term(0), node: me };
         let range = overlay::KeyRange::FULL;
         show(Observation::LeaseHeld { range, ballot: full(nobody), until: Time(0) });
@@ -108,7 +108,7 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
     }
     let is_newborn = |group: &Group| group.state().applied == group.state().born_at;
     if node.groups().any(is_newborn) {
-        // Whoever ended that may have become something else before it was looked at.
+        // The member that ended that group may have become a part of another before it was observed.
         node.last_states().for_each(|last| show_place(last, show));
     }
     node.watch_groups(|group, watched, lives| {
@@ -121,7 +121,7 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
             return;
         }
         let state = group.state();
-        // A pure function of the log: as long as nothing was applied, what was shown is so.
+        // A pure function of the log: until the next log entry is applied, the state is as shown before.
         let is_news = watched.moved || scope == Scope::All;
         if is_news && (state.is_member(me) || state.is_learner(me)) {
             show(Observation::Member { node: me, group: state.id, epoch: state.epoch });
@@ -177,7 +177,7 @@ fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
     }
 }
 
-/// Sub-ranges of one division, at most: four for each member, or for each of the eight machines that most runs have.
+/// Upper limit of sub-ranges of one division: four for each member, or for each of the eight machines that most runs have.
 fn parts_max(group: &Group) -> usize {
     4 * group.state().members.len().max(8)
 }
@@ -193,19 +193,19 @@ fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
     }
     let committees = group.acceptor().committees().count();
     let former = group.state().recovery.len();
-    // A division of this epoch and the one that it takes over from, and one of each epoch that is still asked.
+    // The divisions of this epoch and of the one that it takes over from, and one of each epoch that recovery still asks.
     let limit = (2 + former) * parts_max(group);
     show(Observation::Queue { name: "committees", size: committees, limit });
     show(Observation::Queue { name: "configurations that recovery asks", size: former, limit: 18 });
 }
 
-/// Whether the group survives losing another node now: this one takes part and holds all that it must.
+/// Returns whether the group survives the loss of another node now: this node takes part and has complete state.
 pub fn is_whole(node: &Node) -> bool {
     node.is_settled() && node.groups().count() == 1 && node.groups().all(is_whole_group)
 }
 
-/// Whether one of this node's groups, or one that may follow it, would be without a quorum for ever if `other` lost what it
-/// holds, where no others live than these.
+/// Returns whether a group of this node, or a possible successor of it, would be without a quorum for ever if `other` lost its
+/// state, where no other nodes live than `alive`.
 pub fn depends_on(node: &Node, other: NodeId, alive: &[NodeId]) -> bool {
     node.groups().any(|group| group_depends_on(group, other, alive))
 }
@@ -216,8 +216,8 @@ fn group_depends_on(group: &Group, other: NodeId, alive: &[NodeId]) -> bool {
     possible_members(group, other).any(|nodes: Vec<NodeId>| nodes.contains(&other) && is_lost(&nodes))
 }
 
-/// Whether `other` may forget what it acknowledged last: in each of this node's groups, and those that may follow, somebody else
-/// voted, too, and all who did are `held`.
+/// Returns whether `other` may forget its last acknowledgements. For each group of this node, and each possible successor, there
+/// must be a second voter, and all voters must be `held`.
 pub fn survives_doubt(node: &Node, other: NodeId, held: &[NodeId]) -> bool {
     let survives = |nodes: Vec<NodeId>| {
         !nodes.contains(&other) || nodes.len() >= 2 && nodes.iter().all(|node| held.contains(node))
@@ -228,15 +228,15 @@ pub fn survives_doubt(node: &Node, other: NodeId, held: &[NodeId]) -> bool {
     })
 }
 
-/// Who are the members of a group, and may be of the next: of this one, or of what may be born of it. What is under way about
-/// `other` is taken as done.
+/// Returns the possible sets of members of a group and of its next one: of this group, or of groups that may be born of it. Changes
+/// under way about `other` count as done.
 fn possible_members(group: &Group, other: NodeId) -> impl Iterator<Item = Vec<NodeId>> {
-    // An epoch that was proposed may be chosen by now, and nobody know it.
+    // A proposed epoch may be chosen by now, while no node knows it.
     let next = group.log().undecided(group.state().applied).into_iter().filter_map(|entry| match entry {
         Entry::Next(members) => Some(members.iter().map(|member| member.node).collect()),
         _ => None,
     });
-    // So it is with what may be born.
+    // The same is true of groups that may be born.
     let dealings = &group.state().dealings;
     let decided = dealings.decided().iter().map(|decision| &decision.plan);
     let open = dealings.coordinates().into_iter().chain(dealings.voted()).map(|(_, plan)| plan).chain(decided);
@@ -251,8 +251,8 @@ fn possible_members(group: &Group, other: NodeId) -> impl Iterator<Item = Vec<No
     all.into_iter()
 }
 
-/// Who may be the members any moment now: `other` comes if it is a learner, who leaves goes. Whoever leads cannot know yet that
-/// `other` is lost.
+/// Returns the members that the group may have at any moment now: `other` comes if it is a learner, and leaving members go. The
+/// leader cannot know yet that `other` is lost.
 fn without_leaving(group: &Group, other: NodeId) -> Vec<NodeId> {
     let mut nodes = group.state().nodes();
     let least = nodes.len().min(MEMBERS_MIN);
@@ -268,7 +268,8 @@ fn without_leaving(group: &Group, other: NodeId) -> Vec<NodeId> {
     nodes
 }
 
-/// Who votes in what is born at first: in what goes on under its name, who comes from elsewhere only learns.
+/// Returns the first voters of a group that is born. In a group that goes on under its name, members from elsewhere only learn at
+/// first.
 fn first_voters(plan: &Plan, birth: &Birth) -> Vec<NodeId> {
     let kept = match birth.name {
         BirthName::Kept(id) => plan.party(id),
@@ -286,7 +287,7 @@ fn is_whole_group(group: &Group) -> bool {
     state.is_member(group.me()) && is_sure && state.recovery.is_empty() && complete.len() == parts.len()
 }
 
-/// Asks a node's group to become another, whichever that is; says whether that has begun.
+/// Asks a node's group to reform itself by a drawn transaction. Returns whether the transaction has begun.
 pub fn reform(node: &mut Node, chance: u64) -> bool {
     let Some(group) = node.group().filter(|group| group.log().leads()) else { return false };
     let state = group.state();
@@ -301,7 +302,7 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
     let at = within(state.range);
     let members = state.nodes();
     let successor: Vec<NodeId> = state.dealings.successor().map(|other| other.nodes().collect()).unwrap_or_default();
-    // Some of each, and never all.
+    // Some nodes of each group, and never all.
     let some = |all: &[NodeId], chance: u64| -> Vec<NodeId> {
         let count = chance as usize % all.len().max(1);
         let turn = (chance >> 8) as usize;
@@ -317,7 +318,7 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
         }
         2 => Operation::Merge,
         3 => Operation::Migrate { to: some(&members, chance >> 8), from: some(&successor, chance >> 24) },
-        // It gives, or it gains.
+        // The boundary moves into the own range, or into the successor's.
         _ => {
             let other = state.dealings.successor().filter(|_| chance >> 40 & 1 == 1).map(|other| within(other.range));
             Operation::Repartition { at: other.unwrap_or(at) }
@@ -326,7 +327,7 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
     node.begin_transaction(operation).is_ok()
 }
 
-/// Asks for another policy of a decision that changes nothing else about a run: the sizes of groups stay as they are.
+/// Returns a request for another policy of a decision that changes nothing else about a run: the sizes of groups stay as they are.
 pub fn set_policies(node: &Node, chance: u64) -> Option<Input> {
     const POLICIES: [(&str, &str); 8] = [
         ("divide", "even"),
@@ -344,7 +345,7 @@ pub fn set_policies(node: &Node, chance: u64) -> Option<Input> {
     Some(Input::Wish { number: 0, group: node.group()?.state().id, wish })
 }
 
-/// The groups that a node has a part in, a line each.
+/// Describes the groups that a node has a part in, one a line.
 pub fn describe(node: &Node) -> String {
     let mut text = format!("{:?}, settled {}\n", node.id(), node.is_settled());
     for group in node.groups() {
@@ -380,7 +381,7 @@ pub fn describe(node: &Node) -> String {
     text
 }
 
-/// What a node is a member of, for looking at the ring as a whole; an error says what is not at rest.
+/// Returns the groups that a node is a member of, to check the ring as a whole; an error tells which part is not at rest.
 pub fn owned(node: &Node) -> Result<Vec<Owned>, Broken> {
     if !node.is_settled() {
         return Err(("I16 live", format!("{:?} has something left over, or still to be born", node.id())));

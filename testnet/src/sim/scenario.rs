@@ -1,4 +1,4 @@
-//! One run, made by one seed.
+//! The settings of one run, made by one seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,78 +12,78 @@ use crate::sim::network::Latency;
 use crate::sim::switches::SwitchRules;
 use crate::sim::workload::Load;
 
-/// Everything about a run that is not chance inside it.
+/// Settings of a run: all that is not chance inside the run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Feeds all chance of the run.
+    /// Seed of all chance of the run.
     pub seed: u64,
-    /// So many machines.
+    /// Number of machines.
     pub hosts: usize,
-    /// What acknowledgements rest on.
+    /// Durability on which acknowledgements rest.
     pub durability: Durability,
-    /// Leased instead of confirmed reads.
+    /// Reads rest on leases instead of confirmations.
     pub leases: bool,
     /// Writes of a sub-range are answered in order.
     pub coarse: bool,
-    /// Heartbeats and the like.
+    /// Intervals and timeouts of nodes, such as heartbeats.
     pub timing: Timing,
-    /// Clocks run at most so much too fast or slow, in parts per million. Within [`Timing::drift_per_mille`] nothing
-    /// may go wrong.
+    /// Upper limit of a clock's drift, too fast or slow, in parts per million. Within [`Timing::drift_per_mille`] no property may
+    /// be violated.
     pub drift_ppm: u32,
-    /// Of the wires.
+    /// Latency of the wires.
     pub latency: Latency,
-    /// Of a sync.
+    /// Range of a sync's duration.
     pub sync_time: (Duration, Duration),
-    /// Of a look-up in the store.
+    /// Range of the duration of a look-up in the store.
     pub load_time: (Duration, Duration),
-    /// Of handling what came in at one moment; zero for none.
+    /// Time to handle the input of one moment; zero for none.
     pub service_time: Duration,
-    /// Machines take these times as long as [`Scenario::service_time`], in turn; empty: all of them take that.
+    /// Factors of [`Scenario::service_time`], assigned to machines in turn; empty: all machines take that time itself.
     pub service_factors: Vec<u32>,
-    /// How often nodes are told how busy their machines were, where service takes time; `None`: never.
+    /// Interval at which nodes are told how busy their machines were, where service takes time; `None`: never.
     pub tell_busy: Option<Duration>,
-    /// A connection is given up after it stalled for so long; `None`: never.
+    /// Time for which a connection may stall before it is given up; `None`: no limit.
     pub keepalive: Option<Duration>,
-    /// Nodes are not always told that a connection is gone, in 1,000.
+    /// Rate at which nodes are not told that a connection is gone, in 1,000.
     pub notices_lost: u32,
-    /// What clients do.
+    /// Load of the clients.
     pub load: Load,
-    /// Machines name one of so many clusters in turn as theirs; 0: none names any.
+    /// Number of clusters: machines name one of them in turn as theirs; 0: no machine names any.
     pub clusters: usize,
-    /// Members that a group should have, at least and at most.
+    /// Least and greatest number of members that a group should have.
     pub members: (u32, u32),
     /// Limit of a node's memory, in bytes.
     pub memory_bytes_max: usize,
-    /// The longest value, in bytes.
+    /// Size limit of a value, in bytes.
     pub value_bytes_max: usize,
-    /// The largest message between nodes, in bytes.
+    /// Size limit of a message between nodes, in bytes.
     pub message_bytes_max: usize,
-    /// How much a node copies from others at most, in bytes a second.
+    /// Limit of a node's copies from other nodes, in bytes a second.
     pub transfer_bytes_per_s: u64,
-    /// What a store has synced last can go bad.
+    /// Data that a store has synced last can be damaged.
     pub tears: bool,
-    /// So many steps lie between two looks at everything that there is.
+    /// Number of steps between two observations of the whole state.
     pub sweep_every: u64,
-    /// Switches that spread reads over members, where there are such.
+    /// Switches that spread reads over members, in runs that have switches.
     pub switch: Option<SwitchRules>,
-    /// How nodes decide.
+    /// Policies by which nodes decide.
     pub policies: Policies,
-    /// First starts are spread over so long.
+    /// Period over which first starts are spread.
     pub start_within: Duration,
     /// Rules that nodes leave out on purpose.
     pub defects: Defects,
-    /// What goes wrong; in order of time.
+    /// Faults, in order of time.
     pub faults: Vec<Fault>,
-    /// How long things go wrong.
+    /// Duration of the phase with faults.
     pub fault_time: Duration,
-    /// How long clients go on after that.
+    /// Time for which clients go on after the faults.
     pub calm_time: Duration,
-    /// By when everything must be well after that.
+    /// Limit of the time after that until the whole network must be well.
     pub converge_within: Duration,
 }
 
 impl Scenario {
-    /// Nothing goes wrong: three machines, a few clients.
+    /// Returns a run without faults: three machines, a few clients.
     pub fn calm(seed: u64) -> Scenario {
         Scenario {
             seed,
@@ -121,12 +121,12 @@ impl Scenario {
         }
     }
 
-    /// The run of this seed: its size, its speed, what clients do, and which faults there are at all.
+    /// Returns the run of this seed: its size, its speed, its load, and its kinds of faults.
     pub fn from_seed(seed: u64) -> Scenario {
         Scenario::from_seed_with(seed, None)
     }
 
-    /// The same, with so many machines whatever the seed says.
+    /// Returns the run of this seed, with `hosts` machines if given.
     pub fn from_seed_with(seed: u64, hosts: Option<usize>) -> Scenario {
         let mut rng = Rng::new(seed, "scenario");
         let drawn = *rng.pick(&[1, 3, 3, 3, 3, 4, 5, 5]);
@@ -151,7 +151,7 @@ impl Scenario {
             scenario.keepalive = None;
         }
         scenario.notices_lost = *rng.pick(&[0, 0, 300]);
-        // So little that records are evicted and must be loaded again.
+        // So little memory that records are evicted and must be loaded again.
         scenario.memory_bytes_max = *rng.pick(&[64 << 20, 64 << 20, 32 << 10]);
         if scenario.durability == Durability::Memory {
             scenario.memory_bytes_max = 64 << 20;
@@ -163,7 +163,7 @@ impl Scenario {
         scenario
     }
 
-    /// A run of some seconds under faults that follow each other fast, with few operations on few keys: what
+    /// Returns a run of some seconds under faults that follow each other fast, with few operations on few keys: the run that
     /// [`Scenario::from_seed_with`] makes of the seed, an order of magnitude quicker.
     pub fn small(seed: u64, hosts: Option<usize>) -> Scenario {
         let mut scenario = Scenario::from_seed_with(seed, hosts);
@@ -182,7 +182,7 @@ impl Scenario {
         scenario
     }
 
-    /// A short run in which members come and go all the time, and are put out soon.
+    /// Returns a short run in which members come and go all the time, and are soon excluded.
     pub fn churn(seed: u64) -> Scenario {
         let mut scenario = Scenario::small(seed, Some(3));
         let mut rng = Rng::new(seed, "churn");
@@ -193,8 +193,8 @@ impl Scenario {
             scenario.timing.exclude_after = Duration::from_millis(*rng.pick(&[450, 700, 1_500]));
         }
         if rng.per_mille(500) {
-            // Soon nobody needs to remember a key that is gone. Clients that repeat an operation themselves must do so
-            // before the horizon has passed.
+            // Soon no node needs to remember a deleted key. Clients that repeat an operation themselves must do so before the
+            // horizon has passed.
             scenario.load.once = 0;
             scenario.timing.horizon = Duration::from_millis(*rng.pick(&[100, 300, 1_000]));
             scenario.timing.purge_every = Duration::from_millis(*rng.pick(&[50, 200, 1_000]));
@@ -204,26 +204,26 @@ impl Scenario {
         scenario
     }
 
-    /// A run in which groups split, merge and move their boundaries, while members come and go.
+    /// Returns a run in which groups split, merge and move their boundaries, while members come and go.
     pub fn ring(seed: u64) -> Scenario {
         let mut scenario = Scenario::churn(seed);
         let mut rng = Rng::new(seed, "ring");
         scenario.hosts = *rng.pick(&[3, 5, 6, 7, 8]);
-        // Groups stay as they are made, or become what they should be.
+        // Groups keep the size with which they are made, or change to their target size.
         let mut sizes = Rng::new(seed, "sizes");
         scenario.members = *sizes.pick(&[(1, 1_000), (1, 1_000), (2, 3), (2, 4), (3, 5)]);
         scenario.timing.resize_after = Duration::from_millis(*sizes.pick(&[200, 500, 2_000]));
-        // Who is told of another group's horizon must have time to come there.
+        // A group that is told of another group's horizon must have time to come there.
         scenario.timing.horizon = scenario.timing.horizon.max(Duration::from_secs(1));
-        // And whoever asks in one site for what is in two others must wait for it.
+        // A client at one site must wait for keys at the two other sites.
         scenario.load.patience = scenario.load.patience.max(Duration::from_secs(1));
         scenario.fault_time = Duration::from_secs(*rng.pick(&[8, 12, 20]));
         scenario.faults = Mix::reform(&mut rng).plan_at(&mut rng, scenario.hosts, scenario.fault_time, &Pace::QUICK);
         scenario
     }
 
-    /// A small run of any of these kinds, in which all members stand beside two switches that spread their reads, and lose what
-    /// they remember.
+    /// Returns a small run of any of these kinds, in which all members stand beside two switches that spread their reads, and lose
+    /// their state.
     pub fn switched(seed: u64) -> Scenario {
         let mut rng = Rng::new(seed, "switched");
         let mut scenario = match rng.below(10) {
@@ -233,7 +233,7 @@ impl Scenario {
         };
         (scenario.leases, scenario.coarse) = (true, true);
         scenario.timing.lease = Duration::from_millis(*rng.pick(&[200, 1_000]));
-        // Somebody has to read what others write.
+        // The load needs clients that read the writes of other clients.
         scenario.load.clients = scenario.load.clients.max(3);
         scenario.load.reads = *rng.pick(&[400, 700]);
         scenario.load.think.1 = scenario.load.think.1.min(Duration::from_millis(*rng.pick(&[5, 20, 40])));
@@ -246,7 +246,7 @@ impl Scenario {
         scenario
     }
 
-    /// A small run of any of these kinds, in which ends of journals are torn, and go bad.
+    /// Returns a small run of any of these kinds, in which ends of journals are torn and damaged.
     pub fn torn(seed: u64) -> Scenario {
         let mut rng = Rng::new(seed, "torn");
         let mut scenario = match rng.below(10) {
@@ -256,7 +256,7 @@ impl Scenario {
         };
         scenario.durability = Durability::Sync;
         scenario.tears = true;
-        // In some runs nothing else happens.
+        // In some runs no other fault occurs.
         if rng.per_mille(300) {
             scenario.faults.clear();
         }
@@ -266,7 +266,7 @@ impl Scenario {
         scenario
     }
 
-    /// The same with so many machines: groups of three to five members come to be by themselves, and others are asked for.
+    /// Returns a ring with `hosts` machines: groups of three to five members form by themselves, and other groups on request.
     pub fn wide_ring(seed: u64, hosts: usize) -> Scenario {
         let mut scenario = Scenario::ring(seed);
         let mut rng = Rng::new(seed, "wide ring");
@@ -278,7 +278,7 @@ impl Scenario {
         scenario
     }
 
-    /// A run in which these things alone go wrong.
+    /// Returns a run with these kinds of faults alone.
     pub fn of(seed: u64, hosts: usize, mix: &Mix) -> Scenario {
         let mut scenario = Scenario { hosts, ..Scenario::calm(seed) };
         scenario.fault_time = Duration::from_secs(20);
@@ -287,7 +287,7 @@ impl Scenario {
         scenario
     }
 
-    /// Makes things go wrong for so long.
+    /// Makes faults occur for this duration.
     pub fn stretch(&mut self, time: Duration) {
         let mut rng = Rng::new(self.seed, "faults");
         self.fault_time = time;
@@ -295,7 +295,7 @@ impl Scenario {
         self.load.operations_max = u64::MAX;
     }
 
-    /// The same with some of the faults alone.
+    /// Returns the same run with these faults alone.
     pub fn with_faults(&self, faults: Vec<Fault>) -> Scenario {
         Scenario { faults, ..self.clone() }
     }

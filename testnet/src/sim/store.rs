@@ -1,4 +1,4 @@
-//! A disk that keeps exactly what it promised to keep.
+//! A disk that keeps exactly the data that it promised to keep.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -6,7 +6,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use node::{Change, Restored, Tail};
 
-/// What a store holds: small entries and records ([`Change`]).
+/// Contents of a store: small entries and records ([`Change`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Small entries: all are given back at start.
@@ -48,7 +48,7 @@ impl Contents {
         }
     }
 
-    /// What a change will replace.
+    /// Adds the entries that a change will replace.
     fn formers(&self, change: &Change, formers: &mut Vec<Former>) {
         let meta = |key: &Bytes| Former::Meta(key.clone(), self.meta.get(key).cloned());
         let record = |key: Bytes| {
@@ -89,8 +89,8 @@ impl Contents {
     }
 }
 
-/// The store's twin: batches are atomic and durable in order, a sync covers all that waits when it starts, and a crash
-/// loses some end of what was not synced.
+/// Simulated counterpart of the store: batches are atomic and durable in order, a sync covers all batches that wait when it starts,
+/// and a crash loses an end of the unsynced ones.
 #[derive(Debug, Default)]
 pub struct SimStore {
     /// What survives a crash.
@@ -106,35 +106,35 @@ pub struct SimStore {
     failed: bool,
     sealed: bool,
     exists: bool,
-    /// Whether the end of what is written can go bad: then what was before the last sync is kept.
+    /// Whether the end of the journal can be damaged: then the contents before the last sync are kept.
     fallible: bool,
-    /// What the last sync changed, as it was before; `None` where something else was written since.
+    /// Former entries that the last sync changed; `None` after a later write.
     last: Option<Vec<Former>>,
-    /// There is a trace of something behind the end.
+    /// Whether there is a trace of a write behind the end.
     torn: bool,
 }
 
-/// What stood in a place before.
+/// Former content of an entry.
 #[derive(Debug)]
 enum Former {
     Meta(Bytes, Option<Bytes>),
     Record(Bytes, Option<Bytes>),
 }
 
-/// What came of handing a batch in.
+/// Result of handing a batch in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
-    /// It waits for the sync under way, which is followed by another.
+    /// The batch waits for the sync under way, which is followed by another.
     Waits,
     /// A sync starts now.
     Starts,
-    /// This call failed: nothing is written any more.
+    /// This call failed: the store writes nothing any more.
     Fails,
     /// The store has failed before.
     Ignored,
 }
 
-/// The same, in no more memory than it needs: what was encoded may take twice as much.
+/// Returns the same change, in no more memory than it needs: encoded bytes may take twice as much.
 fn exact(change: Change) -> Change {
     match change {
         Change::PutMeta(key, value) => Change::PutMeta(key, Bytes::copy_from_slice(&value)),
@@ -168,7 +168,7 @@ impl SimStore {
         Persist::Starts
     }
 
-    /// The sync under way has ended: the last token that is durable now, and whether another sync starts.
+    /// Ends the sync under way. Returns the last token that is durable now, and whether another sync starts.
     pub fn synced(&mut self) -> Option<(u64, bool)> {
         if self.failed {
             return None;
@@ -189,12 +189,12 @@ impl SimStore {
         last.map(|token| (token, self.syncing > 0))
     }
 
-    /// The record, as of all batches handed out.
+    /// Returns the record, as of all batches handed in.
     pub fn load(&self, record_key: &Bytes) -> Option<Bytes> {
         self.view.records.get(record_key).cloned()
     }
 
-    /// Records from `from` on, about `bytes_max` of them, and whether that is all.
+    /// Returns records from `from` on, about `bytes_max` bytes of them, and whether these are all.
     pub fn scan(&self, from: &Bytes, bytes_max: usize) -> (Vec<(Bytes, Bytes)>, bool) {
         let mut records = Vec::new();
         let mut bytes = 0;
@@ -208,18 +208,18 @@ impl SimStore {
         (records, true)
     }
 
-    /// All records, as of all batches handed out.
+    /// Returns all records, as of all batches handed in.
     pub fn records(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
         self.view.records.iter()
     }
 
-    /// How many batches are not durable.
+    /// Returns the number of batches that are not durable.
     pub fn unsynced(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The process or the machine stops dead: of the batches that are not durable the first `kept` happen to be on
-    /// disk, the others are gone. Batches are atomic, so a torn one is a lost one.
+    /// Stops the process or the machine dead. Of the batches that are not durable the first `kept` happen to be on disk, the rest
+    /// are gone. Batches are atomic, so a torn one is a lost one.
     pub fn crash(&mut self, kept: usize) {
         if kept.min(self.waiting.len()) > 0 {
             self.last = None;
@@ -236,23 +236,23 @@ impl SimStore {
         self.calls_left = None;
     }
 
-    /// A clean stop: all is written, and the end is sealed.
+    /// Stops the store cleanly: all batches are written, and the end is sealed.
     pub fn seal(&mut self) {
         self.crash(usize::MAX);
         (self.sealed, self.last) = (true, None);
     }
 
-    /// From now on the end of what is written can go bad.
+    /// Lets the end of the journal be damaged from now on.
     pub fn make_fallible(&mut self) {
         self.fallible = true;
     }
 
-    /// Whether [`SimStore::lose_last`] takes something that was durable.
+    /// Returns whether [`SimStore::lose_last`] takes durable data away.
     pub fn has_last(&self) -> bool {
         self.last.as_ref().is_some_and(|formers| !formers.is_empty())
     }
 
-    /// After a crash: what was synced last went bad, and only a trace of it is left.
+    /// After a crash: damages the data that was synced last, of which only a trace is left.
     pub fn lose_last(&mut self) {
         for former in self.last.take().into_iter().flatten().rev() {
             self.durable.restore(former);
@@ -261,27 +261,27 @@ impl SimStore {
         self.torn = true;
     }
 
-    /// After a crash: what was being written is there in part.
+    /// After a crash: leaves a part of the write that was under way.
     pub fn tear(&mut self) {
         (self.torn, self.last) = (true, None);
     }
 
-    /// Everything is gone: another disk, or the store was moved aside.
+    /// Deletes all data: another disk, or the store was moved aside.
     pub fn wipe(&mut self) {
         *self = SimStore { fallible: self.fallible, ..SimStore::default() };
     }
 
-    /// The call after the next `calls` fails.
+    /// Lets the call after the next `calls` fail.
     pub fn fail_after(&mut self, calls: Option<u64>) {
         self.calls_left = calls;
     }
 
-    /// Whether a call has failed since the last start.
+    /// Returns whether a call has failed since the last start.
     pub fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// What is given back at start. With it becomes durable that something may be missing.
+    /// Returns the data that is given back at start. A note that data may be missing becomes durable with it.
     pub fn open(&mut self) -> Restored {
         let tail = match (self.exists, self.sealed, self.torn) {
             (false, ..) => Tail::Empty,

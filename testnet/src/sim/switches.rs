@@ -1,4 +1,4 @@
-//! Switches of a run: what they are like, what they remember, and how each of them goes wrong.
+//! Switches of a run: their rules, their state, and the faults of each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -13,69 +13,69 @@ use switch::tables::Partition;
 use crate::rng::Rng;
 use crate::sim::network::Noise;
 
-/// Where nodes send what is to pass a switch, whichever is there.
+/// Address to which nodes send packets that must pass a switch, of either switch.
 pub(super) const SWITCH: ReplyTo = ReplyTo { ip: Ipv4Addr::new(10, 0, 1, 0).to_ipv6_mapped(), port: 6477 };
-/// Where the first machine gets packets; the others have the ports behind it.
+/// Port at which the first machine gets packets; the other machines have the ports behind it.
 const PORT: u16 = 7001;
-/// There are so many switches.
+/// Number of switches.
 pub(super) const SWITCHES: usize = 2;
 
-/// Where a machine gets packets.
+/// Returns the address at which a machine gets packets.
 pub(super) fn address_of(host: usize) -> ReplyTo {
     ReplyTo { port: PORT + host as u16, ..SWITCH }
 }
 
-/// Which machine gets what goes there.
+/// Returns the machine that gets packets for this address.
 pub(super) fn host_at(address: ReplyTo) -> Option<usize> {
     (address.ip == SWITCH.ip).then(|| address.port.checked_sub(PORT).map(usize::from))?
 }
 
-/// A rule that a switch, or who sets its tables, leaves out on purpose.
+/// A rule that a switch, or the controller that sets its tables, leaves out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchDefect {
-    /// A write that has no room in the dirty set goes on all the same (hazard 56).
+    /// A write for which the dirty set has no room is forwarded all the same (hazard 56).
     Untracked,
-    /// A switch that has forgotten everything goes on under its id (hazard 55).
+    /// A switch that has lost its state goes on under its id (hazard 55).
     OldId,
-    /// A completion takes everything out of the dirty set (hazard 56).
+    /// A completion clears the whole dirty set (hazard 56).
     Cleared,
     /// A completion that comes late lowers the point (hazard 57).
     PointLowered,
 }
 
-/// What switches are like, and what goes wrong with packets and tables all the time, until all is healed.
+/// Properties of switches, and the faults of packets and tables that occur all the time, until all is healed.
 #[derive(Clone, Debug)]
 pub struct SwitchRules {
     /// Stages of the dirty set.
     pub stages: usize,
     /// Slots of each partition in each stage: a power of two.
     pub slots: u32,
-    /// Partitions that fit in at a time: a power of two.
+    /// Partitions that fit in at one time: a power of two.
     pub partitions: u32,
-    /// So many objects are told apart; `None`: as many as nodes do.
+    /// Number of objects that the switch tells apart; `None`: as many as nodes do.
     pub objects: Option<u32>,
-    /// How long a packet travels to a switch, or from there, at least, and how much longer at most.
+    /// Time of a packet's way to a switch, or from there: the least, and the most that is added.
     pub delay: (Duration, Duration),
-    /// So much longer at most what is overtaken.
+    /// Upper limit of the further delay of a packet that is overtaken.
     pub late: Duration,
-    /// Of each kind of packets, on each of its ways.
+    /// Noise of each kind of packets, on each of its ways.
     pub noise: [Noise; 5],
-    /// What keeps frames back between two machines loses packets between them.
+    /// A fault that keeps frames back between two machines loses packets between them.
     pub shares_wires: bool,
-    /// How often somebody looks what there is to be set.
+    /// Interval at which the controller checks for tables to set.
     pub look_every: Duration,
-    /// It is set so much later at most.
+    /// Upper limit of the delay until they are set.
     pub sets_after: Duration,
-    /// In 1,000 looks at a group so many are at some member, and not at that which knows most.
+    /// Of 1,000 looks at a group, this many go to a random member, and not to the member with the newest state.
     pub stale: u32,
-    /// In 1,000 partitions so many are set wrongly: anybody may be a replica, or the primary.
+    /// Of 1,000 partitions, this many are set wrongly: any machine may be a replica, or the primary.
     pub wrong: u32,
-    /// What is left out on purpose.
+    /// Rule that is left out on purpose.
     pub defect: Option<SwitchDefect>,
 }
 
 impl SwitchRules {
-    /// All goes well, and there is room.
+    /// Returns rules without faults, and with room.
     pub fn calm() -> SwitchRules {
         SwitchRules {
             stages: 2,
@@ -94,7 +94,7 @@ impl SwitchRules {
         }
     }
 
-    /// Draws some.
+    /// Draws rules.
     pub fn draw(rng: &mut Rng) -> SwitchRules {
         let worst = *rng.pick(&[0, 20, 100, 250]);
         let rate = |rng: &mut Rng| if rng.per_mille(500) { rng.between(0, worst) as u32 } else { 0 };
@@ -131,32 +131,32 @@ impl SwitchRules {
 #[derive(Debug)]
 pub(super) struct Device {
     pub pipeline: Pipeline,
-    /// How often it has forgotten everything.
+    /// Number of the switch's life: rises each time the switch loses its state.
     pub life: u32,
-    /// Packets come and go.
+    /// Whether packets come and go.
     pub up: bool,
-    /// Somebody sets its tables.
+    /// Whether a controller sets the tables.
     pub is_kept: bool,
-    /// What is in its table, and how many looks ago it was last wanted.
+    /// Partitions in the table, each with the number of looks since it was last wanted.
     table: BTreeMap<u32, (Partition, u32)>,
-    /// Names of partitions with ids that were ever in there, in this life.
+    /// Names of partitions with the ids under which they ever were in the table, in this life.
     given: BTreeSet<(u32, u32)>,
-    /// Groups that need another id, for their partitions were taken out under this one.
+    /// Groups that need another id: their partitions were removed under this one.
     pub spent: BTreeSet<GroupId>,
 }
 
-/// What becomes of setting one partition.
+/// Result of setting one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Set {
     Done,
-    /// It is older than what is there.
+    /// The partition is older than the one in the table.
     Old,
-    /// It was there before, with this id, and was taken out.
+    /// The partition was in the table before, with this id, and was removed.
     Spent,
     NoRoom,
 }
 
-/// What has not been wanted for so many looks is taken out.
+/// Number of looks after which an unwanted partition is removed.
 const UNWANTED_MAX: u32 = 3;
 
 impl Device {
@@ -165,18 +165,18 @@ impl Device {
         Device { pipeline: rules.pipeline(), life: 1, up: true, is_kept: false, table, given, spent }
     }
 
-    /// Forgets everything.
+    /// Loses all state, as by a restart.
     pub fn restart(&mut self, rules: &SwitchRules) {
         let life = if rules.defect == Some(SwitchDefect::OldId) { self.life } else { self.life + 1 };
         *self = Device { life, up: self.up, is_kept: self.is_kept, ..Device::new(rules) };
     }
 
-    /// Is this partition in the table?
+    /// Returns whether this partition is in the table.
     pub fn has(&self, name: u32) -> bool {
         self.table.contains_key(&name)
     }
 
-    /// What is not in the list was not wanted this time.
+    /// Counts a look without them for partitions that are not in `wanted`, and removes those unwanted for [`UNWANTED_MAX`] looks.
     pub fn keep(&mut self, wanted: &BTreeSet<u32>) {
         for (name, (_, unwanted)) in &mut self.table {
             *unwanted = if wanted.contains(name) { 0 } else { *unwanted + 1 };
@@ -213,7 +213,7 @@ impl Device {
         Set::Done
     }
 
-    /// Places in the dirty set where something counts.
+    /// Returns the number of slots of the dirty set whose content counts.
     pub fn dirty(&self) -> usize {
         let counts = |slot: &&Slot| {
             let Some((partition, _)) = self.table.get(&slot.mark.partition) else { return false };
@@ -223,7 +223,7 @@ impl Device {
         self.pipeline.dirty().stages().iter().flat_map(|stage| stage.iter()).filter(counts).count()
     }
 
-    /// One packet passes.
+    /// Processes one packet that passes.
     pub fn process(&mut self, header: &mut Header, chance: u32, defect: Option<SwitchDefect>) -> Verdict {
         let verdict = self.pipeline.process(header, chance);
         let Some((partition, _)) = self.table.get(&header.partition) else { return verdict };
@@ -251,26 +251,26 @@ impl Device {
     }
 }
 
-/// All switches, and who sets their tables.
+/// All switches, and the controller that sets their tables.
 #[derive(Debug)]
 pub(super) struct Switches {
     pub rules: SwitchRules,
     pub devices: [Device; SWITCHES],
-    /// Which one is in use.
+    /// Index of the switch in use.
     pub current: usize,
-    /// Which one each machine's packets go to.
+    /// Index of the switch that each machine's packets go to.
     pub routes: Vec<usize>,
-    /// Nobody sets tables, for so many reasons.
+    /// Number of reasons for which no controller sets tables now.
     pub unattended: u32,
-    /// The last id that somebody asked for, and whose each is: of one life of one switch.
+    /// The last id that the controller asked for, and the owner of each id: a switch and its life.
     pub last_id: u32,
     pub owners: BTreeMap<u32, (usize, u32)>,
-    /// The highest number that was given under each name of a partition and id, by whichever switch.
+    /// The highest sequence number that any switch gave under each pair of a partition's name and an id.
     pub numbered: BTreeMap<(u32, u32), u64>,
-    /// When somebody last asked a group for something, in behalf of each switch.
+    /// Time of the controller's last request to each group, in behalf of each switch.
     pub asked: BTreeMap<(usize, GroupId), group::time::Time>,
     pub wishes: u64,
-    /// Chance of packets, and of who sets tables.
+    /// Chance of packets, and of the controller.
     pub rng: Rng,
     pub control: Rng,
 }
@@ -295,7 +295,7 @@ impl Switches {
         }
     }
 
-    /// How a packet of this kind fares on one of its ways: so much later it arrives each time.
+    /// Returns the delays after which a packet of this kind arrives on one of its ways: none if it is lost, two if it is doubled.
     pub fn way(&mut self, operation: Operation) -> Vec<Duration> {
         let noise = self.rules.noise[kind_of(operation)];
         if self.rng.per_mille(noise.loss) {
@@ -312,7 +312,7 @@ impl Switches {
         delays
     }
 
-    /// A write was numbered; an error says when that number was given before.
+    /// Notes the number of a write; an error tells that the number was given before.
     pub fn note_number(&mut self, header: &Header) -> Result<(), String> {
         let highest = self.numbered.entry((header.partition, header.switch)).or_default();
         if header.sequence <= *highest {
@@ -322,7 +322,7 @@ impl Switches {
         Ok(())
     }
 
-    /// The object that a switch sees.
+    /// Returns the object that a switch sees.
     pub fn object(&self, object: u32) -> u32 {
         match self.rules.objects {
             Some(objects) if object != NO_OBJECT => 1 + object % objects,
@@ -330,7 +330,7 @@ impl Switches {
         }
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends all faults.
     pub fn heal(&mut self) {
         self.rules.noise = [Noise::default(); 5];
         (self.rules.stale, self.rules.wrong) = (0, 0);

@@ -1,4 +1,4 @@
-//! What clients do: a few hot keys that they fight over, many cold ones, every value unique.
+//! The load of clients: a few contended hot keys, many cold ones, every value unique.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,34 +13,34 @@ use crate::history::{History, Operation, Outcome};
 use crate::marks::Marks;
 use crate::rng::Rng;
 
-/// How much clients do, and of what.
+/// Amount and mix of the clients' operations.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// So many clients, each with a connection to one machine.
+    /// Number of clients, each with a connection to one machine.
     pub clients: usize,
-    /// How long one waits between an answer and the next question.
+    /// Least and longest wait of a client between an answer and its next request.
     pub think: (Duration, Duration),
-    /// So many hot keys of each family.
+    /// Number of hot keys of each family.
     pub hot_keys: u64,
-    /// So many cold keys of each family.
+    /// Number of cold keys of each family.
     pub cold_keys: u64,
-    /// After so many operations a key is left alone and a new one takes its place.
+    /// Number of operations after which a new key takes the place of a key.
     pub key_uses: u64,
     /// Shares of the families: registers, lists, counters, mixed, with deadlines, leases.
     pub families: [u64; 6],
-    /// Of 1,000 operations so many only read.
+    /// Of 1,000 operations, this many only read.
     pub reads: u32,
-    /// Of 1,000 reads so many are relaxed.
+    /// Of 1,000 reads, this many are relaxed.
     pub relaxed: u32,
-    /// Of 1,000 changes so many carry an id and are repeated after an uncertain outcome.
+    /// Of 1,000 changes, this many carry an id and are repeated after an uncertain outcome.
     pub once: u32,
-    /// Of 1,000 turns so many ask several things without waiting.
+    /// Of 1,000 turns, this many send several requests without waiting.
     pub bursts: u32,
-    /// How long a client waits for an answer.
+    /// Time for which a client waits for an answer.
     pub patience: Duration,
-    /// No more than so many operations in all.
+    /// Upper limit of operations in all.
     pub operations_max: u64,
-    /// All keys lie in the first of so many equal parts of the ring.
+    /// All keys lie in the first of this many equal parts of the ring.
     pub part: u128,
 }
 
@@ -65,7 +65,7 @@ impl Default for Load {
 }
 
 impl Load {
-    /// Returns the load of so many clients that read and write 400 keys equally, a few times a second each, for as long as the run lasts.
+    /// Returns the load of `clients` that read and write 400 keys equally, a few times a second each, for as long as the run lasts.
     pub fn even(clients: usize) -> Load {
         Load {
             clients,
@@ -81,7 +81,7 @@ impl Load {
         }
     }
 
-    /// Draws one.
+    /// Draws a load.
     pub fn draw(rng: &mut Rng) -> Load {
         let slowest = *rng.pick(&[10, 40, 40, 200]);
         let mut families = Load::default().families;
@@ -108,14 +108,14 @@ impl Load {
     }
 }
 
-/// What a client remembers of a key, to make conditions that may hold.
+/// State of a key that a client remembers, to make conditions that may hold.
 #[derive(Clone, Debug)]
 struct Seen {
     value: Option<Bytes>,
     version: Option<Version>,
 }
 
-/// Something to be asked once more under the same id.
+/// A request that its client repeats under the same id.
 #[derive(Clone, Debug)]
 struct Retry {
     key: Key,
@@ -144,19 +144,19 @@ struct Waiting {
     retry: Option<Retry>,
 }
 
-/// How far a key has been used.
+/// Use of a key so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     /// The number of the key among those that had its place.
     life: u64,
     /// Operations on it so far.
     count: u64,
-    /// Its share of outcomes that nobody knows.
+    /// Number of them with an uncertain outcome.
     uncertain: u64,
 }
 
-/// After so many changes of unknown outcome a key whose answers tell little of them is left alone: what they may have done
-/// together could not be judged any more.
+/// After this many uncertain changes, a key whose answers tell little about them is left alone: their combined effects could not be
+/// judged any more.
 const UNCERTAIN_MAX: u64 = 10;
 
 /// All clients of a run.
@@ -166,27 +166,27 @@ pub struct Workload {
     clients: Vec<Client>,
     waiting: BTreeMap<RequestId, Waiting>,
     given_up: BTreeSet<RequestId>,
-    /// The present key of each family and index.
+    /// Present key of each family and index.
     uses: BTreeMap<(usize, u64), Use>,
     next_id: u64,
     operations: u64,
     hosts: usize,
     stopped: bool,
-    /// What clients saw.
+    /// Requests and answers that clients saw.
     pub history: History,
 }
 
-/// What somebody wants asked of a machine.
+/// A request to a machine.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Which machine.
+    /// Index of the machine.
     pub host: usize,
-    /// What.
+    /// The request itself.
     pub request: Request,
 }
 
 impl Workload {
-    /// Clients that have not begun.
+    /// Returns clients that have not begun.
     pub fn new(load: Load, hosts: usize, seed: u64) -> Workload {
         let clients = (0..load.clients)
             .map(|client| {
@@ -216,28 +216,28 @@ impl Workload {
         }
     }
 
-    /// How many clients there are.
+    /// Returns the number of clients.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Nothing new is asked from now on.
+    /// Stops new requests from now on.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// How many questions wait for an answer.
+    /// Returns the number of requests that wait for an answer.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How long the client waits until it asks again.
+    /// Returns the time until the client's next request.
     pub fn think(&mut self, client: usize) -> Duration {
         let (low, high) = self.load.think;
         self.clients[client].rng.duration(low, high)
     }
 
-    /// The client's turn: what it asks now. `life` tells which life of a machine answers, if any.
+    /// Takes the client's turn: adds its next requests to `asks`. `life` tells which life of a machine answers, if any.
     pub fn turn(&mut self, client: usize, now: Time, life: &dyn Fn(usize) -> Option<u32>, asks: &mut Vec<Ask>) {
         if self.stopped || self.clients[client].waiting > 0 || self.operations >= self.load.operations_max {
             return;
@@ -283,7 +283,7 @@ impl Workload {
         }
     }
 
-    /// A question that no client asks of itself; its operation's index in the history.
+    /// Returns a request that belongs to no client, and its operation's index in the history.
     pub fn ask_apart(&mut self, host: usize, now: Time, key: Key, op: Op) -> (Ask, usize) {
         let index = self.history.operations.len();
         let mut ask = self.ask(None, now, key, op, ReadMode::Linearizable, None);
@@ -322,7 +322,7 @@ impl Workload {
         Ask { host, request: Request { id, connection, key, op, mode, patience: self.load.patience, once } }
     }
 
-    /// A machine answers: the client whose turn may come now, or an error where nobody asked.
+    /// Notes a machine's answer. Returns the client whose turn may come now, or an error if the answer has no request.
     pub fn answered(
         &mut self,
         id: RequestId,
@@ -346,21 +346,21 @@ impl Workload {
         Ok(self.end(waiting, now, outcome))
     }
 
-    /// A machine's process has died: its connections broke.
+    /// Ends the requests to a machine whose process has died: its connections broke. Returns the clients whose turn may come now.
     pub fn host_died(&mut self, host: usize, now: Time) -> Vec<usize> {
         let lost: Vec<RequestId> =
             self.waiting.iter().filter(|(_, waiting)| waiting.host == host).map(|(id, _)| *id).collect();
         lost.into_iter().filter_map(|id| self.give_up(id, now)).collect()
     }
 
-    /// Nobody waits for this answer any longer; the client whose turn may come now.
+    /// Stops waiting for this answer. Returns the client whose turn may come now.
     pub fn give_up(&mut self, id: RequestId, now: Time) -> Option<usize> {
         let waiting = self.waiting.remove(&id)?;
         self.given_up.insert(id);
         self.end(waiting, now, Outcome::Uncertain)
     }
 
-    /// When this question was asked, if it still waits.
+    /// Returns the time of this request, if it still waits for an answer.
     pub fn asked_at(&self, id: RequestId) -> Option<Time> {
         self.waiting.get(&id).map(|waiting| self.history.operations[waiting.index].invoked.time)
     }
@@ -388,7 +388,7 @@ impl Workload {
         client.filter(|client| self.clients[*client].waiting == 0)
     }
 
-    /// What a client asks next.
+    /// Draws a client's next operation.
     fn draw(&mut self, client: usize) -> (Key, Op) {
         let unique = self.next_id;
         let load = &self.load;
@@ -409,7 +409,7 @@ impl Workload {
         let uses_max = match family {
             // Each summand is a bit of its own, so that a sum tells what it is made of.
             2 => load.key_uses.min(60),
-            // What is put together and taken apart again is hard to judge.
+            // Additions and changes of all kinds on one key are hard to judge.
             3 => load.key_uses / 3,
             _ => load.key_uses,
         };
@@ -444,7 +444,7 @@ fn key_name(family: usize, index: u64, life: u64) -> String {
     format!("{}{index}.{life}", FAMILIES[family])
 }
 
-/// The key of this name, or of the first like it that lies there.
+/// Returns the key of this name, or of the first name like it whose key lies in that part of the ring.
 fn key_within(name: &str, part: u128) -> Key {
     let names = (0..).map(|n| if n == 0 { name.to_owned() } else { format!("{name}/{n}") });
     let mut keys = names.map(|name| Key::new(name.as_bytes()).expect("short"));
@@ -517,7 +517,7 @@ fn draw_mixed(rng: &mut Rng, value: Bytes, seen: Option<Seen>) -> Op {
     }
 }
 
-/// The client itself wants the lease; now and then somebody takes the key for what it is not.
+/// Draws an operation on a lease, with the client itself as the holder; now and then the key gets a value that is no lease.
 fn draw_lease(rng: &mut Rng, client: usize, value: Bytes) -> Op {
     let holder = Bytes::from(format!("holder {client}"));
     match rng.below(12) {

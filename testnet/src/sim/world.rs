@@ -22,15 +22,15 @@ use crate::sim::switches::{SWITCH, Switches, address_of};
 use crate::sim::trace::Trace;
 use crate::sim::workload::{Ask, Workload};
 
-/// So many steps within one virtual millisecond are a loop that never ends.
+/// Number of steps within one virtual millisecond that counts as an endless loop.
 const STEPS_PER_MILLISECOND_MAX: u64 = 200_000;
 
-/// A frozen process's sockets take so much; what comes then is lost.
+/// Number of frames that the sockets of a frozen process take; later frames are lost.
 const INBOX_MAX: usize = 10_000;
 
-/// Machines, wires, disks, clocks, clients and faults of one run. A function of its scenario, and of nothing else.
+/// Machines, wires, disks, clocks, clients and faults of one run. A function of its scenario alone.
 pub struct World<H> {
-    /// What the run is.
+    /// Settings of the run.
     pub scenario: Scenario,
     pub(super) now: Time,
     queue: Queue,
@@ -41,9 +41,9 @@ pub struct World<H> {
     pub(super) workload: Workload,
     pub(super) standing: Standing,
     pub(super) switches: Option<Box<Switches>>,
-    /// Rare things that the run came by.
+    /// Rare events that the run reached.
     pub marks: Marks,
-    /// What happened.
+    /// Events of the run.
     pub trace: Trace,
     pub(super) probes: Probes,
     pub(super) failure: Option<Failure>,
@@ -52,36 +52,36 @@ pub struct World<H> {
     pub(super) asks: Vec<Ask>,
     events: u64,
     busy: (u64, u64),
-    /// Machines take this many times as long for each input.
+    /// Factor of the machines' time for each input.
     pub(super) slowness: u32,
     pub(super) tap: Option<Tap>,
 }
 
-/// Sees each frame that leaves, and says what becomes of it.
+/// Function that sees each frame that leaves, and decides the frame's fate.
 pub type Tap = Box<dyn FnMut(&Flight) -> Fate>;
 
-/// What becomes of a frame that a script was shown.
+/// Fate of a frame that a script was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes.
+    /// The frame is sent.
     Goes,
-    /// It is lost.
+    /// The frame is lost.
     Lost,
-    /// It goes, and comes once more so much later, as [`Fate::Late`].
+    /// The frame is sent, and comes once more after this delay, as by [`Fate::Late`].
     Twice(Duration),
-    /// It comes so much later, whatever the wire is like by then, and to whichever life the receiver has by then.
+    /// The frame comes after this delay, whatever the state of the wire and the life of the receiver are by then.
     Late(Duration),
-    /// It goes, and is its sender's last word: the process dies with it.
+    /// The frame is sent, and its sender dies with it.
     Last,
 }
 
 impl<H: Host> World<H> {
-    /// A world in which everything is about to start.
+    /// Returns a world in which all machines are about to start.
     pub fn new(scenario: Scenario) -> World<H> {
         World::traced(scenario, false)
     }
 
-    /// The same, and its trace has lines to read.
+    /// Returns a world that is about to start, with readable lines in its trace if asked for.
     pub fn traced(scenario: Scenario, with_lines: bool) -> World<H> {
         let seed = scenario.seed;
         let n = scenario.hosts;
@@ -140,73 +140,73 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// The true time.
+    /// Returns the true time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// How many events there were.
+    /// Returns the number of events so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// What clients saw so far.
+    /// Returns the requests and answers that clients saw so far.
     pub fn history(&self) -> &crate::history::History {
         &self.workload.history
     }
 
-    /// What went wrong, once something did.
+    /// Returns the failure of the run, once there is one.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
-    /// A machine's process, if it runs or is frozen.
+    /// Returns a machine's process, if it runs or is frozen.
     pub fn host(&self, host: usize) -> Option<&H> {
         self.machines[host].host.as_deref()
     }
 
-    /// A machine's store.
+    /// Returns a machine's store.
     pub fn store(&self, host: usize) -> &SimStore {
         &self.machines[host].store
     }
 
-    /// How many machines there are.
+    /// Returns the number of machines.
     pub fn hosts(&self) -> usize {
         self.machines.len()
     }
 
-    /// A machine's state.
+    /// Returns a machine's state.
     pub fn state(&self, host: usize) -> State {
         self.machines[host].state
     }
 
-    /// How often a machine's process was started.
+    /// Returns how often a machine's process was started.
     pub fn life(&self, host: usize) -> u32 {
         self.machines[host].life
     }
 
-    /// Whether a machine's process runs.
+    /// Returns whether a machine's process runs.
     pub fn is_running(&self, host: usize) -> bool {
         self.machines[host].state == State::Running
     }
 
-    /// Whether a machine's process runs, and says that it can serve.
+    /// Returns whether a machine's process runs, and reports that it can serve.
     pub fn is_ready(&self, host: usize) -> bool {
         let machine = &self.machines[host];
         machine.state == State::Running && machine.ready
     }
 
-    /// Goes on until this time, or until something is wrong.
+    /// Goes on until this time, or until the run fails.
     pub fn run_until(&mut self, end: Time) {
         self.run_for(end.since(self.now));
     }
 
-    /// The peer that runs on a machine.
+    /// Returns the peer that runs on a machine.
     pub fn peer(&self, host: usize) -> PeerKey {
         self.machines[host].key
     }
 
-    /// Goes on for so long, or until something is wrong.
+    /// Goes on for this time, or until the run fails.
     pub fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         while self.failure.is_none() && self.queue.next_at().is_some_and(|next| next <= end) {
@@ -217,7 +217,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Handles one event; false if there is none, or something is wrong.
+    /// Handles one event. Returns `false` if there is none, or if the run has failed.
     pub fn step(&mut self) -> bool {
         if self.failure.is_some() {
             return false;
@@ -234,7 +234,7 @@ impl<H: Host> World<H> {
         true
     }
 
-    /// Notes that something must not be so, and what each machine is then.
+    /// Notes a violated property, with a description of each machine at that time.
     pub(super) fn fail(&mut self, property: &'static str, detail: String) {
         if self.failure.is_none() {
             for host in 0..self.scenario.hosts {
@@ -337,7 +337,7 @@ impl<H: Host> World<H> {
         self.handle(host, inputs);
     }
 
-    /// The process takes inputs, and what it wants done is done.
+    /// Hands inputs to the process, and carries out its outputs.
     pub(super) fn handle(&mut self, host: usize, inputs: impl IntoIterator<Item = Input>) {
         let Some(mut process) = self.machines[host].host.take() else { return };
         let now = self.machines[host].clocks.at(self.now);
@@ -348,13 +348,13 @@ impl<H: Host> World<H> {
         self.obey(host, &mut process);
         self.observe(host, &mut process, Scope::Changed);
         let machine = &mut self.machines[host];
-        // It may have ended, and even begun anew, by what it wanted done.
+        // The process may have ended, and even begun anew, by its own outputs.
         if machine.life == life && machine.state != State::Down {
             machine.host = Some(process);
         }
     }
 
-    /// Does what a process wants done.
+    /// Carries out the outputs of a process.
     pub(super) fn obey(&mut self, host: usize, process: &mut H) {
         while let Some(output) = process.poll_output() {
             if self.machines[host].state == State::Down || self.failure.is_some() {
@@ -380,7 +380,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Records that are not in a node's memory are in its store.
+    /// Shows a store's records: those that are not in the node's memory.
     fn show_store(&mut self, host: usize, process: &H) {
         let machine = &self.machines[host];
         let seen = Seen { host, at: self.now, clocks: &machine.clocks };
@@ -395,12 +395,12 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// A machine's process, if it runs.
+    /// Returns a machine's process, if it runs or is frozen.
     pub fn process(&self, host: usize) -> Option<&H> {
         self.machines[host].host.as_deref()
     }
 
-    /// Looks at everything.
+    /// Observes the whole state of all machines.
     pub(super) fn sweep(&mut self) {
         self.probes.begin_sweep();
         for host in 0..self.machines.len() {
@@ -472,7 +472,7 @@ impl<H: Host> World<H> {
         let scenario = &self.scenario;
         let machine = &self.machines[host];
         let wall_s = machine.clocks.at(self.now).wall.0 / 1000;
-        // Lives of one machine differ in it, and those of different machines in their keys.
+        // Lives of one machine differ in the salt, and lives of different machines in their keys.
         let salt = (u64::from(machine.life) << 8) | (host as u64 % 256);
         NodeConfig {
             former: machine.former,
