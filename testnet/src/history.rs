@@ -1,4 +1,4 @@
-//! What clients asked and what they were answered.
+//! Requests of clients, and the answers that they got.
 
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, ReadMode};
@@ -8,27 +8,27 @@ use overlay::Key;
 /// A moment of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// Unique in its history; earlier moments have smaller ones.
+    /// Number of the moment: unique in its history, and smaller for earlier moments.
     pub order: u64,
     /// True time in simulation, a steady clock of one machine elsewhere.
     pub time: Time,
 }
 
-/// What a client was told.
+/// Outcome of an operation, as told to its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered.
+    /// The operation was answered.
     Answered(Answer),
-    /// Certainly had no effect and never will have.
+    /// The operation certainly had no effect and never will have.
     TryAgain,
-    /// A limit stands in the way; no effect either.
+    /// A limit prevents the operation; no effect either.
     Limit,
-    /// May have taken effect, or may do so yet. So is an operation that was never answered.
+    /// The operation may have taken effect, or may do so yet. So is an operation that was never answered.
     Uncertain,
 }
 
 impl Outcome {
-    /// The outcome in the words of a node.
+    /// Returns the outcome of a node's result.
     pub fn of(result: Result<Answer, OpError>) -> Outcome {
         match result {
             Ok(answer) => Outcome::Answered(answer),
@@ -38,7 +38,7 @@ impl Outcome {
         }
     }
 
-    /// The answer, if there was one.
+    /// Returns the answer, if there was one.
     pub fn answer(&self) -> Option<&Answer> {
         match self {
             Outcome::Answered(answer) => Some(answer),
@@ -46,61 +46,61 @@ impl Outcome {
         }
     }
 
-    /// Whether the operation can have changed anything.
+    /// Returns whether the operation can have changed anything.
     pub fn may_have_effect(&self) -> bool {
         matches!(self, Outcome::Answered(_) | Outcome::Uncertain)
     }
 }
 
-/// One attempt of a client to do something.
+/// One attempt of a client at an operation.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Who asked.
+    /// Client that asked.
     pub client: u64,
-    /// Over which connection: its operations on one key take effect in order.
+    /// Connection of the request: its operations on one key take effect in order.
     pub connection: u64,
-    /// Which peer was asked.
+    /// Peer that was asked.
     pub via: usize,
-    /// The key.
+    /// Key of the operation.
     pub key: Key,
-    /// What was asked.
+    /// Requested operation.
     pub op: Op,
-    /// How it is read.
+    /// Mode of a read.
     pub mode: ReadMode,
     /// The client's own id: attempts with the same one are one operation.
     pub once: Option<Bytes>,
-    /// When it was asked.
+    /// Time of the request.
     pub invoked: Moment,
-    /// When the outcome was told; `None` if never.
+    /// Time at which the outcome was told; `None` if never.
     pub completed: Option<Moment>,
-    /// What was told.
+    /// Outcome that the client was told.
     pub outcome: Outcome,
 }
 
-/// All that clients saw of one run, in the order of asking.
+/// All requests and answers of clients in one run, in the order of asking.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The operations.
     pub operations: Vec<Operation>,
-    /// The last moment's order.
+    /// Number of the last moment.
     moments: u64,
 }
 
 impl History {
-    /// The next moment.
+    /// Returns the next moment.
     pub fn moment(&mut self, time: Time) -> Moment {
         self.moments += 1;
         Moment { order: self.moments, time }
     }
 
-    /// Notes that something was asked; the index names it for [`History::complete`].
+    /// Notes a request; the index names it for [`History::complete`].
     pub fn invoke(&mut self, operation: Operation) -> usize {
         self.moments = self.moments.max(operation.invoked.order);
         self.operations.push(operation);
         self.operations.len() - 1
     }
 
-    /// Notes what came of it.
+    /// Notes the outcome of a request.
     pub fn complete(&mut self, index: usize, time: Time, outcome: Outcome) {
         let moment = self.moment(time);
         let operation = &mut self.operations[index];
@@ -109,7 +109,7 @@ impl History {
         operation.outcome = outcome;
     }
 
-    /// The keys asked for, with their operations in order of asking.
+    /// Returns the requested keys, with their operations in order of asking.
     pub fn by_key(&self) -> std::collections::BTreeMap<&Key, Vec<&Operation>> {
         let mut keys = std::collections::BTreeMap::<_, Vec<_>>::new();
         for operation in &self.operations {

@@ -1,18 +1,18 @@
 //! Whole networks under test: in simulation, on this machine, over ssh.
 //!
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
-//! - [`checkers`]: what must always hold; a table of properties.
+//! - [`checkers`]: the properties that must always hold; a table of them.
 //! - [`live`]: real daemons on loopback.
 //! - [`study`]: simulated networks whose peers die and are replaced, at any size.
 //! - [`baseline`]: a DHT without agreement, as another host of the simulator, to compare with.
 //! - [`churn`]: real daemons that die and are replaced, while clients watch.
-//! - [`mod@bench`]: beside other stores.
+//! - [`mod@bench`]: benchmarks beside other stores.
 //! - [`experiment`]: the papers' figures, by name; [`picture`] draws them, [`parallel`] runs them on several cores.
-//! - [`tool`]: programs of others that make something.
-//! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
+//! - [`tool`]: external programs that produce files.
+//! - [`history`]: requests and answers of clients; [`mod@file`] reads and writes it.
 
-/// A simulated network allocates for every frame and every look at it. The daemon has the same allocator, without large pages; the simulator
-/// has large pages where it is built alone (`cargo build --release -p testnet`).
+/// A simulated network allocates for every frame and every observation of it. The daemon has the same allocator, without large
+/// pages; the simulator has large pages where it is built alone (`cargo build --release -p testnet`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

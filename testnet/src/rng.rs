@@ -4,14 +4,14 @@ use std::time::Duration;
 
 /// xoshiro256++ (Blackman and Vigna), seeded through SplitMix64.
 ///
-/// Each purpose of a run has a generator of its own, so that more draws for one do not change the others.
+/// Each purpose of a run has a generator of its own, so that more draws for one do not change the draws for another.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// The generator for `purpose` in the run of `seed`.
+    /// Returns the generator for `purpose` in the run of `seed`.
     pub fn new(seed: u64, purpose: &str) -> Rng {
         let mut mixer = seed;
         for byte in purpose.bytes() {
@@ -20,7 +20,7 @@ impl Rng {
         Rng { state: [(); 4].map(|()| split_mix(&mut mixer)) }
     }
 
-    /// 64 bits.
+    /// Draws 64 bits.
     pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -30,28 +30,28 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`; 0 where that is 0.
+    /// Draws a number below `bound`; 0 where `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The bias of 2^-64 × bound does not matter here.
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `low` up to and including `high`.
+    /// Draws a number from `low` up to and including `high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
-    /// True in `count` of 1,000 cases.
+    /// Returns true in `count` of 1,000 cases.
     pub fn per_mille(&mut self, count: u32) -> bool {
         count > 0 && self.below(1000) < u64::from(count)
     }
 
-    /// A time from `low` up to `high`.
+    /// Draws a duration from `low` up to `high`.
     pub fn duration(&mut self, low: Duration, high: Duration) -> Duration {
         Duration::from_nanos(self.between(low.as_nanos() as u64, high.as_nanos() as u64))
     }
 
-    /// One of these; there must be one.
+    /// Draws one of these; there must be one.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }

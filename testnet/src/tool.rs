@@ -1,8 +1,11 @@
-//! Programs of somebody else that make something: run to their end, with what went wrong in their own words.
+//! External programs that produce files: run to their end, with errors in their own words.
 
 use std::process::{Command, Stdio};
 
-/// Runs one to its end. An error has its last lines.
+/// Runs a program to its end.
+///
+/// # Errors
+/// The program could not be started, or ended with a failure; the error has its last lines.
 pub fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
@@ -15,8 +18,9 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{name} failed: {}", end.into_iter().rev().collect::<Vec<_>>().join("; ")))
 }
 
-/// Cargo, as whoever runs the tests calls it. What it tells a test of its package it would tell build scripts too: some
-/// would run again, and all that rests on them would be built anew, here and the next time without a test.
+/// Returns the Cargo of the test run as a command, without the variables that Cargo sets for a test of its package. Build scripts
+/// would see these variables, too: some would run again, and all that depends on them would be built anew, here and the next time
+/// without a test.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {

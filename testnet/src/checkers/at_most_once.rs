@@ -1,7 +1,7 @@
-//! One operation id changes the key at most one time, and exactly one time if it was acknowledged (I6).
+//! One operation id changes the key at most once, and exactly once if it was acknowledged (I6).
 //!
-//! Seen on lists, keys that are only ever appended to, where every addition is unique and ends with a semicolon; and on
-//! counters, which are only ever added to.
+//! Seen on lists, keys that are only ever appended to, where every addition is unique and ends with a semicolon; and on counters,
+//! which are only ever added to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ fn check_list(operations: &[&Operation]) -> Result<(), String> {
             let first = acknowledged.entry(value).or_insert(completed.order);
             *first = (*first).min(completed.order);
         }
-        // Refused is what every attempt was.
+        // A value is refused if each of its attempts was.
         *refused.entry(&value[..]).or_insert(true) &= !operation.outcome.may_have_effect();
     }
     for read in operations.iter().filter(|operation| matches!(operation.op, Op::Read(Read::Value))) {
@@ -83,7 +83,7 @@ struct Addition {
 }
 
 fn check_counter(operations: &[&Operation]) -> Result<(), String> {
-    // All that can have been added, and what must have been, by the time of a read.
+    // Additions that can have taken effect, and those that must have, by the time of a read.
     let mut additions: BTreeMap<(Option<&Bytes>, u64), Addition> = BTreeMap::new();
     for operation in operations {
         let Op::Add(delta) = operation.op else { continue };

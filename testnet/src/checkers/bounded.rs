@@ -1,14 +1,14 @@
-//! Whatever can grow has a limit, and keeps to it (I15).
+//! Each quantity that can grow has a limit, and keeps to it (I15).
 
-/// The most that was seen.
+/// Greatest sizes so far.
 #[derive(Debug, Default)]
 pub struct Bounded {
-    /// By name: there are few, and some are asked for with each step.
+    /// By name: there are few, and some are noted with each step.
     pub most: Vec<(&'static str, usize)>,
 }
 
 impl Bounded {
-    /// So much there is of something.
+    /// Checks the size of a quantity.
     pub fn on_size(&mut self, name: &'static str, size: usize, limit: usize) -> Result<(), String> {
         match self.most.iter_mut().find(|(known, _)| *known == name) {
             Some((_, most)) => *most = size.max(*most),

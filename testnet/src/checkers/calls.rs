@@ -1,4 +1,4 @@
-//! A key's operations, made ready for a search: attempts under one id are one, and what had no effect is left out.
+//! A key's operations, made ready for a search: attempts under one id are one, and operations without effect are left out.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,32 +9,33 @@ use group::time::Time;
 
 use crate::history::{Operation, Outcome};
 
-/// One operation, whatever the number of its attempts.
+/// One operation, with any number of attempts.
 #[derive(Clone, Debug)]
 pub struct CallOf<'a> {
-    /// Who asked, for a person.
+    /// Client that asked, for a person.
     pub client: u64,
-    /// What was asked.
+    /// Requested operation.
     pub op: &'a Op,
-    /// What was answered.
+    /// Given answer.
     pub answer: Option<&'a Answer>,
-    /// When it was first asked.
+    /// Moment of the first request.
     pub invoked: u64,
-    /// When it was first answered.
+    /// Moment of the first answer.
     pub completed: Option<u64>,
-    /// When the client last heard of it, with or without an answer.
+    /// Moment at which the client last heard of the operation, with or without an answer.
     pub told: Option<(u64, Time)>,
-    /// When it was first asked.
+    /// Time of the first request.
     pub invoked_at: Time,
-    /// When it was first answered.
+    /// Time of the first answer.
     pub completed_at: Option<Time>,
-    /// The answered one before it on the same connection, if that was still open when this one was asked.
+    /// The answered call before it on the same connection, if that was still open when this one was asked.
     pub predecessor: Option<usize>,
-    /// Those after it on the same connection that were asked while it was open.
+    /// Calls after it on the same connection that were asked while it was open.
     pub successors: Vec<usize>,
 }
 
-/// The calls of one key, in order of asking. Left out: what had no effect, reads that were not answered, and relaxed reads.
+/// Returns the calls of one key, in order of asking. Left out: operations without effect, reads that were not answered, and relaxed
+/// reads.
 pub fn calls_of<'a>(operations: &[&'a Operation]) -> Vec<CallOf<'a>> {
     let mut calls: Vec<CallOf<'a>> = Vec::new();
     let mut once: BTreeMap<&Bytes, usize> = BTreeMap::new();
@@ -55,8 +56,8 @@ pub fn calls_of<'a>(operations: &[&'a Operation]) -> Vec<CallOf<'a>> {
             once.insert(id, index);
         }
         let completed = operation.completed.filter(|_| operation.outcome != Outcome::Uncertain);
-        // Attempts at several times have no one place among their connection's operations, and the order is promised to
-        // those that are answered.
+        // Attempts at several times have no one place among their connection's operations, and the order is promised to answered
+        // operations.
         let before = match (&operation.once, completed) {
             (None, Some(_)) => connections.insert(operation.connection, index),
             (None, None) => connections.get(&operation.connection).copied(),
@@ -82,7 +83,7 @@ pub fn calls_of<'a>(operations: &[&'a Operation]) -> Vec<CallOf<'a>> {
     calls
 }
 
-/// Another attempt of the same operation.
+/// Adds another attempt to its call.
 fn join<'a>(call: &mut CallOf<'a>, attempt: &'a Operation) {
     let told = attempt.completed.map(|moment| (moment.order, moment.time));
     call.told = match (call.told, told) {
@@ -97,7 +98,7 @@ fn join<'a>(call: &mut CallOf<'a>, attempt: &'a Operation) {
 }
 
 impl CallOf<'_> {
-    /// Whether it was answered so that it changed nothing, whatever the state.
+    /// Returns whether the call was answered so that it changed nothing, in any state.
     pub fn is_inert(&self) -> bool {
         match self.answer {
             Some(Answer::NotMet | Answer::Unfit(_)) => true,

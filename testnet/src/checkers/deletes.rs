@@ -11,7 +11,7 @@ use crate::history::Operation;
 
 /// Checks one key's operations.
 pub fn check(operations: &[&Operation]) -> Result<(), String> {
-    // For each value: when the last attempt to write it was over.
+    // For each value: the end of the last attempt to write it.
     let mut written: BTreeMap<&Bytes, u64> = BTreeMap::new();
     let mut deletes: Vec<(u64, u64)> = Vec::new();
     for operation in operations {

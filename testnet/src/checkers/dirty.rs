@@ -1,4 +1,4 @@
-//! No value of an operation that was reported as not applied is ever returned, nor one that nobody wrote (I7). A condition
+//! No read returns the value of an operation that was reported as not applied, nor a value that no client wrote (I7). A condition
 //! that did not hold is such a report.
 //!
 //! Holds for relaxed reads too: they may be old, but rest on a chosen state. Seen where values are unique and set whole.
@@ -12,7 +12,7 @@ use crate::history::Operation;
 
 /// Checks one key's operations.
 pub fn check(operations: &[&Operation]) -> Result<(), String> {
-    // For each value: when it was first asked to be set with effect, if ever.
+    // For each value: the first request to set it with effect, if any.
     let mut written: BTreeMap<&Bytes, Option<u64>> = BTreeMap::new();
     for operation in operations {
         match &operation.op {
@@ -23,7 +23,7 @@ pub fn check(operations: &[&Operation]) -> Result<(), String> {
                     *entry = Some(entry.map_or(operation.invoked.order, |first| first.min(operation.invoked.order)));
                 }
             }
-            // Values that are made up from several are the search's affair.
+            // The search judges values that are made of several writes.
             Op::Append { .. } | Op::Add(_) => return Ok(()),
             _ => {}
         }

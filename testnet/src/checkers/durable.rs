@@ -1,7 +1,7 @@
-//! What was acknowledged is there (I5).
+//! Acknowledged writes survive (I5).
 //!
-//! Seen on keys that nobody can have deleted and that cannot have expired: once a write of one is acknowledged, it is
-//! never absent again.
+//! Seen on keys that no client can have deleted and that cannot have expired: once a write of one is acknowledged, the key is never
+//! absent again.
 
 use group::op::{Answer, Condition, Expiry, Op, Read, ReadMode};
 

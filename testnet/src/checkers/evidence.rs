@@ -1,4 +1,4 @@
-//! What answers give away about operations of unknown outcome, to keep the search narrow.
+//! Evidence in answers about operations of unknown outcome, to keep the search narrow.
 
 use std::borrow::Cow;
 
@@ -8,31 +8,31 @@ use group::op::{Answer, Condition, Expiry, Op, Read};
 use super::calls::CallOf;
 use super::model::State;
 
-/// How much speaks for an operation of unknown outcome having taken effect.
+/// Degree of evidence that an operation of unknown outcome has taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
     /// Its value is part of some answer.
     Seen,
-    /// It leaves nothing that an answer could show, a deletion for instance.
+    /// It has no effect that an answer could show, a deletion for instance.
     Invisible,
-    /// Its value is nowhere to be seen.
+    /// Its value is in no answer.
     Unseen,
     /// It cannot have taken effect: its value would have to be in the last answer.
     Impossible,
 }
 
-/// What is known from the answers on one key.
+/// Evidence from the answers on one key.
 #[derive(Debug)]
 pub struct Evidence {
     values: Vec<Bytes>,
-    /// Set where nothing is ever taken away, each summand is a bit of its own, and the last answer shows all: the bits.
+    /// Bits of all summands. Set where nothing is ever taken away, each summand is a bit of its own, and the last answer shows all.
     bits: Option<i64>,
-    /// Set where nothing is ever taken away and the last answer shows all: the list.
+    /// The list. Set where nothing is ever taken away and the last answer shows all.
     list: Option<Bytes>,
 }
 
 impl Evidence {
-    /// From one key's calls.
+    /// Collects the evidence of one key's calls.
     pub fn of(calls: &[CallOf<'_>]) -> Evidence {
         let values = calls
             .iter()
@@ -51,7 +51,7 @@ impl Evidence {
         Evidence { values, bits, list }
     }
 
-    /// How much speaks for this call of unknown outcome.
+    /// Returns the degree of evidence for this call of unknown outcome.
     pub fn trust(&self, call: &CallOf<'_>) -> Trust {
         match call.op {
             Op::Append { value, .. } => match &self.list {
@@ -69,7 +69,7 @@ impl Evidence {
         }
     }
 
-    /// Whether the last answer on the key rules this state out, whenever it was: nothing that was ever there is gone.
+    /// Returns whether the last answer on the key rules this state out at any time: no part of a value was ever taken away.
     pub fn rules_out(&self, state: &State) -> bool {
         let value = state.value.as_deref().unwrap_or_default();
         match (&self.list, self.bits) {
@@ -79,7 +79,7 @@ impl Evidence {
         }
     }
 
-    /// Whether no growth of the state's value can lead to this answer.
+    /// Returns whether no growth of the state's value can lead to this answer.
     pub fn out_of_reach(&self, growth: Growth, state: &State, call: &CallOf<'_>) -> bool {
         let sum = match (call.op, call.answer) {
             (Op::Add(_), Some(Answer::Integer(sum))) => Some(*sum),
@@ -92,9 +92,9 @@ impl Evidence {
         }
     }
 
-    /// Which summands of unknown outcome are worth a place next, as bits: for each open answer that tells the sum, the
-    /// lowest that it contains and the state lacks. Sums come out the same in any order, so the others may wait; without
-    /// this every subset of them would be a state of its own. All, where some open answer leaves the sum open.
+    /// Returns the summands of unknown outcome that are worth a place next, as bits: for each open answer that tells the sum, the
+    /// lowest summand that it contains and the state lacks. Sums are equal in any order, so the rest may wait; otherwise every
+    /// subset of them would be a state of its own. Returns all, where some open answer leaves the sum open.
     pub fn summands<'a>(&self, state: &State, open: impl Iterator<Item = &'a CallOf<'a>>) -> i64 {
         let (Some(_), Some(before)) = (self.bits, number(state.value.as_deref().unwrap_or_default())) else {
             return -1;
@@ -118,8 +118,8 @@ impl Evidence {
         next
     }
 
-    /// Calls of unknown outcome that nothing can tell from each other, by number of their kind: deletions under the same
-    /// condition, and settings of one value, as [`Evidence::plain`] has it: `ops` is that of these calls.
+    /// Returns, for calls of unknown outcome that cannot be told from each other, the number of their kind: deletions under the
+    /// same condition, and settings of one value, as [`Evidence::plain`] has it: `ops` is that of these calls.
     pub fn kinds(&self, calls: &[CallOf<'_>], ops: &[Cow<'_, Op>]) -> Vec<Option<usize>> {
         let mut kinds: Vec<Op> = Vec::new();
         let mut kind_of = |(call, op): (&CallOf<'_>, &Cow<'_, Op>)| {
@@ -140,9 +140,8 @@ impl Evidence {
         calls.iter().zip(ops).map(&mut kind_of).collect()
     }
 
-    /// The calls' operations, with one value of each length for all those that nothing can tell from each other: no answer
-    /// shows them, no condition names them, and no number has them in it. So many writers at once do not lead to as many
-    /// states.
+    /// Returns the calls' operations, with one value of each length for all values that cannot be told from each other: no answer
+    /// shows them, no condition names them, and no number has them in it. So many writers at once do not lead to as many states.
     pub fn plain<'a>(&self, calls: &[CallOf<'a>]) -> Vec<Cow<'a, Op>> {
         let named: Vec<&Bytes> = calls.iter().filter_map(|call| named(call.op)).collect();
         let is_hidden = |value: &Bytes| {
@@ -170,7 +169,7 @@ impl Evidence {
     }
 }
 
-/// The value that was read after all was over, if there is such a read: whatever overlaps it read the same.
+/// Returns the value that was read after all calls were over, if there is such a read: any read that overlaps it read the same.
 fn last_value(calls: &[CallOf<'_>]) -> Option<Bytes> {
     let last = calls.iter().max_by_key(|call| call.completed)?;
     let (Op::Read(Read::Value), Some(Answer::Value(value))) = (last.op, last.answer) else { return None };
@@ -196,17 +195,17 @@ fn contains(whole: &[u8], part: &[u8]) -> bool {
     part.is_empty() || whole.windows(part.len()).any(|window| window == part)
 }
 
-/// Another value of the same length, which no client writes.
+/// Returns another value of the same length, which no client writes.
 fn blank(value: &Bytes) -> Bytes {
     Bytes::from(vec![0; value.len()])
 }
 
-/// Whether no value that contains this one is a number.
+/// Returns whether no value that contains this one is a number.
 fn is_no_number(value: &[u8]) -> bool {
     value.strip_prefix(b"-").unwrap_or(value).iter().any(|byte| !byte.is_ascii_digit())
 }
 
-/// The value that an operation's condition names.
+/// Returns the value that an operation's condition names.
 fn named(op: &Op) -> Option<&Bytes> {
     match op {
         Op::Set { condition, .. } | Op::Delete { condition, .. } => match condition {
@@ -217,19 +216,19 @@ fn named(op: &Op) -> Option<&Bytes> {
     }
 }
 
-/// What the open operations can do to a value, at most. Where they can only make it grow, many states need not be tried.
+/// Upper limit of the open operations' effects on a value. Where they can only make the value grow, many states need not be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Bytes are added at its end.
+    /// Bytes are added at the value's end.
     Appends,
-    /// It is a number, and becomes larger.
+    /// The value is a number, and becomes larger.
     Sums,
-    /// It may become anything.
+    /// The value may change in any way.
     Any,
 }
 
 impl Growth {
-    /// That of these operations.
+    /// Returns the growth that these operations can cause.
     pub fn of<'a>(ops: impl Iterator<Item = &'a Op>) -> Growth {
         let mut growth = None;
         for op in ops {

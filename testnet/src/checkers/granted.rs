@@ -1,8 +1,8 @@
 //! A member answers a read alone only while the primary of its ballot has granted that, under the switch id that is on the read
 //! (`Harmonia §6.3`; hazards 55, 58).
 //!
-//! What primaries and members believe is compared in true time: a grant is over at the member, on whatever clock, before its
-//! primary counts on that, and before a later primary serves.
+//! The beliefs of primaries and members are compared in true time. A grant is over at the member, on any clock, before its primary
+//! counts on that, and before a later primary serves.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use overlay::{IntervalMap, Key, KeyRange};
 
 use super::observation::Ballot;
 
-/// What primaries have granted.
+/// Grants of primaries.
 #[derive(Debug)]
 pub struct Granted {
-    /// By ballot: the switch that writes pass, as was seen last, and when all grants are over at the latest.
+    /// By ballot: the switch that writes pass, as seen last, and the latest end of all grants.
     grants: BTreeMap<Ballot, (Option<u32>, Time)>,
     /// The highest term that was seen to serve at each point. A term names its epoch.
     terms: IntervalMap<u64>,
@@ -27,17 +27,17 @@ impl Default for Granted {
 }
 
 impl Granted {
-    /// A primary serves that did not before.
+    /// Notes a primary that begins to serve.
     pub fn on_serving(&mut self, range: KeyRange, term: u64) {
         self.terms.update(range, |known| term.max(*known));
     }
 
-    /// A primary has writes pass a switch, or not, and what it granted is over at this true time.
+    /// Notes the switch that a primary's writes pass, if any, and the true time at which its grants are over.
     pub fn on_granted(&mut self, ballot: Ballot, switch: Option<u32>, until: Time) {
         self.grants.insert(ballot, (switch, until));
     }
 
-    /// A member has answered a read alone, now.
+    /// Checks a member that has answered a read alone, now.
     pub fn on_alone(&self, now: Time, key: &Key, ballot: Ballot, switch: u32) -> Result<(), String> {
         let later = *self.terms.get(key.point());
         if later > ballot.term {

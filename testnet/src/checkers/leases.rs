@@ -5,7 +5,7 @@ use overlay::KeyRange;
 
 use super::observation::Ballot;
 
-/// Who holds what.
+/// Leases that machines hold.
 #[derive(Debug, Default)]
 pub struct Leases {
     held: Vec<Lease>,
@@ -19,7 +19,7 @@ struct Lease {
 }
 
 impl Leases {
-    /// A machine's node holds a lease until this true time; one that is in the past was given up.
+    /// Checks a lease that a machine's node holds until this true time; one whose end has passed was given up.
     pub fn on_held(
         &mut self,
         host: usize,
@@ -41,7 +41,7 @@ impl Leases {
         Ok(())
     }
 
-    /// The machine's process is gone, and its leases with it.
+    /// Forgets the leases of a machine's process that is gone.
     pub fn forget(&mut self, host: usize) {
         self.held.retain(|lease| lease.host != host);
     }

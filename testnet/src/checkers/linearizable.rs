@@ -1,14 +1,14 @@
-//! Whether the operations on one key have an order in which each could have been answered as it was (I4).
+//! Search for an order of the operations on one key in which each could have been answered as it was (I4).
 //!
-//! Just-in-time linearization (Wing and Gong; Lowe, "Testing for linearizability"): the search walks through the
-//! history, from answer to answer, with *configurations*: a state together with the operations that were given their place
-//! early. Nothing is given a place before some answer needs it. Two configurations that differ only in operations with
-//! unknown outcome are one: whoever has used fewer of them can do all that the other can. Keys are independent of each
-//! other, so each is searched alone.
+//! Just-in-time linearization (Wing and Gong; Lowe, "Testing for linearizability"): the search walks through the history, from
+//! answer to answer, with *configurations*: a state together with the operations that were given their place early. No operation is
+//! given a place before some answer needs it. Two configurations that differ only in operations with unknown outcome count as one:
+//! the one that has used fewer of them can do all that the other can. Keys are independent of each other, so each is searched
+//! alone.
 //!
-//! A good history mostly has many orders, and one is enough: so the search first goes deep, on from the first configuration
-//! that it finds for each answer. Where that comes to nothing it goes wide, with all configurations from answer to answer:
-//! only that can say that there is no order.
+//! A good history mostly has many orders, and one is enough. So the search first goes deep, on from the first configuration that it
+//! finds for each answer. If that fails, the search goes wide, with all configurations from answer to answer: only a wide search
+//! can prove that there is no order.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,19 +21,19 @@ use super::evidence::{Evidence, Growth, Trust};
 use super::model::{Call, Limits, State};
 use crate::history::Operation;
 
-/// So many configurations are looked at for one key; after that the search has failed to decide.
+/// Number of configurations after which the search for one key ends undecided.
 pub const EFFORT_MAX: u64 = 3_000_000;
 
-/// So many are looked at in depth before that.
+/// Number of configurations that are examined in depth before that.
 const DEEP_EFFORT_MAX: u64 = 100_000;
 
-/// So many operations of one key may be open at once.
+/// Upper limit of one key's operations that are open at once.
 const OPEN_MAX: usize = 128;
 
-/// Whether the first call, of unknown outcome, must not come behind the second, which was answered.
+/// Function that tells whether the first call, of unknown outcome, must not come behind the second, which was answered.
 pub type Settles<'a> = dyn Fn(&CallOf<'_>, &CallOf<'_>) -> bool + 'a;
 
-/// What came of the search.
+/// Result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// There is an order.
@@ -44,12 +44,11 @@ pub enum Verdict {
     Undecided(String),
 }
 
-/// Searches an order of one key's operations. `settles` tells, for an operation with unknown outcome and another one
-/// that was answered, whether the first must not come behind the second.
+/// Searches an order of one key's operations. `settles` tells, for an operation with unknown outcome and another one that was
+/// answered, whether the first must not come behind the second.
 ///
-/// Operations of unknown outcome make the search wide, and few of them matter. So it is tried with those whose effect
-/// was seen in some answer first, then with those that leave nothing to see, then with all: an order found with fewer is
-/// an order.
+/// Operations of unknown outcome make the search wide, and few of them matter. So the search first tries those whose effect was
+/// seen in some answer, then also those without a visible effect, then all. An order found with fewer operations is an order.
 pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits) -> Verdict {
     let calls = calls_of(operations);
     let evidence = Evidence::of(&calls);
@@ -73,24 +72,24 @@ pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits)
     verdict
 }
 
-/// What happens to the search at one moment.
+/// An event of the search at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Return(usize),
-    /// Something behind which this operation of unknown outcome must not come has its place by now.
+    /// An operation behind which this one, of unknown outcome, must not come has its place by now.
     Close(usize),
     Invoke(usize),
 }
 
-/// Operations that have been given their place although their answer was still to come, by slot.
+/// Operations, by slot, that were given their place before their answer.
 type Slots = u128;
 
-/// For each state and set of answered operations: the smallest sets of unanswered ones that lead there.
+/// For each state and set of answered operations: the smallest sets of unanswered operations that lead there.
 #[derive(Clone, Debug, Default)]
 struct Configurations(BTreeMap<(State, Slots), Vec<Slots>>);
 
 impl Configurations {
-    /// Adds one unless there is a better one; whether it is new.
+    /// Adds a configuration unless there is a better one. Returns whether it is new.
     fn insert(&mut self, state: State, answered: Slots, unknown: Slots) -> bool {
         let sets = self.0.entry((state, answered)).or_default();
         if sets.iter().any(|set| set & !unknown == 0) {
@@ -106,8 +105,8 @@ impl Configurations {
     }
 }
 
-/// Configurations that are still to be looked at, those with the fewest unanswered operations first: a way that uses more
-/// of them to the same end then comes second, and is not followed again.
+/// Configurations to examine, those with the fewest unanswered operations first. A path that uses more of them to the same end then
+/// comes second, and is not followed again.
 #[derive(Clone, Debug, Default)]
 struct Waiting(Vec<Vec<(State, Slots, Slots)>>);
 
@@ -125,12 +124,12 @@ impl Waiting {
     }
 }
 
-/// What happens up to one answer.
+/// Events up to one answer.
 #[derive(Clone, Debug)]
 struct Turn {
-    /// The operation that was answered.
+    /// Operation that was answered.
     index: usize,
-    /// When.
+    /// Time of the answer.
     at: Time,
     /// Operations that are open then, by slot.
     open: Vec<Option<usize>>,
@@ -140,18 +139,18 @@ struct Turn {
 
 struct Search<'a> {
     calls: &'a [CallOf<'a>],
-    /// What each of them asks, as far as it matters.
+    /// The calls' operations, as far as they matter.
     ops: Vec<Cow<'a, Op>>,
     evidence: &'a Evidence,
     limits: &'a Limits,
-    /// The last moment at which anything was asked.
+    /// Time of the last request.
     last: Time,
     /// The answers, in order.
     turns: Vec<Turn>,
     slot: Vec<usize>,
     /// The turns in which each operation is open: from the first to before the second.
     span: Vec<(usize, usize)>,
-    /// Those of unknown outcome that cannot be told from each other are of one kind.
+    /// Kinds of the calls of unknown outcome: calls that cannot be told from each other are of one kind.
     kind: Vec<Option<usize>>,
     /// For each operation of unknown outcome, those that it must not come behind; and the other way round.
     settled_by: Vec<Vec<usize>>,
@@ -159,7 +158,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// For the chosen calls; `None` if too many are open at once.
+    /// Returns a search over the chosen calls; `None` if too many are open at once.
     fn new(
         calls: &'a [CallOf<'a>],
         evidence: &'a Evidence,
@@ -188,7 +187,7 @@ impl<'a> Search<'a> {
         Some(search)
     }
 
-    /// All that happens, in order.
+    /// Returns all events, in order.
     fn steps(&mut self, settles: &Settles<'_>, chosen: &[bool]) -> Vec<Step> {
         let mut steps = Vec::new();
         for (index, call) in self.calls.iter().enumerate().filter(|(index, _)| chosen[*index]) {
@@ -210,7 +209,7 @@ impl<'a> Search<'a> {
         steps.into_iter().map(|(_, step)| step).collect()
     }
 
-    /// Divides what happens into turns; `None` if too many operations are open at once.
+    /// Divides the events into turns; `None` if too many operations are open at once.
     fn take_turns(&mut self, steps: Vec<Step>) -> Option<()> {
         let mut open: Vec<Option<usize>> = Vec::new();
         let mut closed = 0;
@@ -244,8 +243,8 @@ impl<'a> Search<'a> {
         Some(())
     }
 
-    /// Whether going on from the first configurations that are found leads through all turns. Those of a later turn come
-    /// first; of one turn those with the fewest places given early.
+    /// Returns whether going on from the first configurations that are found leads through all turns. Configurations of a later
+    /// turn come first; within one turn, those with the fewest places given early.
     fn finds_one(&self) -> bool {
         let mut seen = vec![Configurations::default(); self.turns.len()];
         let mut waiting = vec![VecDeque::new(); self.turns.len() + 1];
@@ -292,13 +291,13 @@ impl<'a> Search<'a> {
         Verdict::Linearizable
     }
 
-    /// A configuration as the next turn sees it.
+    /// Returns a configuration as the next turn sees it.
     fn at_turn(&self, turn: usize, state: &State, answered: Slots, unknown: Slots) -> (State, Slots, Slots) {
         let Some(now) = self.turns.get(turn) else { return (state.clone(), answered, unknown) };
         (state.clone().in_view_of(now.at, self.last), answered & !now.closed, unknown & !now.closed)
     }
 
-    /// Every configuration in which the turn's operation has its place; `None` if the effort is too great.
+    /// Returns all configurations in which the turn's operation has its place; `None` if the effort is too great.
     fn take_place(&self, turn: usize, now: &Configurations, effort: &mut u64) -> Option<Configurations> {
         let bit: Slots = 1 << self.slot[self.turns[turn].index];
         let mut found = Configurations::default();
@@ -320,7 +319,7 @@ impl<'a> Search<'a> {
         Some(found)
     }
 
-    /// What one more open operation in its place makes of a configuration, for each that may be next.
+    /// Passes on each configuration that results when one more open operation takes its place.
     fn each_next(
         &self,
         turn: usize,
@@ -360,10 +359,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Gives a place to every open operation that fits the state as it is, and that can never change one: nothing is
-    /// lost by it. (Of one that could, its later use would be lost; and so would be operations that must not come behind
-    /// it.) It might have found the key expired instead; but whoever needs that, because it finds the key absent, was
-    /// evaluated late enough to find so by itself.
+    /// Gives a place to every open operation that fits the state as it is, and that can never change a state: nothing is lost by
+    /// that. (With an operation that could change a state, its later use would be lost; and so would operations that must not come
+    /// behind it.) The operation might have found the key expired instead. But a call that needs this, because it finds the key
+    /// absent, was evaluated late enough to find so by itself.
     fn absorb(&self, turn: usize, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
         for (slot, open) in self.turns[turn].open.iter().enumerate() {
             let Some(open) = *open else { continue };
@@ -380,7 +379,8 @@ impl<'a> Search<'a> {
         answered
     }
 
-    /// Operations of one connection keep their order, and nothing comes behind what settles it.
+    /// Returns whether the operation may come next: operations of one connection keep their order, and no operation comes behind
+    /// one that settles it.
     fn may_come_next(&self, turn: usize, open: usize, answered: Slots, unknown: Slots) -> bool {
         let call = &self.calls[open];
         let behind = call.predecessor.is_none_or(|before| self.has_place(turn, before, answered, unknown));
@@ -388,13 +388,13 @@ impl<'a> Search<'a> {
         behind && ahead.all(|after| !self.has_place(turn, *after, answered, unknown))
     }
 
-    /// Whether another open operation of unknown outcome does the same, must be done sooner, and may come next: then that one goes
-    /// first.
+    /// Returns whether another open operation of unknown outcome has the same effect, must take its place sooner, and may come
+    /// next: then that one goes first.
     fn has_better_twin(&self, turn: usize, index: usize, answered: Slots, unknown: Slots) -> bool {
         let Some(kind) = self.kind[index] else { return false };
         let is_twin = |other: usize| {
             let (a, b) = (self.settled_by[index].len(), self.settled_by[other].len());
-            // What settles one is the end of all reads from some moment on.
+            // An operation is settled by all reads from some moment on.
             self.kind[other] == Some(kind) && (b > a || (b == a && other < index))
         };
         let mut open = self.turns[turn].open.iter().enumerate();
@@ -405,7 +405,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Open operations without a place: those that were answered, and those of the others that may have one next.
+    /// Returns the open operations without a place: the answered ones, and those of unknown outcome that may come next.
     fn worth_a_place(&self, turn: usize, answered: Slots, unknown: Slots) -> impl Iterator<Item = &CallOf<'a>> {
         let open = self.turns[turn].open.iter().enumerate();
         open.filter(move |(slot, _)| (answered | unknown) & (1 << slot) == 0)
@@ -436,7 +436,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Where the search ended, for a person.
+    /// Describes where the search ended, for a person.
     fn story(&self, turn: usize, configurations: &Configurations) -> String {
         use std::fmt::Write;
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Known good and bad histories, mutations of good ones, and a dull reference on all small ones.
+//! Known good and bad histories, mutations of good ones, and a simple reference on all small ones.
 
 use bytes::Bytes;
 use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, Read, ReadMode, Version};
@@ -60,7 +60,7 @@ fn verdict(history: &[Operation]) -> Verdict {
     let mut sorted: Vec<&Operation> = history.iter().collect();
     sorted.sort_by_key(|operation| operation.invoked);
     let verdict = search(&sorted, &|_, _| false, &Limits::default());
-    // The way through that is found in depth is one of all, where those are not too many.
+    // An order that is found in depth is one of all orders, where those are not too many.
     let calls = calls_of(&sorted);
     let evidence = Evidence::of(&calls);
     let limits = Limits::default();
@@ -107,7 +107,7 @@ fn an_unknown_outcome_is_now_later_or_never() {
     is_bad(&[read(2, "a", 1, 2), unknown(1, set("a"), 3)]);
 }
 
-/// No answer shows what was written, but a condition that was met does: it is not like what nobody could tell from another.
+/// No answer shows the written value, but a condition that was met does: the write can be told from others.
 #[test]
 fn a_condition_that_was_met_shows_a_value() {
     let history = [
@@ -138,13 +138,13 @@ fn an_unknown_outcome_that_is_settled_stays_so() {
     let history = [unknown(1, set("a"), 1), read(2, "", 4, 5), read(2, "a", 6, 7)];
     assert!(matches!(judge(&history, 4), Verdict::Impossible(_)));
     assert_eq!(judge(&history, 5), Verdict::Linearizable);
-    // The first read may be what completes it, whatever another one sees meanwhile.
+    // The first read may complete it, whatever another read sees meanwhile.
     let history = [unknown(1, set("a"), 1), read(2, "a", 4, 8), read(3, "a", 5, 6), read(2, "a", 9, 10)];
     assert_eq!(judge(&history, 4), Verdict::Linearizable);
-    // Something else in its place says that it is done or never will be, and which of both is open.
+    // A read of another value tells that it is done or never will be; which of both is open.
     let history = [unknown(1, set("a"), 1), wrote(2, "b", 2, 3), read(2, "b", 4, 5), read(2, "a", 6, 7)];
     assert!(matches!(judge(&history, 4), Verdict::Impossible(_)));
-    // What nobody could see before the read that settles it can have been done by then.
+    // An effect that no call could see before the read that settles it can have occurred by then.
     let exists = ok(2, Op::Read(Read::Exists), 4, 5, Answer::Integer(1));
     let history = [wrote(2, "z", 1, 2), unknown(1, set("a"), 3), exists, read(2, "a", 6, 7)];
     assert_eq!(judge(&history, 4), Verdict::Linearizable);
@@ -191,11 +191,11 @@ fn one_connection_keeps_its_order() {
     let mut apart = pipelined;
     apart[1].connection = 3;
     is_good(&apart);
-    // A first one that is not answered may have come to nothing, or late.
+    // A first operation without an answer may have had no effect, or a late one.
     is_good(&[unknown(1, set("a"), 1), wrote(1, "b", 2, 3), read(2, "b", 4, 5)]);
 }
 
-/// Of two deletions of unknown outcome the first one stands behind the read in its own connection: the other one is what it saw.
+/// Of two deletions of unknown outcome the first one stands behind the read in its own connection: the read saw the other one.
 #[test]
 fn one_that_must_wait_does_not_keep_its_twin_from_a_place() {
     let delete = || Op::Delete { condition: Condition::Always, get: true };
@@ -224,7 +224,7 @@ fn hundreds_of_operations_with_many_unknown_are_quick() {
     assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// Each of the reads may come before or behind each change of the deadline, and none of that matters.
+/// Each of the reads may come before or behind each change of the deadline, and none of these orders matters.
 #[test]
 fn many_reads_beside_deadlines_are_quick() {
     let expiry = Expiry::In(std::time::Duration::from_secs(5));
@@ -252,8 +252,8 @@ fn many_reads_beside_deadlines_are_quick() {
     is_bad(&history);
 }
 
-/// Writers whose requests wait for one another, with deadlines and few reads: more orders than anybody can look at, and
-/// any of them will do.
+/// Writers whose requests wait for one another, with deadlines and few reads: the orders are too many to try all, and any of them
+/// suffices.
 #[test]
 fn many_writes_beside_deadlines_are_quick() {
     let expiry = Expiry::In(std::time::Duration::from_secs(3));
@@ -282,7 +282,7 @@ fn many_writes_beside_deadlines_are_quick() {
     assert_eq!(search(&sorted, &|_, _| false, &Limits::default()), Verdict::Linearizable);
 }
 
-/// A key that has expired by the time of one answer is there for none that was asked later.
+/// A key that has expired by the time of one answer is absent for each later request.
 #[test]
 fn what_has_expired_stays_so() {
     let expiry = Expiry::In(std::time::Duration::from_secs(5));
@@ -298,7 +298,7 @@ fn what_has_expired_stays_so() {
     is_bad(&[begin, exists(2, 0, 3, 9), exists(3, 1, 10, 11)]);
 }
 
-/// A history of `clients` that is good by construction: each operation takes effect at some moment of its time.
+/// Returns a history of `clients` that is good by construction: each operation takes effect at some moment of its time.
 fn good_history(rng: &mut Rng, clients: u64, count: u64) -> Vec<Operation> {
     let mut order = 0;
     let mut next = || {
@@ -392,7 +392,7 @@ fn good_histories_pass_and_their_mutations_are_judged_as_the_reference_does() {
     assert!(caught > 500, "mutations do harm: {caught}");
 }
 
-/// Changes one thing: an answer, a time, or an outcome.
+/// Changes one part: an answer, a time, or an outcome.
 fn mutate(rng: &mut Rng, mut history: Vec<Operation>) -> Vec<Operation> {
     let index = rng.below(history.len() as u64) as usize;
     let other = history[rng.below(history.len() as u64) as usize].clone();
@@ -405,7 +405,7 @@ fn mutate(rng: &mut Rng, mut history: Vec<Operation>) -> Vec<Operation> {
         }
         2 => operation.op = other.op,
         _ => {
-            // Asked as late as can be.
+            // Asked as late as possible.
             let end = operation.completed.map_or(1_000, |completed| completed.order);
             operation.invoked = moment(end.saturating_sub(1));
         }
@@ -430,7 +430,7 @@ fn mutate(rng: &mut Rng, mut history: Vec<Operation>) -> Vec<Operation> {
     history
 }
 
-/// All orders of all choices, tried one after another.
+/// Tries all orders of all choices, one after another.
 fn reference(history: &[Operation]) -> bool {
     fn explore(history: &[Operation], done: u32, state: &State) -> bool {
         let limits = Limits::default();

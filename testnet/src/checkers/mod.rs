@@ -1,38 +1,38 @@
-//! What must always hold, and the check of each.
+//! The properties that must always hold, and the check of each.
 //!
-//! | property | where it comes from | seen in | file |
+//! | property | source | seen in | file |
 //! | --- | --- | --- | --- |
 //! | I1 one value is chosen | fRSM §3.3.1, Scatter §4.1 | state | [`one_value`] |
 //! | I2 one configuration of an epoch | Harmony §3.3 | state | [`one_configuration`] |
 //! | I3 one owner, one primary of a term | Scatter §3.2, §4.1, RECODE P1 | state | [`ring`], [`ownership`] |
 //! | I4 each key is linearizable | Scatter §5 | history | [`linearizable`], with [`model`], [`calls`] and [`evidence`] |
-//! | I5 what was acknowledged is there | Scatter §5 | history | [`durable`], and I4 with the last reads of a run |
+//! | I5 acknowledged writes survive | Scatter §5 | history | [`durable`], and I4 with the last reads of a run |
 //! | I6 at most once | fRSM §3.4, RECODE PTO2 | history | [`at_most_once`] |
-//! | I7 nothing but chosen values is returned | fRSM §3.3.2 | history | [`dirty`] |
-//! | I8 what was read as not done stays undone | fRSM §3.3, Figure 1 | history | [`settled`] |
+//! | I7 only chosen values are returned | fRSM §3.3.2 | history | [`dirty`] |
+//! | I8 an operation that was read as not done stays undone | fRSM §3.3, Figure 1 | history | [`settled`] |
 //! | I9 one outcome | Scatter §4.2, RECODE P2 | state | [`transactions`] |
 //! | I10 one lock | Scatter §4.2 | state, world | [`transactions`], and P3 |
 //! | I11 neighbours agree | Scatter §4.1 | state | [`ring`] |
 //! | I12 acceptors only go up | Harmony §3.1 | state | [`monotone`] |
 //! | I13 leases exclude each other | Scatter §5 | state | [`leases`] |
-//! | I13 who answers a read alone was granted that | Harmonia §6.3 | state | [`granted`] |
+//! | I13 a member that answers a read alone holds a grant | Harmonia §6.3 | state | [`granted`] |
 //! | I14 deletes stay deleted | fRSM §5.3 | history | [`deletes`] |
 //! | I15 all queues have a limit | Scatter §5 | state | [`bounded`] |
 //! | I16 all ends well once faults stop | Scatter §4.1 | world | `sim/verdict.rs` |
 //! | a number is given once: an id is of one life of a switch | Harmonia §6.3 | world | `sim/switch.rs` |
 //! | the dirty set drains, and reads are spread again | Harmonia §6.2 | world | `sim/controller.rs` |
-//! | PTO1 validity: what is routecast is answered | RECODE §III-A | world | `sim/verdict.rs`, `sim/machine.rs` |
-//! | PTO2 integrity: it was asked, and takes effect once | RECODE §III-A | state, history | [`routecast`], [`at_most_once`], [`dirty`] |
+//! | PTO1 validity: a routecast operation is answered | RECODE §III-A | world | `sim/verdict.rs`, `sim/machine.rs` |
+//! | PTO2 integrity: an operation was asked for, and takes effect once | RECODE §III-A | state, history | [`routecast`], [`at_most_once`], [`dirty`] |
 //! | PTO3 partition order | RECODE §III-A | state | coarse groups only: [`probes`](Probes) |
 //! | PTO4 last partition | RECODE §III-A | state | [`routecast`] |
 //! | PTO5 total order of a key | RECODE §III-A | state, history | [`routecast`], [`linearizable`] |
 //! | P1, P2 | RECODE §III-B | | I3 and I9 |
 //! | P3 handover ends: no transaction is left open | RECODE §III-B | world | `sim/verdict.rs` |
 //!
-//! RECODE allows for a weaker PTO3, in which deliveries to different keys are independent; ours are (fRSM §3), but for coarse
-//! groups.
+//! RECODE allows for a weaker PTO3, in which deliveries to different keys are independent. In this project they are (fRSM §3), but
+//! for coarse groups.
 //!
-//! Histories are checked by [`check_history`], states by [`Probes`] with what nodes show as [`Observation`]s.
+//! Histories are checked by [`check_history`], states by [`Probes`] with the [`Observation`]s that nodes show.
 
 use std::fmt;
 use std::time::Duration;
@@ -70,14 +70,14 @@ use calls::CallOf;
 use linearizable::Verdict;
 use model::Limits;
 
-/// A property that does not hold.
+/// A violation of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which.
+    /// Name of the property.
     pub property: &'static str,
-    /// What was seen.
+    /// Description of the violation.
     pub detail: String,
-    /// When.
+    /// Time of the violation.
     pub at: Time,
 }
 
@@ -87,19 +87,22 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What is known of a history's circumstances.
+/// Known circumstances of a history.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
-    /// The times at which requests may have been kept back, joined: what was asked within one may arrive at its end.
-    /// `None`: at any time, and then I8 is not checked.
+    /// Periods in which requests may have been kept back, joined: a request from one of them may arrive at its end. `None`:
+    /// requests may be kept back at any time, and then I8 is not checked.
     pub stalls: Option<Vec<(Time, Time)>>,
-    /// How far the group's clock can be off; `None`: there is no telling when a key must have expired.
+    /// Greatest error of the group's clock; `None`: no time is known by which a key must have expired.
     pub clock_slack: Option<Duration>,
-    /// The longest value that nodes take, in bytes.
+    /// Size limit of a value, in bytes.
     pub value_bytes_max: usize,
 }
 
-/// Checks what clients saw.
+/// Checks the clients' history.
+///
+/// # Errors
+/// The first violated property, and a description.
 pub fn check_history(history: &History, circumstances: &Circumstances) -> Result<(), Broken> {
     let Circumstances { clock_slack, value_bytes_max, .. } = *circumstances;
     let limits = Limits { clock_slack, value_bytes_max };
@@ -117,7 +120,7 @@ pub fn check_history(history: &History, circumstances: &Circumstances) -> Result
         let settles =
             |call: &CallOf<'_>, read: &CallOf<'_>| stalls.is_some_and(|stalls| settled::settles(call, read, stalls));
         let strict = linearizable::search(&operations, &settles, &limits);
-        // An order that keeps those pairs is an order; so this tells the two properties apart.
+        // An order that keeps those pairs is an order; so this distinguishes the two properties.
         let verdict = match (&strict, stalls) {
             (Verdict::Impossible(_), Some(_)) => linearizable::search(&operations, &|_, _| false, &limits),
             _ => strict.clone(),

@@ -1,4 +1,4 @@
-//! One key as it should behave, with all that a client cannot know left open.
+//! Model of one key, with all that a client cannot know left open.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use bytes::Bytes;
 use group::op::{Answer, Condition, ExpireOnly, Expiry, Kind, LeaseOp, Op, Read, Unfit, Version};
 use group::time::Time;
 
-/// What is known of a key's state at one point of a sequential history.
+/// Knowledge of a key's state at one point of a sequential history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     /// The value; `None` if the key is absent.
     pub value: Option<Bytes>,
-    /// Whose value it is.
+    /// Kind of the value.
     pub kind: Kind,
     /// The key expires between these two times.
     pub deadline: Option<(Time, Time)>,
     /// The version is at least this one: versions may also rise without a visible change (fRSM's quench).
     pub version: Version,
-    /// And a change was made since it was seen.
+    /// Whether the key was changed since that version was seen.
     pub changed: bool,
 }
 
-/// What the model takes for granted.
+/// Assumptions of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How far the group's clock can be off and late; `None`: there is no telling when a deadline has passed.
+    /// Greatest error and delay of the group's clock; `None`: no time is known by which a deadline has passed.
     pub clock_slack: Option<Duration>,
-    /// The longest value.
+    /// Size limit of a value, in bytes.
     pub value_bytes_max: usize,
 }
 
@@ -39,26 +39,26 @@ impl Default for Limits {
 /// One operation as the model sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// What was asked.
+    /// Requested operation.
     pub op: &'a Op,
-    /// What was answered; `None` if that is not known.
+    /// Given answer; `None` if it is not known.
     pub answer: Option<&'a Answer>,
-    /// Not evaluated before.
+    /// Start of the period in which the operation was evaluated.
     pub from: Time,
-    /// Not evaluated after.
+    /// End of that period.
     pub until: Time,
 }
 
-/// A condition's value.
+/// Result of a condition.
 enum Holds {
     Yes,
     No,
-    /// It names a version that the state may have.
+    /// The condition names a version that the state may have.
     IfVersion(Version),
 }
 
 impl State {
-    /// All states that the call can leave behind if it takes effect here; none if it cannot have been answered so.
+    /// Returns all states that the call can leave behind if it takes effect here; none if the call cannot have been answered so.
     pub fn after(&self, call: &Call<'_>, limits: &Limits) -> Vec<State> {
         let mut states = Vec::new();
         if let Some((earliest, latest)) = self.deadline {
@@ -73,8 +73,8 @@ impl State {
         states
     }
 
-    /// The same for all calls that are answered at `now` or later and were asked at `last` or before: a deadline that may
-    /// have passed for all of them, or has passed for none, is as good as any other such.
+    /// Returns the same state for all calls that are answered at `now` or later and were asked at `last` or before. Two deadlines
+    /// that may have passed for all of these calls are alike, and so are two that have passed for none.
     pub fn in_view_of(mut self, now: Time, last: Time) -> State {
         if let Some((earliest, latest)) = &mut self.deadline {
             *earliest = if *earliest <= now { Time(0) } else { *earliest };
@@ -114,7 +114,7 @@ impl State {
             Op::ReadExpire(expiry) => {
                 let answer = Answer::Value(self.value.clone());
                 let deadline = self.value.as_ref().and_then(|_| self.new_deadline(*expiry, call, limits));
-                // Whether a new deadline is a new version is left open.
+                // The model leaves open whether a new deadline is a new version.
                 State { deadline, ..self.clone() }.answer_if(call, &answer, states);
             }
             Op::Lease(LeaseOp::Acquire { holder, term }) => self.acquire(holder, *term, call, limits, states),
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// This state, if the call was answered so or its answer is not known.
+    /// Adds this state, if the call was answered so or its answer is not known.
     fn answer_if(&self, call: &Call<'_>, answer: &Answer, states: &mut Vec<State>) {
         if call.answer.is_none_or(|given| given == answer) {
             states.push(self.clone());
@@ -161,7 +161,7 @@ impl State {
         self.value.as_ref().map_or(0, Bytes::len)
     }
 
-    /// The same, with its version known; `None` where it cannot be that one.
+    /// Returns the same state, with its version known; `None` where it cannot be that version.
     fn at_version(&self, version: Version) -> Option<State> {
         let possible = if self.changed { version > self.version } else { version >= self.version };
         possible.then(|| State { version, changed: false, ..self.clone() })
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// How much is left of another's lease is left open: as much as its deadline.
+    /// Evaluates the acquisition of a lease. The rest of another holder's lease is left open, as its deadline is.
     fn acquire(&self, holder: &Bytes, term: Duration, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
         match &self.value {
             Some(other) if other != holder => {
@@ -243,7 +243,7 @@ impl State {
                 let left_ms = u64::try_from(term.as_millis()).unwrap_or(u64::MAX);
                 let next = State { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), deadline) };
                 next.answer_if(call, &Answer::Held { holder: holder.clone(), left_ms }, states);
-                // What was left may be more.
+                // The rest of the lease may be longer.
                 let is_longer = |given: &Answer| matches!(given, Answer::Held { holder: of, left_ms: left } if of == holder && *left >= left_ms);
                 if self.value.is_some() && call.answer.is_none_or(is_longer) {
                     states.push(State { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), self.deadline) });
@@ -258,7 +258,7 @@ impl State {
             ExpireOnly::Always => (met, met),
             ExpireOnly::Without => (met && self.deadline.is_none(), met && self.deadline.is_none()),
             ExpireOnly::With => (met && self.deadline.is_some(), met && self.deadline.is_some()),
-            // No deadline is an infinite one; which of two is later is left open.
+            // No deadline is an infinite one. The model leaves open which of two deadlines is later.
             ExpireOnly::Later | ExpireOnly::WithEarlier => (met && self.deadline.is_some(), false),
             ExpireOnly::Earlier => (met, met && self.deadline.is_none()),
         };
@@ -284,7 +284,7 @@ impl State {
     }
 }
 
-/// A value as an addition reads it: the shortest decimal form of 64 bits, as Redis has it.
+/// Returns a value as an addition reads it: the shortest decimal form of 64 bits, as in Redis.
 fn integer(value: &Bytes) -> Option<i64> {
     let text = std::str::from_utf8(value).ok()?;
     let number: i64 = text.parse().ok()?;
@@ -333,7 +333,7 @@ mod tests {
         assert!(state.after(&early, &limits).is_empty());
     }
 
-    /// What a state makes of a call does not depend on what is left out of its deadline.
+    /// The effects of a call on a state do not depend on the parts of its deadline that are left out.
     #[test]
     fn what_no_call_can_tell_of_a_deadline_is_left_out() {
         let after = std::time::Duration::from_micros(40);

@@ -1,4 +1,4 @@
-//! What an acceptor has promised or accepted never goes down, for one identity (I12).
+//! The promises and acceptances of an acceptor never go down, for one identity (I12).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,10 +7,10 @@ use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, Point};
 
 use super::observation::Ballot;
 
-/// So many points of the ring are watched at each node.
+/// Number of points of the ring that are watched at each node.
 const POINTS_MAX: usize = 64;
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Debug, Default)]
 pub struct Monotone {
     control: BTreeMap<(GroupId, NodeId), (Epoch, u64, NodeId)>,
@@ -20,7 +20,7 @@ pub struct Monotone {
 }
 
 impl Monotone {
-    /// The next observation of this node is taken as the first, if there is one.
+    /// Takes the next observation of this node, if there is one, as the first.
     pub fn forget(&mut self, node: NodeId) {
         self.control.retain(|(_, of), _| *of != node);
         self.epochs.retain(|(_, of), _| *of != node);
@@ -28,7 +28,7 @@ impl Monotone {
         self.accepted.retain(|(of, _), _| *of != node);
     }
 
-    /// A promise for the group's log.
+    /// Checks a promise for the group's log.
     pub fn on_control(&mut self, group: GroupId, node: NodeId, promise: (Epoch, u64, NodeId)) -> Result<(), String> {
         let last = self.control.insert((group, node), promise);
         match last {
@@ -37,7 +37,7 @@ impl Monotone {
         }
     }
 
-    /// The newest epoch of a node in a group.
+    /// Checks the newest epoch of a node in a group.
     pub fn on_epoch(&mut self, group: GroupId, node: NodeId, epoch: Epoch) -> Result<(), String> {
         match self.epochs.insert((group, node), epoch) {
             Some(last) if last > epoch => Err(format!("{node:?} was in {last:?}, and now in {epoch:?}")),
@@ -45,7 +45,7 @@ impl Monotone {
         }
     }
 
-    /// A promise for a range.
+    /// Checks a promise for a range.
     pub fn on_promised(&mut self, node: NodeId, range: KeyRange, ballot: Ballot) -> Result<(), String> {
         let points = self.promises.entry(node).or_default();
         let (start, end) = (range.start(), range.end());
@@ -71,7 +71,7 @@ impl Monotone {
         Ok(())
     }
 
-    /// A key's accepted state.
+    /// Checks a key's accepted state.
     pub fn on_accepted(&mut self, node: NodeId, key: &Key, ballot: Ballot) -> Result<(), String> {
         match self.accepted.insert((node, key.clone()), ballot) {
             Some(last) if last > ballot => {

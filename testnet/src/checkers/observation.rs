@@ -1,4 +1,4 @@
-//! What a node shows of its inside, for checks of state.
+//! Observations: parts of a node's state, for checks of state.
 
 use group::op::Version;
 use group::time::Time;
@@ -11,170 +11,170 @@ use super::transactions::Step;
 /// A primary's ballot (`docs/design/primaries.md`). Field order is comparison order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ballot {
-    /// Of the group.
+    /// Epoch of the group.
     pub epoch: Epoch,
-    /// The slot of the division that named the primary.
+    /// Slot of the division that named the primary.
     pub term: u64,
     /// The primary.
     pub node: NodeId,
 }
 
-/// How much a node shows.
+/// Extent of a node's observations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// What has changed since it was last asked; more does no harm.
+    /// Changes since the last observation; more does no harm.
     Changed,
-    /// Everything.
+    /// The whole state.
     All,
 }
 
-/// One thing that is so in a node. Hashes are of whatever the node has, as long as equal things have equal ones.
+/// One fact about a node's state. Hashes are of any encoding, as long as equal values have equal hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// A key's state here, known to be chosen.
     Chosen {
-        /// Whose.
+        /// The key.
         key: Key,
-        /// Under which ballot it was accepted.
+        /// Ballot under which the state was accepted.
         ballot: Ballot,
-        /// Its number among the committee's writes.
+        /// Number of the write among the committee's writes.
         number: u64,
-        /// Its version.
+        /// Version of the key.
         version: Version,
-        /// Of value, tombstone and deadline.
+        /// Hash of value, tombstone and deadline.
         value_hash: u64,
     },
     /// A key's state here, accepted; perhaps never chosen.
     Accepted {
-        /// Whose.
+        /// The key.
         key: Key,
-        /// Under which ballot.
+        /// Ballot under which the state was accepted.
         ballot: Ballot,
-        /// Its number among the committee's writes.
+        /// Number of the write among the committee's writes.
         number: u64,
-        /// Its version.
+        /// Version of the key.
         version: Version,
-        /// Of value, tombstone and deadline.
+        /// Hash of value, tombstone and deadline.
         value_hash: u64,
     },
     /// No ballot below this one is accepted here.
     Promised {
-        /// Where.
+        /// Range of the promise.
         range: KeyRange,
         /// The ballot.
         ballot: Ballot,
     },
     /// The group's log: the largest ballot promised, as `(round, node)`.
     ControlPromised {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// Of which epoch.
+        /// Epoch of the promise.
         epoch: Epoch,
-        /// The round.
+        /// Round of the ballot.
         round: u64,
-        /// Who leads it.
+        /// Leader of the ballot.
         node: NodeId,
     },
-    /// The group's log: what it says up to some slot.
+    /// The group's log: its state up to some slot.
     ControlChosen {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// The epoch in which it began as what it is.
+        /// Epoch in which the group began in its present form.
         born: Epoch,
-        /// Where.
+        /// The slot.
         slot: u64,
-        /// Of the state that results.
+        /// Hash of the resulting state.
         hash: u64,
     },
-    /// The group's log, or state, says something of a transaction.
+    /// The group's log, or state, has a step of a transaction.
     Transaction {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// Which.
+        /// The transaction.
         id: TransactionId,
-        /// What.
+        /// The step.
         step: Step,
     },
-    /// Which boundaries a group has locked, and for what.
+    /// Boundaries that a group has locked, each with its transaction.
     Locks(Vec<(Point, TransactionId)>),
-    /// What a group is, and where in the ring.
+    /// A group's identity, and its place in the ring.
     Place(Place),
     /// A chosen record names an operation and its answer, both as hashes.
     Delivered {
-        /// Whose.
+        /// The key.
         key: Key,
-        /// Which operation.
+        /// Hash of the operation.
         operation: u64,
-        /// What it was answered.
+        /// Hash of the operation's answer.
         answer: u64,
     },
     /// A configuration that this node knows to be chosen.
     Config {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// Its epoch.
+        /// Epoch of the configuration.
         epoch: Epoch,
-        /// Its members, in order.
+        /// Members of the configuration, in order.
         members: Vec<NodeId>,
     },
-    /// This node is what it is, and in this epoch.
+    /// The node's present identity, and its epoch.
     Member {
-        /// Who it is now.
+        /// Present identity of the node.
         node: NodeId,
-        /// Its group.
+        /// Group of the node.
         group: GroupId,
-        /// The newest epoch it is in.
+        /// Newest epoch that the node is in.
         epoch: Epoch,
     },
-    /// This node is a member here, or a learner.
+    /// This node is a member of a group, or a learner.
     Holds {
-        /// What its group owns.
+        /// Range of the group.
         range: KeyRange,
     },
     /// This node answers clients for the range as its primary.
     Serving {
-        /// Where.
+        /// Served range.
         range: KeyRange,
-        /// Under which ballot.
+        /// Ballot of the primary.
         ballot: Ballot,
     },
     /// This node may answer reads alone.
     LeaseHeld {
-        /// Where.
+        /// Range of the lease.
         range: KeyRange,
-        /// Under which ballot.
+        /// Ballot of the lease.
         ballot: Ballot,
-        /// Until its own steady clock shows this.
+        /// End of the lease, by the node's own steady clock.
         until: Time,
     },
-    /// What this node, as a primary, has to do with a switch.
+    /// Grants of this node, as a primary, to a switch.
     Granted {
-        /// Under which ballot.
+        /// Ballot of the primary.
         ballot: Ballot,
-        /// The id of the switch that its writes pass, while they do.
+        /// Id of the switch that the primary's writes pass, while they do.
         switch: Option<u32>,
-        /// Others may answer reads until its own steady clock shows this.
+        /// End of the other members' right to answer reads, by the node's own steady clock.
         until: Time,
     },
-    /// This node has just answered a read by itself that a switch sent it.
+    /// This node has just answered a read alone that a switch sent to it.
     Alone {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// Under which ballot.
+        /// Ballot of the grant.
         ballot: Ballot,
-        /// The switch's id.
+        /// Id of the switch.
         switch: u32,
     },
-    /// Something that must not grow without end.
+    /// A quantity that must not grow without end.
     Queue {
-        /// What.
+        /// Name of the quantity.
         name: &'static str,
-        /// How much of it there is.
+        /// Present size.
         size: usize,
-        /// How much there may be.
+        /// Upper limit of the size.
         limit: usize,
     },
-    /// What a primary of a coarse group holds for chosen.
+    /// Writes that a primary of a coarse group takes for chosen.
     Overtaken {
         /// Gaps in the numbers of its chosen writes: there must be none.
         gaps: usize,

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use overlay::{Epoch, GroupId, NodeId};
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Debug, Default)]
 pub struct OneConfiguration {
     members: BTreeMap<(GroupId, Epoch), Vec<NodeId>>,
 }
 
 impl OneConfiguration {
-    /// A configuration that somebody knows to be chosen.
+    /// Checks a configuration that a node knows to be chosen.
     pub fn on_config(&mut self, group: GroupId, epoch: Epoch, members: &[NodeId]) -> Result<(), String> {
         let first = self.members.entry((group, epoch)).or_insert_with(|| members.to_vec());
         if first != members {

@@ -7,7 +7,7 @@ use overlay::{Epoch, GroupId, Key};
 
 use super::observation::Ballot;
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Debug, Default)]
 pub struct OneValue {
     chosen: BTreeMap<(Key, Version), u64>,
@@ -16,7 +16,7 @@ pub struct OneValue {
 }
 
 impl OneValue {
-    /// A key's chosen state.
+    /// Checks a key's chosen state.
     pub fn on_chosen(&mut self, key: &Key, version: Version, hash: u64) -> Result<(), String> {
         let first = *self.chosen.entry((key.clone(), version)).or_insert(hash);
         if first != hash {
@@ -25,7 +25,7 @@ impl OneValue {
         Ok(())
     }
 
-    /// A state under a ballot, chosen or not.
+    /// Checks a state under a ballot, chosen or not.
     pub fn on_accepted(&mut self, key: &Key, ballot: Ballot, number: u64, state: (Version, u64)) -> Result<(), String> {
         let first = *self.proposed.entry((key.clone(), ballot, number)).or_insert(state);
         if first != state {
@@ -36,7 +36,7 @@ impl OneValue {
         Ok(())
     }
 
-    /// What the log of a group that was born in this epoch has come to with a slot.
+    /// Checks the state, after a slot, of the log of a group that was born in this epoch.
     pub fn on_slot(&mut self, group: GroupId, born: Epoch, slot: u64, hash: u64) -> Result<(), String> {
         let first = *self.slots.entry((group, born, slot)).or_insert(hash);
         if first != hash {

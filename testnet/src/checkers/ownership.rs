@@ -1,5 +1,5 @@
-//! A term has one primary at each point of the ring (I3; primaries of two terms may both believe in themselves, but
-//! only one of them finds a quorum, which is I4's affair).
+//! A term has one primary at each point of the ring (I3). Primaries of two terms may both take themselves for the primary, but only
+//! one of them finds a quorum, which I4 checks.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use overlay::{Epoch, KeyRange, NodeId};
 
 use super::observation::Ballot;
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Debug, Default)]
 pub struct Ownership {
     serving: BTreeMap<(Epoch, u64), Vec<(KeyRange, NodeId)>>,
 }
 
 impl Ownership {
-    /// A primary serves.
+    /// Checks a primary that serves.
     pub fn on_serving(&mut self, range: KeyRange, ballot: Ballot) -> Result<(), String> {
-        // One, as a rule, and there are millions in a long run.
+        // One entry, as a rule, and there are millions in a long run.
         let serving = self.serving.entry((ballot.epoch, ballot.term)).or_insert_with(|| Vec::with_capacity(1));
         if serving.contains(&(range, ballot.node)) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! All checks of state, fed with what nodes show.
+//! All checks of state, fed with the nodes' observations.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use super::routecast::Routecast;
 use super::transactions::{Transactions, check_locks};
 use crate::sim::Clocks;
 
-/// A property that does not hold, and what was seen.
+/// A violated property, and a description of the violation.
 pub type Broken = (&'static str, String);
 
-/// So many of the last sub-ranges that a machine served are known to have been checked.
+/// Number of the last sub-ranges of a machine that are remembered as checked.
 const SHOWN_MAX: usize = 16;
 
-/// Where and when something was seen.
+/// Place and time of an observation.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// The machine.
@@ -49,22 +49,22 @@ pub struct Probes {
     transactions: Transactions,
     ring: Ring,
     routecast: Routecast,
-    /// Who runs on each machine, as far as it has said.
+    /// Node that runs on each machine, as far as observed.
     nodes: Vec<Option<NodeId>>,
     last_primary: usize,
-    /// Who was last seen to serve where, with its term.
+    /// Machine that was last seen to serve each range, with its term.
     serving: Vec<(KeyRange, u64, usize)>,
-    /// What each machine has shown that it serves: it shows that with each event, and only what is new is checked.
+    /// Ranges that each machine was seen to serve: a machine shows them with each event, and only new ones are checked.
     shown: Vec<Vec<(KeyRange, Ballot)>>,
-    /// Chosen states by machine, as of the last look at everything.
+    /// Chosen states by machine, as of the last observation of the whole state.
     replicas: Vec<BTreeMap<Key, (Version, u64)>>,
-    /// What the group owns that each machine's node is a member of, as of then.
+    /// Range of the group that each machine's node is a member of, as of that observation.
     holds: Vec<Option<KeyRange>>,
     sweeping: bool,
 }
 
 impl Probes {
-    /// For so many machines.
+    /// Returns checks for this number of machines.
     pub fn new(hosts: usize) -> Probes {
         Probes {
             nodes: vec![None; hosts],
@@ -75,14 +75,17 @@ impl Probes {
         }
     }
 
-    /// Something was seen.
+    /// Checks an observation.
+    ///
+    /// # Errors
+    /// The violated property, and a description.
     pub fn note(&mut self, seen: &Seen<'_>, observation: Observation) -> Result<(), Broken> {
         let node = self.nodes[seen.host];
         match observation {
             Observation::Chosen { key, ballot, number, version, value_hash } => {
                 let one = self.one_value.on_chosen(&key, version, value_hash);
                 one.map_err(|detail| ("I1 one value", detail))?;
-                // It may be settled after a younger one of the same key was accepted: no order is asked for here.
+                // The write may be settled after a younger one of the same key was accepted: no order is demanded here.
                 let one = self.one_value.on_accepted(&key, ballot, number, (version, value_hash));
                 one.map_err(|detail| ("I1 one value", detail))?;
                 let order = self.routecast.on_chosen(&key, version, (ballot.term, number));
@@ -164,7 +167,8 @@ impl Probes {
         }
     }
 
-    /// Returns whether this machine's process has shown that it serves this, and notes that it has. What was shown first is forgotten first.
+    /// Returns whether this machine's process was seen to serve this range, and notes that it was. The oldest note is dropped
+    /// first.
     fn is_shown(&mut self, host: usize, range: KeyRange, ballot: Ballot) -> bool {
         let shown = &mut self.shown[host];
         if shown.contains(&(range, ballot)) {
@@ -192,7 +196,7 @@ impl Probes {
         Ok(())
     }
 
-    /// A machine's process is gone.
+    /// Forgets a machine's process that is gone.
     pub fn forget(&mut self, host: usize) {
         self.nodes[host] = None;
         self.shown[host].clear();
@@ -200,12 +204,13 @@ impl Probes {
         self.replicas[host].clear();
     }
 
-    /// Nothing that this node promised or accepted counts any more: its store lost what it had made durable last, or it has died for good.
+    /// Forgets the promises and acceptances of this node: its store lost the data that was synced last, or the node has died for
+    /// good.
     pub fn forget_node(&mut self, node: NodeId) {
         self.monotone.forget(node);
     }
 
-    /// Everything is about to be shown.
+    /// Begins a sweep: the whole state is about to be shown.
     pub fn begin_sweep(&mut self) {
         self.sweeping = true;
         for replica in &mut self.replicas {
@@ -214,24 +219,24 @@ impl Probes {
         self.holds.fill(None);
     }
 
-    /// Everything was shown.
+    /// Ends a sweep: the whole state was shown.
     pub fn end_sweep(&mut self) -> Result<(), Broken> {
         self.sweeping = false;
         Ok(())
     }
 
-    /// The machine that was last seen to serve.
+    /// Returns the machine that was last seen to serve.
     pub fn last_primary(&self) -> usize {
         self.last_primary
     }
 
-    /// The machine that was last seen to serve this key.
+    /// Returns the machine that was last seen to serve this key.
     pub fn primary_of(&self, key: &Key) -> Option<usize> {
         let here = self.serving.iter().filter(|(range, ..)| range.contains(key.point()));
         here.max_by_key(|(_, term, _)| *term).map(|(.., host)| *host)
     }
 
-    /// The first difference between the chosen states of machines whose nodes are of one group, as of the last sweep.
+    /// Returns the first difference between the chosen states of machines whose nodes are of one group, as of the last sweep.
     pub fn difference(&self) -> Option<String> {
         let hosts = 0..self.replicas.len();
         let held = |host: usize, key: &Key| self.holds[host].is_none_or(|range| range.contains(key.point()));
@@ -250,12 +255,12 @@ impl Probes {
         None
     }
 
-    /// How many transactions between groups were seen to be committed.
+    /// Returns the number of transactions between groups that were seen to be committed.
     pub fn committed(&self) -> usize {
         self.transactions.committed()
     }
 
-    /// The most that was seen of everything that can grow.
+    /// Returns the greatest size that was seen of each limited quantity.
     pub fn most(&self) -> &[(&'static str, usize)] {
         &self.bounded.most
     }

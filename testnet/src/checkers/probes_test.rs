@@ -1,4 +1,4 @@
-//! Each property is broken once, and found to be.
+//! Violates each property once, and tests that the checkers find it.
 
 use group::ballot::Slot;
 use group::op::Version;
@@ -24,7 +24,7 @@ fn half(low: bool) -> KeyRange {
     if low { KeyRange::new(Point(0), middle) } else { KeyRange::new(middle, Point(0)) }
 }
 
-/// What two nodes show, one after another: the property that is found broken.
+/// Returns the property that is violated when two nodes show these observations, one after another.
 fn broken(shown: &[(usize, Observation)]) -> Option<&'static str> {
     let mut probes = Probes::new(2);
     let clocks = Clocks::new(Time(0), Time(0), 0);
@@ -122,7 +122,7 @@ fn a_place_belongs_to_one_group() {
     assert_eq!(show(&[parent, heir]), None, "the end was seen by who is its heir");
 }
 
-/// Whoever comes back with what was declared lost may think that it is there; nobody else may own the same.
+/// A member that comes back with a lost group may take the group for alive; no other group may own the same range.
 #[test]
 fn what_is_lost_owns_nothing() {
     let show = |places: &[Place]| {

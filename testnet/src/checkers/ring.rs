@@ -1,53 +1,53 @@
-//! No place belongs to two groups (I3; RECODE P1), and groups side by side name each other (I11), but where a transaction is
-//! open.
+//! No place belongs to two groups (I3; RECODE P1), and groups side by side name each other (I11), but where a transaction is open.
 //!
-//! Of each group the newest state counts that anybody showed. Gaps are no harm while something is to be born; that there are
-//! none in the end is looked at when a run ends.
+//! For each group, the newest state that any node showed counts. Gaps do no harm while a group is about to be born. That there are
+//! none in the end is checked when a run ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::Slot;
 use overlay::{Epoch, GroupId, KeyRange};
 
-/// What a group is, as its state says.
+/// A group's identity and place, by its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which.
+    /// Id of the group.
     pub group: GroupId,
-    /// The epoch in which it began as what it is.
+    /// Epoch in which the group began in its present form.
     pub born: Epoch,
-    /// The last slot in this state.
+    /// Last slot in this state.
     pub applied: Slot,
-    /// What it owns.
+    /// Range that the group owns.
     pub range: KeyRange,
-    /// It ended with this.
+    /// Whether the group ended with this state.
     pub ended: bool,
-    /// A transaction is open here, or not all who must know of it do.
+    /// Whether a transaction is open here, or is not yet known to all its parties.
     pub open: bool,
-    /// Whose range ends where its own starts.
+    /// Group with the range that ends where this one starts.
     pub before: GroupId,
-    /// Whose range starts where its own ends.
+    /// Group with the range that starts where this one ends.
     pub behind: GroupId,
     /// Groups that it came from, or answers for, and their last epochs.
     pub retired: Vec<(GroupId, Epoch)>,
-    /// Groups that somebody declared lost: whoever comes back with them may think that they are there, until it learns that.
+    /// Groups that an administrator declared lost: a member that comes back with one may take it for alive until it learns of the
+    /// loss.
     pub lost: Vec<GroupId>,
-    /// The same once what is open here is committed.
+    /// Groups that are lost once the open transaction is committed.
     pub at_stake: Vec<GroupId>,
 }
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Debug, Default)]
 pub struct Ring {
     newest: BTreeMap<GroupId, Place>,
     lost: BTreeSet<GroupId>,
 }
 
-/// Which property does not hold, and what was seen.
+/// Violated property, and a description.
 type Flaw = (&'static str, String);
 
 impl Ring {
-    /// Somebody's state of a group.
+    /// Checks a node's state of a group.
     pub fn on_place(&mut self, place: Place) -> Result<(), Flaw> {
         if self.newest.get(&place.group).is_some_and(|known| known.age() >= place.age()) {
             return Ok(());

@@ -1,9 +1,9 @@
-//! What routecast promises of deliveries (RECODE §III-A): a message is delivered at most once (PTO2), never by a partition
-//! once a newer one has covered its key (PTO4), and those for one key in one order over all partitions (PTO5).
+//! Guarantees of routecast for deliveries (RECODE §III-A). A message is delivered at most once (PTO2), and never by a partition
+//! once a newer one has covered its key (PTO4). Messages for one key are delivered in one order over all partitions (PTO5).
 //!
-//! A delivery is seen in the record that it made: that names the operations it answered, its place in the key's history (the
-//! version) and the right it was made under (the number: a primary's term and a count). A record may be proposed again under
-//! a later right, which delivers nothing anew.
+//! A delivery is seen in the record that it made: the record names the operations it answered, its place in the key's history (the
+//! version) and the right it was made under (the number: a primary's term and a count). A record may be proposed again under a
+//! later right, which delivers nothing anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,28 +12,28 @@ use overlay::{Epoch, Key, KeyRange, Point};
 
 use super::observation::Ballot;
 
-/// A primary's right, and its count of writes: what orders the chosen states of a key.
+/// A primary's right, and its count of writes: the order of a key's chosen states.
 type Number = (u64, u64);
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Debug)]
 pub struct Routecast {
-    /// What each operation was answered.
+    /// Answer of each operation.
     answers: BTreeMap<(Key, u64), u64>,
     /// The first and the last number under which each version was chosen.
     order: BTreeMap<(Key, Version), (Number, Number)>,
-    /// The rights under which primaries served, by piece of the ring: each range stands in all that it overlaps. Most rights are of other
-    /// groups, and are not looked at.
+    /// Rights under which primaries served, by piece of the ring: each range stands in all pieces that it overlaps. Most rights are
+    /// of other groups, and are not examined.
     rights: [BTreeSet<Right>; PIECES],
 }
 
-/// Where a primary served, and under which term and epoch.
+/// Range that a primary served, with its term and epoch.
 type Right = (Point, Point, u64, Epoch);
 
-/// Equal pieces of the ring.
+/// Number of equal pieces of the ring.
 const PIECES: usize = 256;
 
-/// The pieces that a range overlaps.
+/// Returns the pieces that a range overlaps.
 fn pieces(range: KeyRange) -> impl Iterator<Item = usize> {
     let piece = |at: u128| (at >> (128 - PIECES.ilog2())) as usize;
     let first = piece(range.start().0);
@@ -54,7 +54,7 @@ impl Default for Routecast {
 }
 
 impl Routecast {
-    /// A chosen record names an operation and its answer, both as hashes.
+    /// Checks that an operation has one answer in all chosen records; both are hashes.
     pub fn on_delivered(&mut self, key: &Key, operation: u64, answer: u64) -> Result<(), String> {
         let first = *self.answers.entry((key.clone(), operation)).or_insert(answer);
         if first != answer {
@@ -63,7 +63,7 @@ impl Routecast {
         Ok(())
     }
 
-    /// A key's chosen state.
+    /// Checks a key's chosen state.
     pub fn on_chosen(&mut self, key: &Key, version: Version, number: Number) -> Result<(), String> {
         let place = (key.clone(), version);
         let (first, last) = self.order.entry(place.clone()).or_insert((number, number));
@@ -89,7 +89,7 @@ impl Routecast {
         Ok(())
     }
 
-    /// A primary serves. Where two epochs have served the same places, the rights of the newer one are the higher.
+    /// Checks that a primary may serve. Where two epochs have served the same places, the rights of the newer one are the higher.
     pub fn on_serving(&mut self, range: KeyRange, ballot: Ballot) -> Result<(), String> {
         let right = (range.start(), range.end(), ballot.term, ballot.epoch);
         let is_turned = |(start, end, term, epoch): &&Right| {

@@ -1,9 +1,9 @@
-//! Once a read completes without a timed-out operation, that operation never shows up later (I8; fRSM §3.3, Figure 1).
+//! Once a read completes without the effect of a timed-out operation, that operation never takes effect (I8; fRSM §3.3, Figure 1).
 //!
-//! An operation of unknown outcome must not come behind a read that settles it. A read settles it if it was asked after
-//! the client was told of the unknown outcome, and after everything that was on its way by then has arrived: a request
-//! that a wire kept back is nothing that any replica could have been asked about. So this is the search for an order once
-//! more, with these pairs in order.
+//! An operation of unknown outcome must not come behind a read that settles it. A read settles it under two conditions. It was
+//! asked after the client was told of the unknown outcome, and after all frames that were on their way by then have arrived: no
+//! replica could have been asked about a request that a wire kept back. So this is the search for an order once more, with these
+//! pairs in order.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use group::time::Time;
 
 use super::calls::CallOf;
 
-/// The way of frames that nothing holds up, and a node's own delays.
+/// Time of frames that no fault holds up, and of a node's own delays.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Whether the read, an answered call, settles the call of unknown outcome. Whatever was sent within one of the
-/// `stalls`, which are in order, may arrive at its end.
+/// Returns whether the read, an answered call, settles the call of unknown outcome. A frame sent within one of the `stalls`, which
+/// are in order, may arrive at its end.
 pub fn settles(call: &CallOf<'_>, read: &CallOf<'_>, stalls: &[(Time, Time)]) -> bool {
     let Some((told, told_at)) = call.told else { return false };
     if read.invoked < told || !rests_on_state(read) {
@@ -28,7 +28,8 @@ pub fn settles(call: &CallOf<'_>, read: &CallOf<'_>, stalls: &[(Time, Time)]) ->
     read.invoked_at > arrived + MARGIN
 }
 
-/// Reads do, and "condition not met" does; a write's own answer says nothing of those before it.
+/// Returns whether a call's answer rests on the key's state. Reads do, and "condition not met" does; a write's own answer tells
+/// nothing about earlier writes.
 fn rests_on_state(call: &CallOf<'_>) -> bool {
     match call.answer {
         Some(Answer::NotMet) => true,

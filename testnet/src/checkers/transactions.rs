@@ -1,12 +1,12 @@
-//! Of one transaction all groups learn one outcome, which is *commit* only if all that were asked agreed to it, and nobody
-//! takes its word back (I9; RECODE P2). No boundary is locked by two (I10).
+//! All groups learn one outcome of a transaction. The outcome is *commit* only if all participants agreed, and no participant takes
+//! its vote back (I9; RECODE P2). No boundary is locked by two transactions (I10).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use group::transaction::TransactionId;
 use overlay::{GroupId, Point};
 
-/// What an entry of a group's log, or its state, says of a transaction.
+/// Step of a transaction, by an entry of a group's log, or by its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The group was asked and agreed.
@@ -15,10 +15,10 @@ pub enum Step {
     Refused,
     /// It knows it to be committed; these were asked.
     Committed {
-        /// All who take part but for the coordinator.
+        /// All participants; not the coordinator.
         asked: Vec<GroupId>,
     },
-    /// It knows it to be aborted.
+    /// The group knows the transaction to be aborted.
     Aborted,
 }
 
@@ -26,18 +26,18 @@ pub enum Step {
 struct Known {
     agreed: BTreeSet<GroupId>,
     refused: BTreeSet<GroupId>,
-    /// Whether it was committed, and who said so first.
+    /// Whether it was committed, and the first group that showed it.
     outcome: Option<(bool, GroupId)>,
 }
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Debug, Default)]
 pub struct Transactions {
     known: BTreeMap<TransactionId, Known>,
 }
 
 impl Transactions {
-    /// A group's log, or state, says something of a transaction.
+    /// Checks a step of a transaction in a group's log, or state.
     pub fn on_step(&mut self, group: GroupId, id: TransactionId, step: &Step) -> Result<(), String> {
         let known = self.known.entry(id).or_default();
         match step {
@@ -64,7 +64,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// How many were seen to be committed.
+    /// Returns the number of transactions that were seen to be committed.
     pub fn committed(&self) -> usize {
         self.known.values().filter(|known| known.outcome.is_some_and(|(commit, _)| commit)).count()
     }
@@ -81,7 +81,7 @@ impl Known {
     }
 }
 
-/// The boundaries that one group has locked, and for what.
+/// Checks the boundaries that one group has locked, each with its transaction.
 pub fn check_locks(locks: &[(Point, TransactionId)]) -> Result<(), String> {
     for (index, (boundary, id)) in locks.iter().enumerate() {
         if let Some((_, other)) = locks[..index].iter().find(|(at, holder)| at == boundary && holder != id) {

@@ -7,27 +7,27 @@ use group::time::{Now, Time, WallMillis};
 /// A wall clock's start, in milliseconds since 1970.
 const WALL_START: u64 = 1_700_000_000_000;
 
-/// A machine's clocks: they run at a rate of their own, stop in sleep where real ones do, and the wall clock jumps.
+/// Clocks of a machine: they run at a rate of their own, stop in sleep where real ones do, and the wall clock jumps.
 #[derive(Clone, Debug)]
 pub struct Clocks {
     /// The true time at which the steady clock showed `base`.
     start: Time,
     base: Time,
-    /// How much faster than true time, in parts per million.
+    /// Excess of the rate over true time, in parts per million.
     rate_ppm: i32,
-    /// What the awake clock has missed, in this machine's own nanoseconds.
+    /// Time that the awake clock has missed, in this machine's own nanoseconds.
     slept: Duration,
     asleep_since: Option<Time>,
     wall_offset_ms: i64,
 }
 
 impl Clocks {
-    /// Clocks of a machine that is started at true time `now`, with a steady clock at `base`.
+    /// Returns clocks of a machine that is started at true time `now`, with a steady clock at `base`.
     pub fn new(now: Time, base: Time, rate_ppm: i32) -> Clocks {
         Clocks { start: now, base, rate_ppm, slept: Duration::ZERO, asleep_since: None, wall_offset_ms: 0 }
     }
 
-    /// What the clocks show at true time `now`.
+    /// Returns the clocks' readings at true time `now`.
     pub fn at(&self, now: Time) -> Now {
         let time = self.steady(now);
         let asleep = self.asleep_since.map_or(Duration::ZERO, |since| time.since(since));
@@ -36,7 +36,7 @@ impl Clocks {
         Now { time, awake: time - self.slept - asleep, wall: WallMillis(wall) }
     }
 
-    /// The first true time at which the steady clock shows at least `local`.
+    /// Returns the first true time at which the steady clock shows at least `local`.
     pub fn true_time_of(&self, local: Time) -> Time {
         if local == Time::NEVER {
             return Time::NEVER;
@@ -46,25 +46,25 @@ impl Clocks {
         Time(u64::try_from(truly).unwrap_or(u64::MAX).saturating_add(self.start.0))
     }
 
-    /// The machine falls asleep: the awake clock stops.
+    /// Stops the awake clock: the machine falls asleep.
     pub fn sleep(&mut self, now: Time) {
         let local = self.steady(now);
         self.asleep_since.get_or_insert(local);
     }
 
-    /// The machine wakes.
+    /// Starts the awake clock again: the machine wakes.
     pub fn wake(&mut self, now: Time) {
         if let Some(since) = self.asleep_since.take() {
             self.slept += self.steady(now).since(since);
         }
     }
 
-    /// The wall clock jumps.
+    /// Lets the wall clock jump.
     pub fn jump(&mut self, milliseconds: i64) {
         self.wall_offset_ms += milliseconds;
     }
 
-    /// The wall clock is right again.
+    /// Corrects the wall clock.
     pub fn set_right(&mut self) {
         self.wall_offset_ms = 0;
     }

@@ -1,5 +1,6 @@
-//! Who sets the tables of switches: as `scatter-switch` does it by what members say of their groups, but late, by the word of
-//! whoever was asked, and sometimes wrong. Nothing rests on it but that an id is of one life of one switch.
+//! Simulated controller: sets the tables of switches. It works as `scatter-switch` does, by the members' reports of their groups,
+//! but late, by the report of any member, and sometimes wrong. The protocol relies on the controller for one thing alone: an id
+//! belongs to one life of one switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,24 +18,24 @@ use crate::sim::queue::Event;
 use crate::sim::switches::{Set, Switches};
 use crate::sim::world::World;
 
-/// Before a group is asked again for what it should have done.
+/// Time before a group is asked again for an id that it has not taken.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Partitions of one group, as they are to be set.
+/// Partitions of one group, as they must be set.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     group: GroupId,
     partitions: Vec<(u32, Partition)>,
 }
 
-/// What some member says of its group, and on which machine it is.
+/// A member's report of its group, with its machine.
 struct Told {
     host: usize,
     status: GroupStatus,
 }
 
 impl<H: Host> World<H> {
-    /// Somebody looks at what there is, for each switch that is kept.
+    /// Looks at the groups, for each switch that is kept.
     pub(super) fn on_look(&mut self) {
         let every = self.switches().rules.look_every;
         self.queue_in(every, Event::Look);
@@ -81,7 +82,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// What each process that runs says of its group.
+    /// Returns the report of each running process about its group.
     fn told(&self) -> Vec<Told> {
         let running = (0..self.machines.len()).filter(|host| self.machines[*host].state == State::Running);
         let told = running.filter_map(|host| Some(Told { host, status: self.machines[host].host.as_ref()?.group()? }));
@@ -93,7 +94,7 @@ impl<H: Host> World<H> {
         nodes.filter_map(|(node, host)| Some((node?, host))).collect()
     }
 
-    /// What was to be set is set.
+    /// Sets the planned tables.
     pub(super) fn on_set_tables(&mut self, at: usize, life: u32, plans: &[Plan]) {
         let Switches { devices, rules, .. } = self.switches.as_deref_mut().expect("there are switches");
         let device = &mut devices[at];
@@ -113,7 +114,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Where all is at rest, reads are spread again, and nothing is held for dirty; else what is not so.
+    /// Returns a flaw unless reads are spread again and the dirty set is empty, wherever all is at rest.
     pub(super) fn switch_flaw(&self) -> Option<Broken> {
         let switches = self.switches.as_ref()?;
         let (at, device) = (switches.current, &switches.devices[switches.current]);
@@ -147,7 +148,7 @@ impl Switches {
         self.owners.get(&id) == Some(&(at, life))
     }
 
-    /// Must the group be asked for another id?
+    /// Returns whether the group must be asked for another id.
     fn wants_id(&self, at: usize, life: u32, status: &GroupStatus) -> bool {
         let named = status.switch.named;
         let is_spent = self.devices[at].spent.contains(&status.id);
@@ -163,7 +164,7 @@ impl Switches {
         may
     }
 
-    /// An id for this life of that switch, above all that this group had, and all that anybody was given.
+    /// Returns an id for this life of that switch, above all ids that this group had, and above all that were given.
     fn id_for(&mut self, at: usize, life: u32, known: u32) -> u32 {
         self.last_id = self.last_id.max(known) + 1;
         self.owners.insert(self.last_id, (at, life));

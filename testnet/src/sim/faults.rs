@@ -1,4 +1,4 @@
-//! Making things go wrong, and right again.
+//! Strikes of faults, and their ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::sim::network::Noise;
 use crate::sim::queue::Event;
 use crate::sim::world::World;
 
-/// What a fault did, so that it can be undone.
+/// Effect of a fault that can be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Undo {
     /// Blocked directions.
@@ -23,7 +23,7 @@ enum Undo {
         asleep: bool,
     },
     Restart(Vec<usize>, Return),
-    /// It was asked to stop, in this life; whether it has or not, it starts again.
+    /// The process was asked to stop, in this life. Whether it has stopped or not, it starts again.
     Stopped(usize, u32),
     Quiet,
     Lossless(usize),
@@ -52,23 +52,23 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Strikes now; lasts until [`World::undo`] with what is returned, or [`World::heal`]. `None` if there is nothing to
-    /// undo.
+    /// Strikes now. The fault lasts until [`World::undo`] with the returned number, or [`World::heal`]. `None` if there is nothing
+    /// to undo.
     pub fn inject(&mut self, kind: Kind) -> Option<usize> {
         self.trace.note(self.now, &[], &[], || format!("fault {kind:?}"));
         let undo = self.strike(kind)?;
         Some(self.keep(undo))
     }
 
-    /// Ends what [`World::inject`] began.
+    /// Ends the fault that [`World::inject`] began.
     pub fn undo(&mut self, id: Option<usize>) {
         if let Some(id) = id {
             self.on_fault_ends(id);
         }
     }
 
-    /// A process dies, whether the group can survive that or not, and comes back with [`World::undo`] of what is
-    /// returned, or [`World::heal`]: with its store, which may lack what was not synced, or without. `None` if it is down.
+    /// Kills a process, whether the group can survive that or not. The process comes back with [`World::undo`] of the returned
+    /// number, or [`World::heal`]: with its store, which may lack unsynced data, or without. `None` if it is down.
     pub fn kill(&mut self, host: usize, keeps_store: bool) -> Option<usize> {
         if self.machines[host].state == State::Down {
             return None;
@@ -93,8 +93,8 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Ends all that is wrong, now: every machine runs, every wire works, every clock is right and every disk has room.
-    /// What was lost stays lost.
+    /// Ends all faults now: every machine runs, every wire works, every clock is right and every disk has room. Lost data stays
+    /// lost.
     pub fn heal(&mut self) {
         self.trace.note(self.now, &[], &[], || "all is healed".into());
         for undo in std::mem::take(&mut self.standing.undo).into_values() {
@@ -110,7 +110,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// The machine that is meant.
+    /// Returns the machine that a target means.
     pub fn resolve(&self, target: Target) -> usize {
         match target {
             Target::Host(host) => host,
@@ -142,7 +142,7 @@ impl<H: Host> World<H> {
             Kind::Reform(target, chance) => {
                 let host = self.resolve(target);
                 self.reform(host, chance);
-                // Every other time an administrator changes a policy while groups become others.
+                // Every other time an administrator changes a policy while groups are reformed.
                 if chance >> 50 & 1 == 1
                     && let Some(wish) = self.process(host).and_then(|process| process.set_policies(chance >> 51))
                 {
@@ -292,7 +292,8 @@ impl<H: Host> World<H> {
         Some(Undo::Restart(vec![host], Return::WithStore))
     }
 
-    /// Whether nobody else has forgotten anything, and everybody holds what it must who could be asked for what this one forgets.
+    /// Returns whether this machine may forget its last acknowledgements: no other machine is in doubt, and all nodes that could be
+    /// asked for them hold theirs.
     fn may_forget(&mut self, host: usize) -> bool {
         for machine in &mut self.machines {
             let is_sure = |host: &H| !host.is_in_doubt();
@@ -306,7 +307,7 @@ impl<H: Host> World<H> {
         !others_forgot && processes.all(|process| process.survives_doubt(id, &held))
     }
 
-    /// An operator: where members in doubt wait for others that are gone for good, these are given up.
+    /// Acts as an operator: where members in doubt wait for nodes that are gone for good, these nodes are given up.
     pub(super) fn accept_losses(&mut self) {
         let alive: Vec<NodeId> = self.machines.iter().filter_map(|machine| machine.host.as_deref()?.node()).collect();
         for host in 0..self.machines.len() {
@@ -379,8 +380,8 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// The first group from that machine on that can. Not while a machine ends that keeps nothing: a part of its group may consist of
-    /// it and one other.
+    /// Reforms the first group, from that machine on, that can be reformed. Not while a machine ends that keeps no data: a part of
+    /// its group may consist of this machine and one other.
     fn reform(&mut self, host: usize, chance: u64) {
         let hosts = self.machines.len();
         if self.scenario.durability == Durability::Memory && self.machines.iter().any(|machine| machine.doomed) {
@@ -463,7 +464,7 @@ impl<H: Host> World<H> {
                 }
             }
             Undo::Stopped(host, life) => {
-                // One that has not stopped by now is killed; but not one that died meanwhile, and is back.
+                // A process that has not stopped by now is killed; but not one that died meanwhile, and is back.
                 if self.machines[host].life == life {
                     let kept = self.kept(host);
                     self.end(host, Some(kept));
@@ -497,7 +498,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Whether the others hold all that the group must not lose, and can go on without this one's state.
+    /// Returns whether the other machines hold all data that the group must not lose, and can go on without this one's state.
     fn can_lose(&self, host: usize) -> bool {
         let n = self.machines.len();
         n >= 3
@@ -514,7 +515,7 @@ impl<H: Host> World<H> {
             })
     }
 
-    /// Whether some group, known to somebody or on its way, would have no quorum for ever without what this one holds.
+    /// Returns whether a group, known to some node or about to be born, would have no quorum for ever without this machine's state.
     fn is_depended_on(&self, host: usize) -> bool {
         let Some(other) = &self.machines[host].host else { return false };
         let processes = || self.machines.iter().filter_map(|machine| machine.host.as_deref());

@@ -11,61 +11,61 @@ use crate::sim::clock::Clocks;
 use crate::sim::service::Usage;
 use crate::sim::store::SimStore;
 
-/// Whether a machine's process runs.
+/// State of a machine's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It does.
+    /// The process runs.
     Running,
-    /// Frozen; what arrives waits.
+    /// The process is frozen; its inputs wait.
     Frozen,
-    /// There is none.
+    /// There is no process.
     Down,
 }
 
-/// One machine.
+/// One simulated machine.
 pub(super) struct Machine<H> {
     pub key: PeerKey,
     pub host: Option<Box<H>>,
     pub state: State,
-    /// How often its process was started.
+    /// Number of starts of its process.
     pub life: u32,
     pub clocks: Clocks,
     pub store: SimStore,
     pub inbox: VecDeque<Input>,
-    /// When the node wants a tick, in true time.
+    /// Time of the tick that the node asks for, in true time.
     pub wake_at: Option<Time>,
-    /// The tick that is under way in the queue.
+    /// Tick that is under way in the queue.
     pub wake_queued: Option<Time>,
     pub turn_queued: bool,
     pub busy_until: Time,
     pub usage: Usage,
-    /// So many faults keep it frozen.
+    /// Number of faults that keep it frozen.
     pub frozen: u32,
-    /// When it was last frozen, thawed, started or stopped: until then it could not answer in time.
+    /// Time at which it was last frozen, thawed, started or stopped: until then it could not answer in time.
     pub disturbed: Time,
-    /// The incarnation that is over, whose records it starts with.
+    /// Incarnation that is over, and with whose records the process starts.
     pub former: Option<Incarnation>,
-    /// While its process does not run: whose acknowledgements its store has.
+    /// Node whose acknowledgements the store has, while the process does not run.
     pub kept: Option<NodeId>,
-    /// It lost something that it had acknowledged, and is in doubt about that.
+    /// The machine lost an acknowledgement, and its node is in doubt about that.
     pub forgot: bool,
     /// Whether a start with an empty store may found the network.
     pub founder: bool,
-    /// When it comes back; `None` if it runs, or nothing brings it back.
+    /// Planned return; `None` if the process runs, or nothing brings it back.
     pub returns: Option<Return>,
     pub ready: bool,
-    /// It will end soon, and then its group must be able to go on without it.
+    /// The process will end soon, and then its group must be able to go on without it.
     pub doomed: bool,
-    /// The ring that it was told it belongs to.
+    /// Ring that the machine was told it belongs to.
     pub ring: Option<RingId>,
 }
 
-/// How a machine's process comes back.
+/// Ways in which a machine's process comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Return {
     WithStore,
     Empty,
-    /// As a new incarnation, with the store of one that is over.
+    /// As a new incarnation, with the store of an incarnation that is over.
     Anew(Incarnation),
 }
 
@@ -85,7 +85,7 @@ impl<H> Machine<H> {
         (self.state != State::Down).then_some(self.life)
     }
 
-    /// One that has not been started.
+    /// Returns a machine that has not been started.
     pub fn new(index: usize, chance: &mut Rng) -> Machine<H> {
         Machine {
             key: new_key(index, chance),

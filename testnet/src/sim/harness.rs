@@ -101,10 +101,11 @@ pub fn for_each_seed(test: &str, count: u64, scenario: impl Fn(u64)) {
     }
 }
 
-/// Runs scenarios of real nodes with the defect until one fails, by one of these properties. Without the defect none may fail.
+/// Runs scenarios of real nodes with the defect until one fails, by one of these properties. The same scenario without the defect
+/// must not fail.
 ///
 /// # Panics
-/// If no run within `seeds` seeds finds the defect, or if a run fails by another property.
+/// If no run within `seeds` seeds shows the defect, if it shows by another property, or if the run without it fails.
 pub fn is_found(defect: Defect, properties: &[&str], seeds: u64, scenario: impl Fn(u64) -> Scenario) {
     is_found_from(0, defect, properties, seeds, scenario);
 }

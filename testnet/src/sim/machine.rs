@@ -1,4 +1,4 @@
-//! Starting and ending processes, and doing what they want done.
+//! Starts and ends of processes, and the execution of their outputs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::sim::store::Persist;
 use crate::sim::workload::Ask;
 use crate::sim::world::World;
 
-/// A client gives up so long after its node should have answered.
+/// Time after a node's deadline for an answer at which the client gives up.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// In networks of more machines than this, a machine is not started with the addresses of all.
+/// Number of machines above which a machine is not started with the addresses of all.
 const NETWORK_SMALL: usize = 64;
-/// With so many addresses then.
+/// Number of addresses that it is started with then.
 const CONTACTS: usize = 8;
 
-/// What nodes note, and what is counted for it.
+/// Texts that nodes note, each with the mark that is counted for it.
 const NOTES: [(&str, &str); 7] = [
     ("from what it held before", "node: entered anew with what it held before"),
     ("to take in", "group: newcomers were let in"),
@@ -86,7 +86,7 @@ impl<H: Host> World<H> {
                     Err(detail) => self.fail("one answer to each request", detail),
                 }
             }
-            // Nobody asks for them here.
+            // No script here asks for them.
             Output::Granted { granted, .. } => {
                 let said = format!("wish: {granted:?}");
                 self.trace.note(self.now, &[host as u64], said.as_bytes(), || format!("{host}: {said}"));
@@ -169,7 +169,7 @@ impl<H: Host> World<H> {
         self.chance.duration(low, high)
     }
 
-    /// Of the batches that are not durable, so many happen to be on disk.
+    /// Draws the number of non-durable batches that happen to be on disk.
     pub(super) fn kept(&mut self, host: usize) -> usize {
         let unsynced = self.machines[host].store.unsynced();
         if unsynced > 0 {
@@ -178,7 +178,7 @@ impl<H: Host> World<H> {
         self.chance.below(unsynced as u64 + 1) as usize
     }
 
-    /// A process ends: it dies and keeps so many of the batches that are not durable, or it stopped cleanly.
+    /// Ends a process: it dies and keeps `kept` of the batches that are not durable, or it stopped cleanly.
     pub(super) fn end(&mut self, host: usize, kept: Option<usize>) {
         let machine = &mut self.machines[host];
         if machine.state == State::Down {
@@ -203,7 +203,7 @@ impl<H: Host> World<H> {
         for peer in 0..self.machines.len() {
             if self.connections.broken(host, peer) {
                 self.network.forget_held(peer, host);
-                // The kernel closes at once, or the machine fell silent and keep-alive finds out.
+                // The kernel closes at once, or the machine fell silent and keep-alive notices that.
                 let delay =
                     if self.chance.per_mille(700) { self.network.delay(host, peer) } else { Duration::from_secs(10) };
                 self.queue_notice(peer, host, delay);
@@ -212,8 +212,8 @@ impl<H: Host> World<H> {
         self.connections.forget(host);
     }
 
-    /// A machine's peer dies for good, and a new peer, with a key and an empty store of its own, starts there `after` that. No rule spares a
-    /// group that cannot survive it.
+    /// Ends a machine's peer for good. A new peer, with a key and an empty store of its own, starts there `after` that. No rule
+    /// spares a group that cannot survive this.
     pub fn replace(&mut self, host: usize, after: Duration) {
         self.marks.hit("machine: replaced by a new peer");
         self.end(host, Some(0));
@@ -231,7 +231,7 @@ impl<H: Host> World<H> {
         self.come_back(host, after, Return::Empty);
     }
 
-    /// A process that is down comes back then, unless another way back is planned already.
+    /// Plans the return of a process that is down, unless another return is planned already.
     pub(super) fn come_back(&mut self, host: usize, after: Duration, how: Return) {
         let machine = &mut self.machines[host];
         if machine.state == State::Down && machine.returns.is_none() {
@@ -253,7 +253,7 @@ impl<H: Host> World<H> {
             machine.forgot = false;
         }
         if how != Return::WithStore {
-            // Whoever starts a peer anew does not ask for a new network.
+            // A peer that starts anew does not ask for a new network.
             machine.founder = false;
         }
         machine.life += 1;
@@ -267,7 +267,7 @@ impl<H: Host> World<H> {
         let restored = machine.store.open();
         let drift = u64::from(self.scenario.drift_ppm);
         let rate = self.chance.below(2 * drift + 1) as i32 - drift as i32;
-        // A steady clock starts anywhere.
+        // A steady clock starts at any value.
         let base = Time(self.chance.between(1_000_000_000_000, 9_000_000_000_000));
         machine.clocks = Clocks::new(self.now, base, rate);
         let (life, tail) = (machine.life, restored.tail);
@@ -290,7 +290,7 @@ impl<H: Host> World<H> {
             return;
         }
         let n = self.machines.len();
-        // Those whom it knows may be outside, too: it goes on looking until it can serve.
+        // The peers that it knows may be outside, too: it goes on looking until it can serve.
         if machine.ready && (0..n).any(|peer| peer != host && self.connections.is_up(host, peer)) {
             return;
         }
@@ -306,7 +306,8 @@ impl<H: Host> World<H> {
         self.queue_in(Duration::from_secs(1), Event::Join { host, life });
     }
 
-    /// Returns up to [`CONTACTS`] machines that run, drawn at random: in a large network nobody is started with the addresses of all.
+    /// Returns up to [`CONTACTS`] machines that run, drawn at random: in a large network no machine is started with the addresses
+    /// of all.
     fn living_contacts(&mut self, host: usize) -> BTreeSet<usize> {
         let mut contacts = BTreeSet::new();
         // A few more draws than places, as some machines are down.

@@ -1,7 +1,7 @@
 //! Whole networks in one process, in virtual time: a run is a function of its [`Scenario`].
 //!
-//! Read [`World`] for the loop, [`Scenario`] for what a seed makes, [`fault`] for what goes wrong, and [`harness`] for
-//! how a run is judged, repeated and cut down. Where there are switches ([`SwitchRules`]), packets pass them in `switch.rs`, and
+//! Read [`World`] for the loop, [`Scenario`] for the settings that a seed makes, [`fault`] for the faults, and [`harness`] for the
+//! judgement, repetition and reduction of runs. Where there are switches ([`SwitchRules`]), packets pass them in `switch.rs`, and
 //! `controller.rs` sets their tables.
 
 mod clock;

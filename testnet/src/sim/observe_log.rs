@@ -1,4 +1,4 @@
-//! What a real node shows of its groups' logs: what they come to, transactions, and places in the ring.
+//! Observations of a real node's logs: their resulting states, transactions, and places in the ring.
 
 use group::Group;
 use group::state::{Entry, GroupState};
@@ -13,7 +13,7 @@ use crate::checkers::transactions::Step;
 use crate::checkers::{Observation, Scope};
 use crate::sim::trace::Words;
 
-/// Shows what the log has done since, and what it has come to.
+/// Shows the entries that were applied since the last call, and the state that results.
 pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn FnMut(Observation)) {
     for applied in &watched.applied {
         show_state(&applied.after, show);
@@ -36,7 +36,7 @@ fn show_state(state: &GroupState, show: &mut dyn FnMut(Observation)) {
     show(Observation::ControlChosen { group: state.id, born: state.born, slot: state.applied.0, hash });
 }
 
-/// What an entry did to transactions: as the state tells, since entries may be void.
+/// Shows the steps that an entry made in transactions: by the states before and after, since entries may be void.
 fn show_steps(applied: &Applied, show: &mut dyn FnMut(Observation)) {
     let Applied { before, entry, after } = applied;
     let (old, new) = (&before.dealings, &after.dealings);
@@ -67,7 +67,7 @@ fn committed(state: &GroupState, id: TransactionId, plan: &Plan) -> Observation 
     Observation::Transaction { group: state.id, id, step: Step::Committed { asked: asked(plan) } }
 }
 
-/// Shows what a group is, or was.
+/// Shows a group's present or former place in the ring.
 pub fn show_place(state: &GroupState, show: &mut dyn FnMut(Observation)) {
     show(Observation::Place(place(state)));
 }

@@ -1,5 +1,5 @@
-//! A model of latencies like PlanetLab's. Synthetic: no latencies of PlanetLab are to be had. It has one anchor: in groups of nine machines
-//! chosen at random a primary waits 124 ms for a majority at the median (Scatter Fig. 10).
+//! A model of latencies like PlanetLab's. Synthetic: no latencies of PlanetLab are available. It has one anchor: in groups of nine
+//! machines chosen at random a primary waits 124 ms for a majority at the median (Scatter Fig. 10).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const BETWEEN: [[f64; 5]; 5] = [
 const SHARES: [u64; 5] = [330, 200, 300, 140, 30];
 /// The last mile, one way, is log-normal: its median in milliseconds, and the deviation of its logarithm.
 const LAST_MILE: (f64, f64) = (8.0, 0.9);
-/// Machines that are slow, in 1,000, and by how many milliseconds one way at most.
+/// Slow machines, in 1,000, and the upper limit of their delay for one way, in milliseconds.
 const SLOW: (u32, u64) = (50, 300);
 
 /// Machines with places in the model.
@@ -46,7 +46,7 @@ impl Planet {
         Planet { places: places.collect() }
     }
 
-    /// Returns how long one way takes at least.
+    /// Returns the least time of one way.
     pub fn one_way(&self, from: usize, to: usize) -> Duration {
         let ((here, near), (there, far)) = (self.places[from], self.places[to]);
         Duration::from_secs_f64(BETWEEN[here][there] / 1e3) + near + far
@@ -64,7 +64,7 @@ fn normal(rng: &mut Rng) -> f64 {
 mod tests {
     use super::*;
 
-    /// Returns how long the first of nine machines waits for a majority, itself counted.
+    /// Returns the time for which the first of nine machines waits for a majority, itself counted.
     fn agreement(planet: &Planet, rng: &mut Rng) -> Duration {
         let members: Vec<usize> = (0..9).map(|_| rng.below(840) as usize).collect();
         let mut trips: Vec<Duration> =

@@ -1,4 +1,4 @@
-//! What is to come, in order of time.
+//! Events to come, in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,8 +11,8 @@ use overlay::PeerKey;
 use crate::sim::controller::Plan;
 use crate::sim::network::Flight;
 
-/// Something that happens at a moment of true time. A `life` names the process that it is meant for; a late frame is for
-/// whichever is there.
+/// An event at a moment of true time. A `life` names the process that the event is meant for; a late frame is for the process of
+/// that time.
 pub(super) enum Event {
     Arrive(Flight),
     Late(Flight),
@@ -35,21 +35,21 @@ pub(super) enum Event {
     Patience { id: RequestId, host: usize },
 }
 
-/// When, in which order, and the place of the event: what is sorted is small.
+/// Time of an event, its serial number, and its place: the sorted entries are small.
 type Queued = (Time, u64, usize);
 
-/// Events that are to come; those of one moment in the order in which they were put in.
+/// Events to come; those of one moment in the order in which they were put in.
 #[derive(Default)]
 pub(super) struct Queue {
     heap: BinaryHeap<Reverse<Queued>>,
     events: Vec<Option<Event>>,
-    /// Places that are free.
+    /// Free places in `events`.
     free: Vec<usize>,
     serial: u64,
 }
 
 impl Queue {
-    /// Something is to happen then.
+    /// Adds an event at a time.
     pub fn push(&mut self, at: Time, event: Event) {
         self.serial += 1;
         let place = self.free.pop().unwrap_or_else(|| {
@@ -60,12 +60,12 @@ impl Queue {
         self.heap.push(Reverse((at, self.serial, place)));
     }
 
-    /// When the next thing happens.
+    /// Returns the time of the next event.
     pub fn next_at(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// The next thing.
+    /// Takes the next event.
     pub fn pop(&mut self) -> Option<(Time, Event)> {
         let Reverse((at, _, place)) = self.heap.pop()?;
         self.free.push(place);
@@ -89,7 +89,7 @@ mod tests {
             queue.push(Time(at), Event::Client(client));
         }
         next(&mut queue);
-        // Takes the place of what has gone, and not its turn.
+        // The event takes the place of the one that has gone, and not its turn.
         queue.push(Time(3), Event::Client(4));
         assert_eq!(queue.next_at(), Some(Time(3)));
         (0..4).for_each(|_| next(&mut queue));

@@ -1,4 +1,4 @@
-//! Steps of scripted runs: one question at a time.
+//! Steps of scripted runs: one request at a time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::sim::host::Host;
 use crate::sim::network::Flight;
 use crate::sim::world::{Fate, World};
 
-/// A plain write of this value.
+/// Returns a plain write of this value.
 pub fn set(text: &'static str) -> Op {
     Op::Set {
         value: Bytes::from_static(text.as_bytes()),
@@ -22,18 +22,18 @@ pub fn set(text: &'static str) -> Op {
     }
 }
 
-/// The answer to a read of this value.
+/// Returns the answer to a read of this value.
 pub fn value(text: &'static str) -> Outcome {
     Outcome::Answered(Answer::Value(Some(Bytes::from_static(text.as_bytes()))))
 }
 
 impl<H: Host> World<H> {
-    /// Asks a machine something; the index names it for [`World::outcome`].
+    /// Sends an operation to a machine; the index names the operation for [`World::outcome`].
     pub fn ask_host(&mut self, host: usize, key: &str, op: Op) -> usize {
         self.ask_key(host, Key::new(key.as_bytes()).expect("short"), op)
     }
 
-    /// The same of a key that is one already.
+    /// Sends an operation on `key` to a machine, as [`World::ask_host`] does.
     pub fn ask_key(&mut self, host: usize, key: Key, op: Op) -> usize {
         let (ask, index) = self.workload.ask_apart(host, self.now(), key, op);
         self.ask(ask);
@@ -45,37 +45,37 @@ impl<H: Host> World<H> {
         self.deliver(host, input);
     }
 
-    /// What came of it, once something did.
+    /// Returns the operation's outcome, once there is one.
     pub fn outcome(&self, index: usize) -> Option<&Outcome> {
         let operation = &self.history().operations[index];
         operation.completed.map(|_| &operation.outcome)
     }
 
-    /// The machine that was last seen to serve this key as its primary.
+    /// Returns the machine that was last seen to serve this key as its primary.
     pub fn primary_of(&self, key: &str) -> usize {
         let key = Key::new(key.as_bytes()).expect("short");
         self.probes.primary_of(&key).unwrap_or_else(|| self.probes.last_primary())
     }
 
-    /// From now on each frame that leaves is shown to this, which says what becomes of it.
+    /// Shows each frame that leaves to `tap` from now on, which decides the frame's fate.
     pub fn tap(&mut self, tap: impl FnMut(&Flight) -> Fate + 'static) {
         self.tap = Some(Box::new(tap));
     }
 
-    /// Nobody looks at frames any more.
+    /// Stops showing frames.
     pub fn untap(&mut self) {
         self.tap = None;
     }
 
-    /// Asks and waits.
+    /// Sends an operation and waits for its outcome.
     pub fn tell(&mut self, host: usize, key: &str, op: Op) -> Outcome {
         let index = self.ask_host(host, key, op);
         while self.outcome(index).is_none() && self.step() {}
         self.outcome(index).cloned().unwrap_or(Outcome::Uncertain)
     }
 
-    /// Reads, again and again until there is an answer; `None` if there is none within this time. Panics where a property
-    /// does not hold.
+    /// Reads, again and again until there is an answer; `None` if there is none within this time. Panics where a property does not
+    /// hold.
     pub fn read_within(&mut self, host: usize, key: &str, at_most: Duration) -> Option<Outcome> {
         let end = self.now() + at_most;
         while self.now() < end && self.failure.is_none() {
@@ -92,7 +92,7 @@ impl<H: Host> World<H> {
     /// Writes the key `first` through each machine in turn until all of them are ready.
     ///
     /// # Panics
-    /// If they are not after 300 writes.
+    /// If they are not ready after 300 writes.
     pub fn run_until_group(&mut self) {
         let hosts = self.machines.len();
         for turn in 0..300 {
@@ -104,8 +104,8 @@ impl<H: Host> World<H> {
         panic!("no group of {hosts}: {:?}", self.failure());
     }
 
-    /// Goes on until every machine is up, but for those that a fault keeps down, says that it is ready, and holds what it
-    /// must; whether that is so within this time.
+    /// Goes on until every machine is up, reports that it is ready, and has complete state; without those that a fault keeps down.
+    /// Returns whether that is so within this time.
     pub fn run_until_ready(&mut self, at_most: Duration) -> bool {
         let end = self.now() + at_most;
         loop {

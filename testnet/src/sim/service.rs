@@ -1,4 +1,4 @@
-//! How long machines take for what comes in, and how busy that makes them (a model: a time for each input).
+//! The time that machines take for inputs, and how busy that makes them (a model: a time for each input).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use node::Input;
 use crate::sim::host::Host;
 use crate::sim::world::World;
 
-/// For how long one machine was busy since it was measured last.
+/// Time for which one machine was busy since the last measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     measured: Time,
@@ -16,14 +16,15 @@ pub(super) struct Usage {
 }
 
 impl<H: Host> World<H> {
-    /// Returns how long a machine takes for so many inputs.
+    /// Returns the time that a machine takes for this number of inputs.
     fn time_of(&self, host: usize, inputs: usize) -> Duration {
         let factors = &self.scenario.service_factors;
         let factor = host.checked_rem(factors.len()).map_or(1, |index| factors[index]);
         self.scenario.service_time * self.slowness * factor * inputs as u32
     }
 
-    /// Keeps a machine busy with these inputs, and adds what a real peer's loop would tell its node of how busy it was, where that is due.
+    /// Keeps a machine busy with these inputs. Where the next report is due, adds the one that a real peer's loop makes to its node
+    /// of its busy time.
     pub(super) fn keep_busy(&mut self, host: usize, inputs: &mut impl Extend<Input>, count: usize) {
         let time = self.time_of(host, count);
         let machine = &mut self.machines[host];

@@ -93,15 +93,15 @@ impl Contents {
 /// and a crash loses an end of the unsynced ones.
 #[derive(Debug, Default)]
 pub struct SimStore {
-    /// What survives a crash.
+    /// Contents that survive a crash.
     durable: Contents,
-    /// What the node sees: all that was handed out.
+    /// Contents that the node sees: all batches that were handed in.
     view: Contents,
-    /// Handed out, not yet durable.
+    /// Batches that were handed in and are not yet durable.
     waiting: VecDeque<(u64, Vec<Change>)>,
-    /// So many of them are covered by the sync under way.
+    /// Number of waiting batches that the sync under way covers.
     syncing: usize,
-    /// So many more calls succeed.
+    /// Number of further calls that succeed.
     calls_left: Option<u64>,
     failed: bool,
     sealed: bool,

@@ -1,4 +1,4 @@
-//! Packets between machines and switches, and what happens to switches.
+//! Packets between machines and switches, and faults of switches.
 
 use bytes::Bytes;
 use header::{Operation, Packet};
@@ -15,7 +15,7 @@ impl<H: Host> World<H> {
         self.switches.as_mut().expect("there are switches")
     }
 
-    /// A machine sends something to the switch.
+    /// Sends a machine's packet to its switch.
     pub(super) fn send_packet(&mut self, from: usize, to: header::ReplyTo, bytes: Bytes) {
         let operation = Packet::decode(&bytes).ok().map(|packet| packet.header.operation);
         let (Some(switches), Some(operation)) = (&mut self.switches, operation.filter(|_| to == SWITCH)) else {
@@ -31,7 +31,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// A packet comes to a switch.
+    /// Passes a packet through a switch.
     pub(super) fn on_packet(&mut self, at: usize, from: usize, bytes: Bytes) {
         let packet = Packet::decode(&bytes).expect("it was one when it was sent");
         let switches = self.switches.as_mut().expect("it was sent to one");
@@ -76,13 +76,13 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// A packet comes to a machine, and to whichever process is there.
+    /// Delivers a packet to a machine, for the process that runs there.
     pub(super) fn on_packet_here(&mut self, to: usize, bytes: Bytes) {
         self.trace.note(self.now, &[to as u64], &bytes, || format!("{to} gets a packet of {} bytes", bytes.len()));
         self.deliver(to, Input::Packet { from: SWITCH, bytes });
     }
 
-    /// A switch forgets everything.
+    /// Restarts a switch, which loses its state.
     pub(super) fn restart_switch(&mut self, other: bool) {
         let Some(switches) = &mut self.switches else { return };
         let at = if other { (switches.current + 1) % SWITCHES } else { switches.current };
@@ -93,7 +93,7 @@ impl<H: Host> World<H> {
         switches.devices[at].restart(&switches.rules);
     }
 
-    /// Another switch comes in place of the one in use: packets of these machines go there, and those of the others later.
+    /// Puts another switch in place of the one in use: these machines' packets go there, and those of the other machines later.
     pub(super) fn replace_switch(&mut self, moved: u64) {
         let Some(switches) = &mut self.switches else { return };
         switches.current = (switches.current + 1) % SWITCHES;
@@ -109,7 +109,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// And now those of the others do, and nobody cares for the old one any more.
+    /// Sends the other machines' packets to the new switch, too. No controller sets the old one's tables any more.
     pub(super) fn replaced_switch(&mut self) {
         let Some(switches) = &mut self.switches else { return };
         let current = switches.current;
@@ -117,14 +117,14 @@ impl<H: Host> World<H> {
         switches.devices[(current + 1) % SWITCHES].is_kept = false;
     }
 
-    /// The switch in use passes nothing on; which one that is.
+    /// Stops the switch in use from forwarding packets, and returns its index.
     pub(super) fn cut_switch(&mut self) -> Option<usize> {
         let switches = self.switches.as_mut()?;
         switches.devices[switches.current].up = false;
         Some(switches.current)
     }
 
-    /// It does again.
+    /// Lets the switch forward packets again.
     pub(super) fn mend_switch(&mut self, at: usize) {
         self.switches().devices[at].up = true;
     }

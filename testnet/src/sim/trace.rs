@@ -1,11 +1,11 @@
-//! What happened, in order: a running hash always, lines where somebody wants to read them.
+//! Events of a run, in order: a running hash always, lines where they are asked for.
 
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
 use group::time::Time;
 
-/// A run's trace.
+/// Trace of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     hash: u64,
@@ -13,22 +13,22 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// With lines or with the hash alone.
+    /// Returns a trace with lines, or with the hash alone.
     pub fn new(with_lines: bool) -> Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: with_lines.then(String::new) }
     }
 
-    /// Of all that happened so far: equal runs have equal ones.
+    /// Returns the hash of all events so far: equal runs have equal ones.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The lines, where they were wanted.
+    /// Returns the lines, where they were asked for.
     pub fn lines(&self) -> &str {
         self.lines.as_deref().unwrap_or_default()
     }
 
-    /// Notes something: what enters the hash, and how it reads.
+    /// Notes an event: `numbers` and `bytes` enter the hash, `text` the lines.
     pub fn note(&mut self, now: Time, numbers: &[u64], bytes: &[u8], text: impl FnOnce() -> String) {
         self.mix(now.0);
         for &number in numbers {
@@ -49,7 +49,7 @@ fn mixed(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
-/// A quick hash of bytes; nobody attacks it here.
+/// Returns a quick hash of bytes; no input here is hostile.
 pub fn hash_bytes(bytes: &[u8]) -> u64 {
     let mut hash = bytes.len() as u64;
     let mut chunks = bytes.chunks_exact(8);
@@ -60,12 +60,11 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
     mixed(hash, rest)
 }
 
-/// The same of whatever has parts, word by word: equal things have equal hashes in every run, and on every machine of this
-/// kind.
+/// Hasher of composite values, word by word: equal values have equal hashes in every run, and on every machine of this kind.
 pub struct Words(u64);
 
 impl Words {
-    /// The hash of one thing.
+    /// Returns the hash of one value.
     pub fn hash_of(thing: &impl Hash) -> u64 {
         let mut words = Words(0xcbf2_9ce4_8422_2325);
         thing.hash(&mut words);

@@ -1,4 +1,4 @@
-//! How a run ends: healed, it must come together; and then what clients saw is judged.
+//! The end of a run: healed, the network must converge; then the clients' history is judged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::sim::fault::{Kind, stalls};
 use crate::sim::host::{Host, Owned};
 use crate::sim::world::World;
 
-/// So long nothing is asked before it is asked again.
-/// So many are asked for one key at the same time, at most.
+/// Upper limit of the machines that one key is read through at one time.
 const ASKED_MAX: usize = 64;
+/// Pause before open requests are checked, or keys are read, once more.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl<H: Host> World<H> {
-    /// The whole run: faults, then healing, then convergence, then judgement.
+    /// Runs the whole scenario: faults, then healing, then convergence, then judgement.
     pub fn run(&mut self) -> Result<(), Failure> {
         self.run_for(self.scenario.fault_time);
         self.heal();
@@ -28,8 +28,8 @@ impl<H: Host> World<H> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Demands that all that was asked ends, that each key can be read through every machine, and that the machines'
-    /// states become the same, all within the scenario's time.
+    /// Demands that all requests end, that each key can be read through every machine, and that the machines' states become equal,
+    /// all within the scenario's time.
     pub fn converge(&mut self) {
         self.workload.stop();
         let end = self.now() + self.scenario.converge_within;
@@ -40,7 +40,7 @@ impl<H: Host> World<H> {
         let mut open: Vec<(usize, Key)> = Vec::new();
         let stride = self.scenario.hosts.div_ceil(ASKED_MAX);
         for (index, key) in keys.into_iter().enumerate() {
-            // Each key once, and some through everybody, or as many as can be told apart.
+            // Each key is read once, and some keys through every machine, or through as many as [`ASKED_MAX`] permits.
             for host in 0..self.scenario.hosts {
                 if index % self.scenario.hosts == host || index < 3 && host % stride == index % stride {
                     open.push((host, key.clone()));
@@ -71,7 +71,8 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// What is wrong with the ring as a whole: groups must cover it exactly, know their neighbours, be at rest, and agree on policies.
+    /// Returns a flaw of the ring as a whole: groups must cover it exactly, know their neighbours, be at rest, and agree on
+    /// policies.
     fn ring_flaw(&self) -> Option<Broken> {
         let mut groups: Vec<Owned> = Vec::new();
         for process in (0..self.scenario.hosts).filter_map(|host| self.host(host)) {
@@ -94,7 +95,7 @@ impl<H: Host> World<H> {
         None
     }
 
-    /// Reads keys through machines; those that were not answered.
+    /// Reads keys through machines, and returns those that were not answered.
     fn read_all(&mut self, open: Vec<(usize, Key)>) -> Vec<(usize, Key)> {
         let mut asked = Vec::new();
         for (host, key) in open {
@@ -110,7 +111,7 @@ impl<H: Host> World<H> {
         asked.into_iter().map(|(host, key, _)| (host, key)).collect()
     }
 
-    /// Judges what clients saw.
+    /// Judges the history of the clients.
     pub fn judge(&mut self) {
         if self.failure.is_some() {
             return;

@@ -147,9 +147,9 @@ struct Waiting {
 /// Use of a key so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// The number of the key among those that had its place.
+    /// Number of the key among the keys that had its place.
     life: u64,
-    /// Operations on it so far.
+    /// Number of operations on the key so far.
     count: u64,
     /// Number of them with an uncertain outcome.
     uncertain: u64,

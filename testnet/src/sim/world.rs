@@ -380,7 +380,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Shows a store's records: those that are not in the node's memory.
+    /// Shows the records of a store that its node holds: some of them are not in the node's memory.
     fn show_store(&mut self, host: usize, process: &H) {
         let machine = &self.machines[host];
         let seen = Seen { host, at: self.now, clocks: &machine.clocks };
