@@ -22,7 +22,7 @@ use testnet::churn::Lives;
 use testnet::sim::harness::{Batch, explain, run};
 use testnet::sim::{Scenario, hash_bytes};
 
-/// A line to stderr, if anybody reads that.
+/// Prints a line to stderr, if that can be written.
 macro_rules! note {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -237,14 +237,14 @@ fn parse(typed: &[OsString]) -> Result<Arguments, clap::Error> {
     Arguments::from_arg_matches(&command.try_get_matches_from(typed)?)
 }
 
-/// How a command ends whose results could not be printed (`EX_IOERR` of sysexits.h), as those of `scatter` do.
+/// Exit code of a command whose results could not be printed (`EX_IOERR` of sysexits.h), as with `scatter`.
 const UNPRINTED: i32 = 74;
 
-/// Prints, or ends the program: results that nobody gets are no success.
+/// Prints, or ends the program: results that cannot be printed are no success.
 fn put(text: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
-        // Whoever closes a pipe has seen enough of it.
+        // A reader that closes a pipe has seen enough of it.
         if error.kind() != std::io::ErrorKind::BrokenPipe {
             note!("cannot print: {error}");
         }
@@ -331,7 +331,7 @@ fn simulate(sim: &Sim) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// How many peers a churn study has, and how long it lasts, where nobody says otherwise.
+/// Default number of peers of a churn study, and its default duration.
 const STUDY_PEERS: usize = 840;
 const STUDY_TIME: Duration = Duration::from_secs(600);
 
@@ -489,7 +489,7 @@ fn compare_stores(bench: Bench) -> ExitCode {
         work,
     };
     let results = compare(&comparison, &tools, |text| note!("{text}"));
-    // What is left of it is empty directories.
+    // Only empty directories are left of it.
     let _ = std::fs::remove_dir_all(&comparison.work);
     say!("{results}");
     match bench.out.map(|directory| (results.write(&directory), directory)) {

@@ -40,7 +40,7 @@ pub enum Verdict {
     Linearizable,
     /// There is none; the text shows where the search ended.
     Impossible(String),
-    /// The search gave up. That is a failure, too: of the checker.
+    /// The search found neither an order nor a proof that there is none. That is a failure, too: of the checker.
     Undecided(String),
 }
 
@@ -148,7 +148,7 @@ struct Search<'a> {
     /// The answers, in order.
     turns: Vec<Turn>,
     slot: Vec<usize>,
-    /// The turns in which each operation is open: from the first to before the second.
+    /// For each operation: the first turn in which it is open, and the first in which it is not any more.
     span: Vec<(usize, usize)>,
     /// Kinds of the calls of unknown outcome: calls that cannot be told from each other are of one kind.
     kind: Vec<Option<usize>>,

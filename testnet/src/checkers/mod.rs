@@ -22,7 +22,7 @@
 //! | a number is given once: an id is of one life of a switch | Harmonia §6.3 | world | `sim/switch.rs` |
 //! | the dirty set drains, and reads are spread again | Harmonia §6.2 | world | `sim/controller.rs` |
 //! | PTO1 validity: a routecast operation is answered | RECODE §III-A | world | `sim/verdict.rs`, `sim/machine.rs` |
-//! | PTO2 integrity: an operation was asked for, and takes effect once | RECODE §III-A | state, history | [`routecast`], [`at_most_once`], [`dirty`] |
+//! | PTO2 integrity: only requests take effect, each once | RECODE §III-A | state, history | [`routecast`], [`at_most_once`], [`dirty`] |
 //! | PTO3 partition order | RECODE §III-A | state | coarse groups only: [`probes`](Probes) |
 //! | PTO4 last partition | RECODE §III-A | state | [`routecast`] |
 //! | PTO5 total order of a key | RECODE §III-A | state, history | [`routecast`], [`linearizable`] |

@@ -11,9 +11,9 @@ use overlay::{GroupId, Point};
 pub enum Step {
     /// The group was asked and agreed.
     Agreed,
-    /// It was asked and did not, or knew of the end before it was asked.
+    /// The group was asked and refused, or knew of the end before it was asked.
     Refused,
-    /// It knows it to be committed; these were asked.
+    /// The group knows the transaction to be committed; `asked` were asked.
     Committed {
         /// All participants; not the coordinator.
         asked: Vec<GroupId>,

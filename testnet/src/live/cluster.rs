@@ -9,13 +9,13 @@ use super::gate::Places;
 use super::namespace::{Endpoint, Site};
 use super::resp::Reply;
 
-/// How long a daemon may take until it serves.
+/// Time within which a daemon must serve after its start.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// What daemons of a network have in common.
+/// Common settings of the daemons of a network.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// So many daemons.
+    /// Number of daemons.
     pub daemons: usize,
     /// `--durability memory`.
     pub memory: bool,
@@ -23,39 +23,39 @@ pub struct Options {
     pub coarse: bool,
     /// `--leases on`.
     pub leases: bool,
-    /// They listen by QUIC, too.
+    /// Whether they listen by QUIC, too.
     pub quic: bool,
-    /// They form several groups: nobody waits until all are members of one.
+    /// Whether they form several groups: the start does not wait until all are members of one.
     pub ring: bool,
     /// More flags for each of them.
     pub flags: Vec<String>,
-    /// Environment of single ones: `(which, name, value)`.
+    /// Environment of single daemons: `(index, name, value)`.
     pub environment: Vec<(usize, String, String)>,
-    /// Where their data stands; a temporary directory if `None`.
+    /// Directories of their data; a temporary directory if `None`.
     pub directories: Option<Vec<PathBuf>>,
-    /// Where they stand; loopback if `None`.
+    /// Sites that they run at; loopback if `None`.
     pub sites: Option<Vec<Site>>,
-    /// Their program, if not [`program`](super::program).
+    /// Program of the daemons, if not [`program`](super::program).
     pub program: Option<PathBuf>,
 }
 
-/// The daemons. They are gone when this is, and their data, unless the test panics.
+/// The daemons of one network. They end when this is dropped. Their data is removed then, unless the test panics.
 #[derive(Debug)]
 pub struct Cluster {
-    /// By number.
+    /// Daemons by number.
     pub daemons: Vec<Daemon>,
     options: Options,
-    /// The network's name.
+    /// Name of the network.
     network: String,
     directory: PathBuf,
-    /// So many daemons were made anew.
+    /// Number of daemons that were made anew.
     renewals: u32,
     _places: Places,
 }
 
 impl Cluster {
-    /// Starts daemons one after another, the first with a new network, and waits until each serves and all are
-    /// members. Waits first until few other clusters run in this process.
+    /// Starts daemons one after another, the first with a new network, and waits until each serves and all are members. Waits first
+    /// until few other clusters run in this process.
     pub fn start(test: &str, options: &Options) -> Cluster {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let places = Places::wait(options.daemons);
@@ -76,7 +76,7 @@ impl Cluster {
         cluster
     }
 
-    /// One more, which is not started yet.
+    /// Adds one daemon, which is not started yet.
     fn add(&mut self) {
         let index = self.daemons.len();
         let home = match &self.options.directories {
@@ -107,7 +107,7 @@ impl Cluster {
         self.daemons.push(daemon);
     }
 
-    /// Starts so many more at once, which enter through those that are there, and waits for none of them.
+    /// Starts `count` more daemons at once, which enter through the present ones, and waits for none of them.
     pub fn grow(&mut self, count: usize) {
         for index in self.daemons.len()..self.daemons.len() + count {
             self.add();
@@ -115,24 +115,24 @@ impl Cluster {
         }
     }
 
-    /// Puts another peer in the place of one whose process has ended: it has nothing, and is not started yet.
+    /// Puts another peer in the place of one whose process has ended: the new peer has no data, and is not started yet.
     pub fn renew(&mut self, index: usize) {
         self.renewals += 1;
         let (name, home) = (format!("peer {index}, made anew"), format!("peer-{index}-new-{}", self.renewals));
         self.daemons[index] = self.daemons[index].renewed(&name, self.directory.join(home));
     }
 
-    /// Their numbers.
+    /// Returns the numbers of all daemons.
     pub fn all(&self) -> Vec<usize> {
         (0..self.daemons.len()).collect()
     }
 
-    /// Where clients reach them.
+    /// Returns the endpoints that clients use.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         self.daemons.iter().map(Daemon::endpoint).collect()
     }
 
-    /// Waits until all of them, and nobody else, are voting members, as each of them knows.
+    /// Waits until exactly these daemons are voting members, as each of them knows.
     pub fn wait_members(&self, at_most: Duration) {
         let mut wanted: Vec<&str> = self.daemons.iter().filter_map(|daemon| daemon.peer_id.as_deref()).collect();
         wanted.sort_unstable();
@@ -150,7 +150,7 @@ impl Cluster {
         }
     }
 
-    /// Starts one: the first time perhaps with a new network, else entering through all others that are known.
+    /// Starts a daemon: the first time perhaps with a new network, otherwise with entry through all other known daemons.
     fn launch(&mut self, index: usize, new: bool) {
         let mut flags = Vec::new();
         if new {
@@ -164,19 +164,19 @@ impl Cluster {
         self.daemons[index].start(&flags);
     }
 
-    /// Starts one again.
+    /// Starts a daemon again.
     pub fn restart(&mut self, index: usize) {
         self.launch(index, false);
     }
 
-    /// Waits until one serves.
+    /// Waits until a daemon serves.
     pub fn wait_ready(&mut self, index: usize) {
         if let Err(why) = self.daemons[index].wait_ready(START_MAX) {
             panic!("{why}");
         }
     }
 
-    /// Kills one.
+    /// Kills a daemon.
     pub fn kill(&mut self, index: usize) {
         self.daemons[index].signal(Signal::Kill);
     }
@@ -198,7 +198,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until none of the daemons, asked for this key, differs from the others, each from its own state.
+    /// Waits until all daemons answer alike for this key, each from its own state.
     pub fn wait_same(&self, key: &str, at_most: Duration) {
         let until = Instant::now() + at_most;
         loop {
@@ -215,12 +215,12 @@ impl Cluster {
         }
     }
 
-    /// The primary of a key as one of the daemons knows it: its number.
+    /// Returns the number of a key's primary, as one of the daemons knows it.
     pub fn primary_of(&self, key: &str) -> Option<usize> {
         self.daemons.iter().find_map(|daemon| {
             let reply = daemon.connect(Duration::from_secs(2)).ok()?.call(&["SCATTER.WHERE", key]).ok()?;
             let text = format!("{reply:?}");
-            // Whatever its shape: the first of our peers that is named, the primary being named first.
+            // In any form of the answer: the first of our peers that is named, the primary being named first.
             let place = |daemon: &Daemon| daemon.peer_id.as_deref().and_then(|id| text.find(id));
             let named = self.daemons.iter().enumerate().filter_map(|(index, daemon)| Some((place(daemon)?, index)));
             named.min().map(|(_, index)| index)

@@ -17,23 +17,23 @@ use super::namespace::{Endpoint, Namespace, Site};
 use super::resp::Connection;
 use crate::tool;
 
-/// How long an answer over HTTP may take.
+/// Time limit of an answer over HTTP.
 const HTTP_MAX: Duration = Duration::from_secs(5);
 
-/// What can be done to a process from outside.
+/// Signals that a test sends to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// It dies at once: SIGKILL.
+    /// The process dies at once: SIGKILL.
     Kill,
-    /// It is asked to stop: SIGTERM.
+    /// The process is asked to stop: SIGTERM.
     Terminate,
-    /// It freezes: SIGSTOP.
+    /// The process freezes: SIGSTOP.
     Freeze,
-    /// It goes on: SIGCONT.
+    /// The process goes on: SIGCONT.
     Thaw,
 }
 
-/// The line that a daemon prints when it serves.
+/// Line that a daemon prints when it serves.
 #[derive(Clone, Debug, Deserialize)]
 struct Ready {
     event: String,
@@ -41,16 +41,16 @@ struct Ready {
     listen: Vec<String>,
 }
 
-/// What a daemon says of its group in `/v1/status`.
+/// A daemon's report of its group in `/v1/status`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct View {
-    /// The epoch.
+    /// Epoch of the group.
     pub epoch: u64,
-    /// The slot of the newest of the primaries' terms.
+    /// Slot of the newest of the primaries' terms.
     pub term: u64,
-    /// A majority of the members holds everything.
+    /// Whether a majority of the members holds all data.
     pub established: bool,
-    /// Who leads, where that is known.
+    /// Leader of the group, where it is known.
     pub leader: Option<String>,
     /// Members, and learners.
     pub members: Vec<MemberView>,
@@ -61,103 +61,103 @@ pub struct View {
 /// A member as a daemon sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct MemberView {
-    /// Who.
+    /// Peer id of the member.
     pub peer_id: String,
     /// `leader`, `member`, `learner`, or `suspect`, which may be any of them.
     pub role: String,
-    /// Where others reach it.
+    /// Addresses at which peers reach the member.
     pub addresses: Vec<String>,
 }
 
 /// A primary as a daemon sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct PrimaryView {
-    /// Who.
+    /// Peer id of the primary.
     pub peer_id: String,
 }
 
 impl View {
-    /// The voting members that are well, by their names.
+    /// Returns the peer ids of the voting members that are well.
     pub fn voters(&self) -> impl Iterator<Item = &str> {
         let votes = |member: &&MemberView| matches!(member.role.as_str(), "leader" | "member");
         self.members.iter().filter(votes).map(|member| member.peer_id.as_str())
     }
 
-    /// How many may be members that vote: all that are not known to be learners.
+    /// Returns the upper limit of the voting members: all that are not known to be learners.
     pub fn voters_max(&self) -> usize {
         self.members.iter().filter(|member| member.role != "learner").count()
     }
 }
 
-/// What a daemon answers when it is asked to leave for good.
+/// A daemon's answer to the request to leave for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// It has begun; its process ends when it is over.
+    /// The daemon has begun to leave; its process ends when that is over.
     Begun,
-    /// It does not, and says why.
+    /// The daemon refuses; the text tells why.
     Refused(String),
-    /// It knows no such thing.
+    /// The daemon does not know the request.
     Unknown,
-    /// There was no answer: it may have begun.
+    /// There was no answer: the daemon may have begun to leave.
     Unanswered,
 }
 
 /// A daemon and all that is needed to start it again.
 #[derive(Debug)]
 pub struct Daemon {
-    /// A name for people.
+    /// Name for people.
     pub name: String,
-    /// Its data.
+    /// Directory of its data.
     pub directory: PathBuf,
     /// Its program, if not [`program`].
     pub program: Option<PathBuf>,
-    /// The network namespace that it runs in, if not this process's own.
+    /// Network namespace of its process, if not this process's own.
     pub namespace: Option<Namespace>,
-    /// Where clients reach it.
+    /// Address for clients.
     pub resp: SocketAddr,
-    /// Where admins reach it.
+    /// Address for administrators.
     pub http: SocketAddr,
-    /// Its listening address for peers, without its name.
+    /// Listening address for peers, without the peer id.
     pub listen: String,
-    /// The same for QUIC, if it listens by that.
+    /// Listening address for QUIC, if it listens by that.
     pub quic: Option<String>,
-    /// Flags beside those for places.
+    /// Flags beside those for addresses and directories.
     pub flags: Vec<String>,
-    /// Environment beside its owner's.
+    /// Environment beside that of its owner.
     pub environment: Vec<(String, String)>,
-    /// As it says itself, once it has.
+    /// Its peer id, once the daemon has printed it.
     pub peer_id: Option<String>,
     starts: u32,
     running: Option<(Child, Receiver<String>)>,
-    /// The process that runs has said that it serves.
+    /// Whether the process that runs has printed that it serves.
     ready: bool,
 }
 
-/// The daemon's binary: `SCATTER_BIN`, or else it is built beside this test.
+/// Returns the daemon's binary: `SCATTER_BIN`, or one that is built beside this test.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("peer", "scatter", false)))
 }
 
-/// The same, but as fast as it can be, if it has to be built.
+/// Returns the daemon's binary with full optimization, if it has to be built.
 pub fn fast_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("peer", "scatter", true)))
 }
 
-/// The `chirp` program, built beside this test.
+/// Returns the `chirp` program, built beside this test.
 pub fn chirp_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| build("chirp-app", "chirp", false))
 }
 
-/// A program that the environment names.
+/// Returns a program that the environment names.
 pub(super) fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }
 
 pub(super) fn build(package: &str, binary: &str, release: bool) -> PathBuf {
-    // A test stands in `target/PROFILE/deps`.
+    // A test lies in `target/PROFILE/deps`.
     let me = std::env::current_exe().expect("this program has a path");
     let profile = me.ancestors().nth(2).expect("tests stand in a profile's directory");
     let target = profile.parent().expect("a profile's directory stands in the target directory");
@@ -166,8 +166,8 @@ pub(super) fn build(package: &str, binary: &str, release: bool) -> PathBuf {
     cargo.args(["build", "--quiet", "--target-dir"]).arg(target);
     match release {
         true => cargo.args(["--release", "-p", package, "--bin", binary]),
-        // As all tests together are built, so that nothing is built twice: an example has the features of tests, and a selection of
-        // programs would have cargo build what only build scripts use of the others with other settings.
+        // Built as all tests together are built, so that nothing is built twice: an example has the features of tests. With a
+        // selection of programs, cargo would build crates that only build scripts use with other settings.
         false => cargo.args(["--workspace", "--bins", "--example", "zoo_redis_rs"]),
     };
     let built = cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).status();
@@ -176,8 +176,8 @@ pub(super) fn build(package: &str, binary: &str, release: bool) -> PathBuf {
     place.join(binary)
 }
 
-/// A port that is free now. Nothing else on this machine is likely to take it: no connection does, as systems take the
-/// ports of those from further up, and other programs like this one begin to look elsewhere.
+/// Returns a port that is free now. It is not likely to be taken on this machine: systems take ports of connections from a higher
+/// range, and other programs like this one begin their search elsewhere.
 pub fn free_port() -> u16 {
     const PORTS: std::ops::Range<u32> = 10_000..32_000;
     static TAKEN: AtomicU32 = AtomicU32::new(0);
@@ -192,7 +192,7 @@ pub fn free_port() -> u16 {
     panic!("loopback has no free ports");
 }
 
-/// What is started so ends with the thread that starts it, at the latest.
+/// Lets the command's process end with the thread that starts it, at the latest.
 pub(super) fn dies_with_owner(command: &mut Command) {
     // SAFETY: prctl is async-signal-safe, and touches nothing of this process's memory.
     unsafe {
@@ -204,7 +204,7 @@ pub(super) fn dies_with_owner(command: &mut Command) {
 }
 
 impl Daemon {
-    /// One that has not been started, with its data in `directory`.
+    /// Returns a daemon that has not been started, with its data in `directory`.
     pub fn new(name: &str, directory: PathBuf, network: &str) -> Daemon {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         Daemon {
@@ -225,7 +225,7 @@ impl Daemon {
         }
     }
 
-    /// One that stands on wires.
+    /// Returns a daemon at a site of [`Wires`](super::Wires), which has not been started.
     pub fn on_site(name: &str, directory: PathBuf, network: &str, site: &Site) -> Daemon {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let mut daemon = Daemon::new(name, directory, network);
@@ -235,7 +235,8 @@ impl Daemon {
         daemon
     }
 
-    /// One that was never started, in the same place as this one, with the same settings and nothing in its `directory`.
+    /// Returns a daemon that was never started, at the same addresses and with the same settings as this one, and with nothing in
+    /// its `directory`.
     pub fn renewed(&self, name: &str, directory: PathBuf) -> Daemon {
         Daemon {
             name: name.to_owned(),
@@ -255,29 +256,29 @@ impl Daemon {
         }
     }
 
-    /// Where clients reach it, from wherever they are.
+    /// Returns its endpoint for clients, with its namespace.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint { address: self.resp, namespace: self.namespace.clone() }
     }
 
-    /// Listens by QUIC, too, at the same port.
+    /// Lets it listen by QUIC, too, at the same port.
     pub fn listen_by_quic(&mut self) {
         let (ip, port) = self.listen.split_once("/tcp/").expect("it listens by TCP");
         self.quic = Some(format!("{ip}/udp/{port}/quic-v1"));
     }
 
-    /// Where other daemons enter through this one.
+    /// Returns the address through which other daemons enter.
     pub fn entry(&self) -> String {
         self.entries().remove(0)
     }
 
-    /// All ways by which they do.
+    /// Returns all addresses through which other daemons enter.
     pub fn entries(&self) -> Vec<String> {
         let peer = self.peer_id.as_deref().expect("it has said who it is");
         std::iter::once(&self.listen).chain(&self.quic).map(|address| format!("{address}/p2p/{peer}")).collect()
     }
 
-    /// Its program, where it runs, without settings that are meant for a peer of the person's own.
+    /// Returns its program as a command in its namespace, without settings that are meant for a person's own peer.
     fn scatter(&self) -> Command {
         let mut command = Command::new(self.program.as_deref().unwrap_or_else(|| program()));
         for (name, _) in std::env::vars_os() {
@@ -291,7 +292,7 @@ impl Daemon {
         command
     }
 
-    /// Starts it. It ends with the thread that starts it, at the latest.
+    /// Starts the daemon. Its process ends with the thread that starts it, at the latest.
     pub fn start(&mut self, more: &[String]) {
         assert!(self.running.is_none(), "{} runs", self.name);
         std::fs::create_dir_all(&self.directory).expect("a place for data");
@@ -316,7 +317,7 @@ impl Daemon {
         let stdout = child.stdout.take().expect("it is a pipe");
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
-            // Reads on when nobody listens, so that the daemon never blocks.
+            // Reads on without a receiver, so that the daemon never blocks.
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
             }
@@ -324,7 +325,10 @@ impl Daemon {
         (self.running, self.ready) = (Some((child, lines)), false);
     }
 
-    /// Waits until it says that it serves; an error tells how it ended instead, with the end of its log.
+    /// Waits until the daemon prints that it serves.
+    ///
+    /// # Errors
+    /// How its process ended instead, with the end of its log.
     pub fn wait_ready(&mut self, at_most: Duration) -> Result<(), String> {
         let until = Instant::now() + at_most;
         while !self.is_ready() {
@@ -338,7 +342,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whether its process runs and has said that it serves.
+    /// Returns whether its process runs and has printed that it serves.
     pub fn is_ready(&mut self) -> bool {
         let next = |daemon: &Daemon| daemon.running.as_ref().and_then(|(_, lines)| lines.try_recv().ok());
         while !self.ready
@@ -349,7 +353,7 @@ impl Daemon {
         self.running.is_some() && self.ready
     }
 
-    /// Understands a line that it printed.
+    /// Takes in a line that it printed.
     fn read(&mut self, line: &str) {
         let Ok(line) = serde_json::from_str::<Ready>(line) else { return };
         if line.event == "ready" {
@@ -359,13 +363,13 @@ impl Daemon {
         }
     }
 
-    /// The next line that it prints, if one comes within this time.
+    /// Returns the next line that it prints, if one comes within this time.
     pub fn next_line(&self, at_most: Duration) -> Option<String> {
         let (_, lines) = self.running.as_ref()?;
         lines.recv_timeout(at_most).ok()
     }
 
-    /// A client command against it.
+    /// Returns a client command for this daemon.
     pub fn client(&self, arguments: &[&str]) -> Command {
         let (resp, http) = (self.resp.to_string(), self.http.to_string());
         let mut command = self.scatter();
@@ -373,17 +377,17 @@ impl Daemon {
         command
     }
 
-    /// Runs a client command against it, until that ends.
+    /// Runs a client command for this daemon, until the command ends.
     pub fn run(&self, arguments: &[&str]) -> Output {
         self.client(arguments).output().expect("the program can be started")
     }
 
-    /// Its process, if it runs.
+    /// Returns its process id, if the process runs.
     pub fn pid(&self) -> Option<u32> {
         self.running.as_ref().map(|(child, _)| child.id())
     }
 
-    /// Sends it a signal, if it runs. One that was killed is gone when this returns; one that was frozen does nothing more.
+    /// Sends its process a signal, if the process runs. A killed process is gone when this returns; a frozen one does nothing more.
     pub fn signal(&mut self, signal: Signal) {
         let Some((child, _)) = &mut self.running else { return };
         let number = match signal {
@@ -406,7 +410,7 @@ impl Daemon {
         }
     }
 
-    /// How it ended, if it ends within this time.
+    /// Returns its exit status, if its process ends within this time.
     pub fn wait_end(&mut self, at_most: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + at_most;
         loop {
@@ -422,29 +426,29 @@ impl Daemon {
         }
     }
 
-    /// Whether there is a process.
+    /// Returns whether its process runs.
     pub fn is_running(&mut self) -> bool {
         self.wait_end(Duration::ZERO);
         self.running.is_some()
     }
 
-    /// How much memory it holds, in bytes.
+    /// Returns the memory that its process holds, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.pid().and_then(load::resident_bytes).unwrap_or(0)
     }
 
-    /// What it says at an address of its HTTP endpoint, if it says anything within some seconds.
+    /// Returns the answer at a path of its HTTP endpoint, if there is one within some seconds.
     pub fn ask_http(&self, path: &str) -> Option<serde_json::Value> {
         self.http(&format!("GET {path}"))
     }
 
-    /// What it says to a request without a body, of this method and path.
+    /// Returns the answer to a request without a body, of this method and path.
     pub fn http(&self, request: &str) -> Option<serde_json::Value> {
         let (_, body) = self.request(request)?;
         serde_json::from_str(&body).ok()
     }
 
-    /// Code and body of the answer to a request without a body, if there is one within some seconds.
+    /// Returns code and body of the answer to a request without a body, if there is one within some seconds.
     fn request(&self, request: &str) -> Option<(u16, String)> {
         let endpoint = Endpoint { address: self.http, namespace: self.namespace.clone() };
         let mut stream = endpoint.stream(HTTP_MAX).ok()?;
@@ -456,7 +460,7 @@ impl Daemon {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
-    /// Asks it to leave its network for good, and does not wait until it has.
+    /// Asks it to leave its network for good, and does not wait until it has left.
     pub fn leave(&self) -> Leave {
         match self.request("POST /v1/leave") {
             Some((202, _)) => Leave::Begun,
@@ -466,19 +470,19 @@ impl Daemon {
         }
     }
 
-    /// Its group as it sees it, if it is in one.
+    /// Returns its view of its group, if it is in one.
     pub fn view(&self) -> Option<View> {
         let group = self.ask_http("/v1/status")?["groups"].get_mut(0)?.take();
         serde_json::from_value(group).ok()
     }
 
-    /// The voting members of its group that are well, by their names, once what it knows is established.
+    /// Returns the peer ids of its group's voting members that are well, once its epoch is established.
     pub fn members(&self) -> Option<Vec<String>> {
         let view = self.view().filter(|view| view.established)?;
         Some(view.voters().map(str::to_owned).collect())
     }
 
-    /// How much time it has had on a processor since it started.
+    /// Returns the time that its process had on a processor since it started.
     pub fn cpu_time(&self) -> Duration {
         self.pid().and_then(load::cpu_time).map(|time| time.total()).unwrap_or_default()
     }
@@ -492,7 +496,7 @@ impl Daemon {
         self.directory.with_extension(format!("{}.log", self.starts))
     }
 
-    /// What it wrote on stderr since its last start.
+    /// Returns the text that it wrote to stderr since its last start.
     pub fn log_text(&self) -> String {
         std::fs::read_to_string(self.log()).unwrap_or_default()
     }
@@ -510,7 +514,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Waits until all threads of a child have stopped, or it has ended; it need still be waited for then.
+/// Waits until all threads of a child have stopped, or it has ended; the child must still be waited for then.
 fn wait_stopped(pid: u32) {
     loop {
         // SAFETY: all bytes zero are a valid siginfo_t.

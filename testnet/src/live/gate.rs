@@ -1,22 +1,22 @@
-//! How many clusters run side by side in one process: tests that mostly wait share a machine, those that would only measure how
-//! busy it is do not.
+//! Limit of the clusters that run side by side in one process. Tests that mostly wait share a machine; tests that would measure the
+//! load of the others do not.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Places for clusters.
+/// Number of places for clusters.
 const PLACES: usize = 2;
-/// A cluster with more daemons takes all places.
+/// Number of daemons above which a cluster takes all places.
 const SMALL_MAX: usize = 5;
 
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static LEFT: Condvar = Condvar::new();
 
-/// The places of one cluster, free again when this is dropped.
+/// Places of one cluster, free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Places(usize);
 
 impl Places {
-    /// Waits until there is room for a cluster of so many daemons.
+    /// Waits until there is room for a cluster of `daemons` daemons.
     pub(super) fn wait(daemons: usize) -> Places {
         let wanted = if daemons > SMALL_MAX { PLACES } else { 1 };
         let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Clients that set real daemons to work and record what they see.
+//! Clients that put load on real daemons and record requests and answers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,17 +19,17 @@ use crate::checkers::{Circumstances, check_history};
 use crate::history::{History, Operation, Outcome};
 use crate::rng::Rng;
 
-/// How long a client waits for an answer: all are promised within 3 s.
+/// Time for which a client waits for an answer: all answers are promised within 3 s.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Which keys clients use.
+/// Keys that clients use.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// What their names begin with.
+    /// Prefix of the keys' names.
     pub prefix: String,
-    /// So many of each kind: registers, lists, counters, leases.
+    /// Number of keys of each kind: registers, lists, counters, leases.
     pub count: u64,
-    /// After so many operations, at most 60, a key is left alone and a new one takes its place.
+    /// Number of operations, at most 60, after which a new key takes the place of a key.
     pub uses: u64,
 }
 
@@ -39,18 +39,18 @@ impl Default for Keys {
     }
 }
 
-/// How clients behave.
+/// Behaviour of clients.
 #[derive(Clone, Debug)]
 pub struct Habits {
-    /// So many of them.
+    /// Number of clients.
     pub clients: u64,
-    /// What chance is made of.
+    /// Seed of all chance.
     pub seed: u64,
-    /// What they use.
+    /// Keys that they use.
     pub keys: Keys,
-    /// Between an answer and the next question.
+    /// Wait between an answer and the next request.
     pub pause: Duration,
-    /// Each keeps to one daemon, whatever it says; else to one until that fails it.
+    /// Whether each client keeps to one daemon, whatever the daemon answers; otherwise to one until that fails it.
     pub faithful: bool,
 }
 
@@ -60,16 +60,16 @@ impl Default for Habits {
     }
 }
 
-/// The client that reads everything at the end.
+/// Number of the client that reads all keys at the end.
 const LAST_READER: u64 = u64::MAX;
-/// Clients that [`Load`] does not know have numbers from here on.
+/// First number of clients that [`Load`] does not know.
 const NEWCOMERS: u64 = 1 << 20;
-/// So many last reads are on their way at once over one connection.
+/// Number of last reads that are on their way at once over one connection.
 const LAST_READS: usize = 64;
-/// A key must be readable again after so long.
+/// Time within which a key must be readable again.
 const LAST_READ_MAX: Duration = Duration::from_secs(60);
 
-/// What clients saw, shared between them.
+/// History of all clients, shared between them.
 #[derive(Debug)]
 pub struct Recorder {
     history: Mutex<History>,
@@ -87,12 +87,12 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// The number of a client that nobody else is.
+    /// Returns the number of a client that no other client has.
     pub fn newcomer(&self) -> u64 {
         self.newcomers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The time that is on record for what happens now.
+    /// Returns the time that is recorded for an event now.
     pub fn now(&self) -> Time {
         Time(self.start.elapsed().as_nanos() as u64)
     }
@@ -101,7 +101,7 @@ impl Recorder {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks over a connection and records what came of it. `None`: the connection is of no use any more.
+    /// Sends an operation over a connection and records its outcome. `None`: the connection is of no use any more.
     pub fn ask(&self, connection: &mut Connection, who: (u64, u64), via: usize, key: &Key, op: &Op) -> Option<Outcome> {
         let words = translate::command(key.name(), op, false, None)?;
         let index = self.invoke(who, via, key, op);
@@ -141,17 +141,17 @@ impl Recorder {
         outcome
     }
 
-    /// How many operations are of this kind.
+    /// Returns the number of operations for which `is` is true.
     pub fn count(&self, is: impl Fn(&Operation) -> bool) -> usize {
         self.history().operations.iter().filter(|operation| is(operation)).count()
     }
 
-    /// How many operations were answered.
+    /// Returns the number of operations that were answered.
     pub fn answered(&self) -> usize {
         self.count(|operation| operation.outcome.answer().is_some())
     }
 
-    /// The longest time within these in which some client had no answer, whatever it asked.
+    /// Returns the longest time within these in which some client had no answer to any request.
     pub fn longest_wait(&self, from: Time, until: Time) -> Duration {
         let mut last = BTreeMap::new();
         let mut longest = Duration::ZERO;
@@ -173,8 +173,8 @@ impl Recorder {
         last.values().map(|at| until.since((*at).max(from))).fold(longest, Duration::max)
     }
 
-    /// Reads every key once more through the daemons in turn, then judges all that clients saw. A bad history is kept in
-    /// a file; its name is part of the panic.
+    /// Reads every key once more through the daemons in turn, then judges the whole history. A bad history is kept in a file; its
+    /// name is part of the panic.
     pub fn judge(&self, daemons: &[Endpoint]) {
         let keys: Vec<Key> = self.history().by_key().into_keys().cloned().collect();
         for (index, key) in keys.iter().enumerate() {
@@ -183,7 +183,7 @@ impl Recorder {
         self.judge_what_was_seen();
     }
 
-    /// As [`Recorder::judge`], but reads every key through every daemon.
+    /// Judges as [`Recorder::judge`] does, but reads every key through every daemon.
     pub fn judge_everywhere(&self, daemons: &[Endpoint]) {
         let keys: Vec<Key> = self.history().by_key().into_keys().cloned().collect();
         std::thread::scope(|scope| {
@@ -195,7 +195,7 @@ impl Recorder {
         self.judge_what_was_seen();
     }
 
-    /// Reads each of these keys through one daemon, many at once, and again until that answers.
+    /// Reads each of these keys through one daemon, many at once, and again until the daemon answers.
     fn read_all(&self, daemon: &Endpoint, via: usize, mut keys: Vec<&Key>) {
         let op = Op::Read(Read::Value);
         let mut connections = (via as u64) << 32;
@@ -272,13 +272,13 @@ pub struct Load {
 }
 
 impl Load {
-    /// Sets so many clients on the daemons; each stays with one until that fails it.
+    /// Starts `clients` clients on the daemons; each stays with one daemon until that fails it.
     pub fn start(recorder: &Arc<Recorder>, daemons: &[Endpoint], clients: u64, seed: u64, keys: &Keys) -> Load {
         let keys = keys.clone();
         Load::start_as(recorder, daemons, &Habits { clients, seed, keys, ..Habits::default() })
     }
 
-    /// Sets clients with such habits on the daemons.
+    /// Starts clients with these habits on the daemons.
     pub fn start_as(recorder: &Arc<Recorder>, daemons: &[Endpoint], habits: &Habits) -> Load {
         assert!(habits.keys.uses <= 60, "each addition to a counter has a bit of its own");
         let stop = Arc::new(AtomicBool::new(false));
@@ -335,7 +335,7 @@ impl Client {
         }
     }
 
-    /// Works over one connection, until that breaks or serves no more.
+    /// Works over one connection, until the connection breaks or serves no more.
     fn use_up(&mut self, mut connection: Connection, connections: u64, via: usize) {
         let who = (self.number, self.number << 32 | connections);
         let Keys { prefix, count, uses } = self.habits.keys.clone();
@@ -388,7 +388,7 @@ fn draw(rng: &mut Rng, kind: u64, client: u64, unique: u64, use_of_it: u64) -> O
     }
 }
 
-/// Leases are short: some end by themselves between two that ask for them.
+/// Draws an operation on a lease. Leases are short: some end by themselves between two requests.
 fn draw_lease(rng: &mut Rng, client: u64) -> Op {
     let holder = Bytes::from(client.to_string());
     match rng.below(6) {

@@ -1,4 +1,4 @@
-//! Stands in front of a daemon's endpoint for clients and loses answers: the connection ends in their place.
+//! A proxy before a daemon's endpoint for clients, which loses answers: the connection ends in their place.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::rng::Rng;
 
-/// Takes connections until it is gone.
+/// Proxy that takes connections until it is dropped.
 pub struct Lossy {
-    /// Where it listens.
+    /// Address at which it listens.
     pub address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     upstream: SocketAddr,
-    /// Of so many pieces of answers one is lost; 0: none is.
+    /// Of this many pieces of answers one is lost; 0: none is lost.
     one_in: AtomicU32,
     lost: AtomicU32,
     over: AtomicBool,
 }
 
 impl Lossy {
-    /// In front of a daemon; of `one_in` pieces of answers one is lost, with all behind it on that connection.
+    /// Starts a proxy before a daemon. Of `one_in` pieces of answers one is lost, with all later ones on that connection.
     pub fn start(upstream: SocketAddr, one_in: u32, seed: u64) -> Lossy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -43,7 +43,7 @@ impl Lossy {
         lossy
     }
 
-    /// How many answers were lost.
+    /// Returns the number of lost answers.
     pub fn lost(&self) -> u32 {
         self.shared.lost.load(Ordering::SeqCst)
     }
@@ -52,7 +52,7 @@ impl Lossy {
 impl Drop for Lossy {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
-        // So that it does not wait for the next client.
+        // Wakes the thread, which waits for the next client.
         let _ = TcpStream::connect(self.address);
     }
 }

@@ -1,4 +1,4 @@
-//! What benches of daemons need: many keys, and how long clients waited.
+//! Helpers of benchmarks of daemons: many keys, and waiting times of clients.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use super::{Connection, Reply};
 
-/// Of each value that [`fill`] stores.
+/// Size of each value that [`fill`] stores, in bytes.
 pub const FILL_VALUE_BYTES: usize = 100;
-/// Keys are stored in so many requests at a time, and no longer than this.
+/// Number of keys that are stored in requests at one time; the upper limit of the whole time is below.
 const FILL_PIPELINE: u64 = 500;
 const FILL_MAX: Duration = Duration::from_secs(90);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Stores keys, named as `redis-benchmark` names them, through all peers at once. Says how many there are when the time
-/// for it is over: 90 s.
+/// Stores keys, named as `redis-benchmark` names them, through all peers at once. Returns the number of keys that are stored when
+/// the time for it is over: 90 s.
 ///
 /// # Panics
-/// Where a peer does not serve.
+/// If a peer does not serve.
 pub fn fill(endpoints: &[SocketAddr], keys: u64) -> u64 {
     let (next, filled, until) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now() + FILL_MAX);
     thread::scope(|scope| {
@@ -41,7 +41,7 @@ pub fn fill(endpoints: &[SocketAddr], keys: u64) -> u64 {
     filled.into_inner()
 }
 
-/// Stores these, again where it was told to try again.
+/// Stores these keys, again where the peer asked to try again.
 fn fill_batch(connection: &mut Connection, batch: Range<u64>) -> u64 {
     let value = "x".repeat(FILL_VALUE_BYTES);
     let mut left: Vec<u64> = batch.clone().collect();
@@ -56,24 +56,24 @@ fn fill_batch(connection: &mut Connection, batch: Range<u64>) -> u64 {
     batch.end - batch.start
 }
 
-/// Was it done?
+/// Returns whether the reply is `OK`.
 pub fn is_ok(reply: &Reply) -> bool {
     matches!(reply, Reply::Simple(text) if text == "OK")
 }
 
-/// How long clients waited.
+/// Waiting times of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
-    /// Half of them, no longer than this.
+    /// Median waiting time.
     pub p50: Duration,
-    /// 99 of 100.
+    /// Upper limit of the waiting time for 99 of 100 operations.
     pub p99: Duration,
-    /// The longest.
+    /// The longest waiting time.
     pub most: Duration,
 }
 
 impl Spread {
-    /// Of all these.
+    /// Returns the spread of these waiting times.
     pub fn of(mut took: Vec<Duration>) -> Spread {
         took.sort_unstable();
         let at = |per_cent: usize| took.get(took.len() * per_cent / 100).copied().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Real daemons on loopback, and what clients see of them.
+//! Real daemons on loopback, and the history of their clients.
 //!
-//! A [`Cluster`] starts daemons, kills, stops and restarts them, and takes all of them down with itself. [`Wires`] give
-//! each of them a network of its own, with links that can be cut. [`Load`] sets clients on them and records what they
-//! see as a [`History`](crate::history::History), which the checkers then judge.
+//! A [`Cluster`] starts daemons, kills, stops and restarts them, and takes all of them down with itself. [`Wires`] give each of
+//! them a network of its own, with links that can be cut. [`Load`] starts clients on them and records requests and answers as a
+//! [`History`](crate::history::History), which the checkers then judge.
 
 mod cluster;
 mod daemon;
@@ -28,16 +28,15 @@ pub use resp::{Connection, Reply};
 pub use switch::{Control, SoftSwitch, fast_switch_program, switch_program};
 pub use wires::{Wires, between, one_way};
 
-/// What has to be over within a time on a machine of its own has to be over within so many times that here: tests run on
-/// few cores that others use too.
+/// Factor of time limits: a limit for a machine without other load is multiplied by it here, as tests run on few shared cores.
 pub const SLACK: u32 = 3;
 
-/// Full times, as `SCATTER_LONG` asks for.
+/// Returns whether tests must run for their full times, as `SCATTER_LONG` asks for.
 pub fn is_long() -> bool {
     std::env::var_os("SCATTER_LONG").is_some()
 }
 
-/// A short time, or the full one if `SCATTER_LONG` is set.
+/// Returns a short time, or the full one if `SCATTER_LONG` is set; in seconds.
 pub fn short_or(seconds: u64, full: u64) -> Duration {
     Duration::from_secs(if is_long() { full } else { seconds })
 }

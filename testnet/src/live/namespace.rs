@@ -1,4 +1,4 @@
-//! Network namespaces: a daemon has addresses, wires and a loopback of its own in one.
+//! Network namespaces: a daemon in one has addresses, wires and a loopback of its own.
 
 use std::fs::File;
 use std::io;
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use super::resp::Connection;
 
-/// A network namespace that has no name: it is gone, and all that is in it, with the last handle and the last process in
-/// it, however these end.
+/// A network namespace without a name. It is gone, with all its contents, with the last handle and the last process in it, however
+/// these end.
 #[derive(Clone, Debug)]
 pub struct Namespace(Arc<OwnedFd>);
 
 impl Namespace {
-    /// One with nothing in it but a loopback that is down. Needs the right to make one.
+    /// Makes a namespace that contains a loopback alone, which is down. Needs the right to make one.
     pub fn new() -> io::Result<Namespace> {
         // A thread of its own: this one stays where it is.
         let made = std::thread::spawn(|| {
@@ -30,9 +30,9 @@ impl Namespace {
         made.join().expect("it does not panic").map(|namespace| Namespace(Arc::new(namespace)))
     }
 
-    /// Does something in it, in this thread. Sockets that are made there stay there.
+    /// Runs `act` in the namespace, in this thread. Sockets that are made there stay there.
     pub fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
-        /// Whatever happens in between, the thread comes back.
+        /// Brings the thread back on every path.
         struct Return(OwnedFd);
         impl Drop for Return {
             fn drop(&mut self) {
@@ -46,20 +46,20 @@ impl Namespace {
         Ok(result)
     }
 
-    /// The process of this command will run in it.
+    /// Lets the command's process run in the namespace.
     pub fn put(&self, command: &mut Command) {
         let namespace = self.clone();
         // SAFETY: setns is async-signal-safe and takes no pointers; the closure owns the handle.
         unsafe { command.pre_exec(move || enter(namespace.0.as_raw_fd())) };
     }
 
-    /// Where programs find it for as long as this handle is there.
+    /// Returns the path of the namespace, valid for as long as this handle lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 }
 
-/// The namespace of this thread.
+/// Returns the namespace of this thread.
 fn here() -> io::Result<OwnedFd> {
     File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
 }
@@ -72,21 +72,21 @@ fn enter(namespace: RawFd) -> io::Result<()> {
     }
 }
 
-/// Where a daemon stands on [`Wires`](super::Wires).
+/// Site of a daemon on [`Wires`](super::Wires).
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Its namespace.
+    /// Namespace of the site.
     pub namespace: Namespace,
-    /// Where others reach it.
+    /// Address at which other sites reach it.
     pub address: Ipv4Addr,
 }
 
-/// Where a daemon is asked.
+/// Endpoint at which clients reach a daemon.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The address.
     pub address: SocketAddr,
-    /// The namespace in which it is that; this process's own if `None`.
+    /// Namespace of that address; this process's own if `None`.
     pub namespace: Option<Namespace>,
 }
 
@@ -97,7 +97,7 @@ impl Endpoint {
         self.namespace.as_ref().map_or_else(open, |namespace| namespace.within(open)?)
     }
 
-    /// Connects a client, who waits for answers no longer than `patience`.
+    /// Connects a client, which waits for answers no longer than `patience`.
     pub fn connect(&self, patience: Duration) -> io::Result<Connection> {
         Connection::over(self.stream(patience)?, patience)
     }

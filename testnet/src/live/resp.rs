@@ -1,4 +1,4 @@
-//! A plain RESP2 client: one question, one answer, or several in a row.
+//! A plain RESP2 client: one request and one answer, or several in a row.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// No array in an answer is longer, and no string: a peer that says otherwise has gone wrong.
+/// Upper limit of arrays and strings in an answer: a longer one is a peer's error.
 const LENGTH_MAX: i64 = 16 << 20;
 
-/// What a peer answers.
+/// Answer of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// `+OK`
@@ -31,12 +31,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, and waits for answers no longer than `patience`.
+    /// Connects; waits for answers no longer than `patience`.
     pub fn open(address: SocketAddr, patience: Duration) -> io::Result<Connection> {
         Connection::over(TcpStream::connect_timeout(&address, patience)?, patience)
     }
 
-    /// Speaks over a stream, and waits for answers no longer than `patience`.
+    /// Makes a connection of a stream; waits for answers no longer than `patience`.
     pub fn over(stream: TcpStream, patience: Duration) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
@@ -44,13 +44,13 @@ impl Connection {
         Ok(Connection { reader: BufReader::new(stream) })
     }
 
-    /// Asks, and waits for the answer. After an error the connection is of no use.
+    /// Sends a command, and waits for its answer. After an error the connection is of no use.
     pub fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<Reply> {
         self.send(words)?;
         self.receive()
     }
 
-    /// Asks.
+    /// Sends a command.
     pub fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<()> {
         let mut frame = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {

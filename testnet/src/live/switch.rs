@@ -12,19 +12,19 @@ use serde_json::Value;
 use super::cluster::Cluster;
 use super::daemon::{Daemon, build, dies_with_owner, free_port, named};
 
-/// The switch's program: `SCATTER_SWITCH_BIN`, or else it is built beside this test.
+/// Returns the switch's program: `SCATTER_SWITCH_BIN`, or one that is built beside this test.
 pub fn switch_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| named("SCATTER_SWITCH_BIN").unwrap_or_else(|| build("switch", "scatter-switch", false)))
 }
 
-/// The same, but as fast as it can be, if it has to be built.
+/// Returns the switch's program with full optimization, if it has to be built.
 pub fn fast_switch_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| named("SCATTER_SWITCH_BIN").unwrap_or_else(|| build("switch", "scatter-switch", true)))
 }
 
-/// A program that runs, or does not.
+/// A program, running or not.
 #[derive(Debug)]
 struct Process {
     program: PathBuf,
@@ -48,7 +48,7 @@ impl Process {
 
     fn kill(&mut self) {
         if let Some(mut child) = self.running.take() {
-            // It may have ended by itself; waited for, it is gone in either case.
+            // It may have ended by itself; after the wait it is gone in either case.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -64,15 +64,15 @@ impl Drop for Process {
 /// A switch in software.
 #[derive(Debug)]
 pub struct SoftSwitch {
-    /// Where packets go.
+    /// Address for packets.
     pub packets: SocketAddr,
-    /// Where its controllers come.
+    /// Address for its controllers.
     pub p4runtime: SocketAddr,
     process: Process,
 }
 
 impl SoftSwitch {
-    /// One that is not started yet, and puts its logs there.
+    /// Returns a switch that is not started yet, with its logs at `log`.
     pub fn new(program: &Path, log: &Path) -> SoftSwitch {
         let local = || SocketAddr::from(([127, 0, 0, 1], free_port()));
         let (packets, p4runtime) = (local(), local());
@@ -82,12 +82,12 @@ impl SoftSwitch {
         SoftSwitch { packets, p4runtime, process: Process { program, arguments, log, starts: 0, running: None } }
     }
 
-    /// Starts it, with nothing of an earlier life.
+    /// Starts the switch, without any state of an earlier life.
     pub fn start(&mut self) {
         self.process.start();
     }
 
-    /// Kills it.
+    /// Kills the switch.
     pub fn kill(&mut self) {
         self.process.kill();
     }
@@ -98,7 +98,7 @@ impl SoftSwitch {
 pub struct Control(Process);
 
 impl Control {
-    /// One for this switch and the groups of these daemons, which is not started yet.
+    /// Returns a controller for this switch and the groups of these daemons, which is not started yet.
     pub fn new(program: &Path, log: &Path, switch: &SoftSwitch, daemons: &[Daemon]) -> Control {
         let groups: Vec<String> = daemons.iter().map(|daemon| daemon.http.to_string()).collect();
         let target = format!("http://{}", switch.p4runtime);
@@ -106,24 +106,25 @@ impl Control {
         Control(Process { program: program.to_owned(), arguments, log: log.to_owned(), starts: 0, running: None })
     }
 
-    /// Starts it.
+    /// Starts the controller.
     pub fn start(&mut self) {
         self.0.start();
     }
 
-    /// Kills it.
+    /// Kills the controller.
     pub fn kill(&mut self) {
         self.0.kill();
     }
 }
 
 impl Daemon {
-    /// What it says of its switch.
+    /// Returns the daemon's report of its switch.
     pub fn offload(&self) -> Option<Value> {
         self.ask_http("/v1/offload")
     }
 
-    /// The lowest id under which members may answer reads of all its own parts, if they may in each of its groups.
+    /// Returns the lowest switch id under which members may answer reads of all the daemon's own parts, if they may in each of its
+    /// groups.
     pub fn granted(&self) -> Option<u64> {
         let said = self.offload()?;
         let groups = said["groups"].as_array()?;
@@ -135,7 +136,7 @@ impl Daemon {
         granted?.into_iter().min()
     }
 
-    /// How many reads of others it has answered alone since its start.
+    /// Returns the number of spread reads that the daemon has answered alone since its start.
     pub fn answered_alone(&self) -> u64 {
         let of = |said: Value| said["endpoints"][0]["reads"]["alone"].as_u64();
         self.offload().and_then(of).unwrap_or(0)
@@ -143,10 +144,10 @@ impl Daemon {
 }
 
 impl Cluster {
-    /// Waits until members may answer reads of all parts; says under which ids, if it comes to that.
+    /// Waits until members may answer reads of all parts, and returns the switch ids.
     ///
     /// # Errors
-    /// What somebody said last, where it does not.
+    /// The last reports of the daemons, if they do not offload within `at_most`.
     pub fn wait_offloaded(&self, which: &[usize], at_most: Duration) -> Result<Vec<u64>, String> {
         let until = Instant::now() + at_most;
         loop {

@@ -6,7 +6,7 @@ use group::op::{Answer, Condition, Expiry, Kind, LeaseOp, Op, Read, Unfit, Versi
 use super::resp::Reply;
 use crate::history::Outcome;
 
-/// The command for an operation on a key; `None` where RESP has none that asks exactly this.
+/// Returns the command for an operation on a key; `None` where RESP has no command for exactly this operation.
 pub fn command(key: &[u8], op: &Op, relaxed: bool, once: Option<&Bytes>) -> Option<Vec<Bytes>> {
     let word = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let key = Bytes::copy_from_slice(key);
@@ -64,7 +64,10 @@ pub fn command(key: &[u8], op: &Op, relaxed: bool, once: Option<&Bytes>) -> Opti
     })
 }
 
-/// What the answer to [`command`] means. An error is a break of the contract.
+/// Returns the outcome that an answer to [`command`] means.
+///
+/// # Errors
+/// The answer breaks the contract.
 pub fn outcome(op: &Op, reply: Reply) -> Result<Outcome, String> {
     if let Reply::Error(text) = &reply {
         return match text.split(' ').next() {

@@ -8,28 +8,28 @@ use std::process::{Command, Stdio};
 
 use super::namespace::{Namespace, Site};
 
-/// A table of routes that only TCP looks into.
+/// Routing table that only TCP uses.
 const FILTER: u32 = 83;
-/// Whom it is sent through to be lost.
+/// Gateway that does not exist: packets through it are lost.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 83, 255, 254);
 
-/// Sites that reach each other over a bridge. All of it lies in namespaces without names: it needs no cleaning up, and
-/// several at a time, or what another program makes, are not in each other's way.
+/// Sites that reach each other over a bridge. All of it lies in namespaces without names: it needs no clean-up, and does not
+/// conflict with another instance or another program.
 ///
-/// A cut is made where packets leave: the sender is told a wrong hardware address of the other site, and what it sends
-/// there is lost without a word, as on a wire that is broken. Nothing is asked of the kernel beyond `ip`. TCP alone is
-/// filtered the same way: it is routed through somebody who is not there.
+/// A cut is made where packets leave: the sender is told a wrong hardware address of the other site, and its packets to that site
+/// are lost without notice, as on a wire that is broken. Nothing is asked of the kernel beyond `ip`. TCP alone is filtered in the
+/// same way: it is routed through a gateway that does not exist.
 #[derive(Debug)]
 pub struct Wires {
     sites: Vec<Site>,
     cut: BTreeSet<(usize, usize)>,
     filtered: BTreeSet<(usize, usize)>,
-    /// The bridge is here; it is gone when this is.
+    /// Namespace of the bridge; the bridge is gone when this is dropped.
     _hub: Namespace,
 }
 
 impl Wires {
-    /// Lays wires between so many sites. An error says what is missing on this machine.
+    /// Lays wires between `sites` sites. An error tells what is missing on this machine.
     pub fn lay(sites: usize) -> Result<Wires, String> {
         let new = || Namespace::new().map_err(|error| format!("no right to make network namespaces: {error}"));
         let hub = new()?;
@@ -60,19 +60,19 @@ impl Wires {
         Ok(wires)
     }
 
-    /// The sites, in order.
+    /// Returns the sites, in order.
     pub fn sites(&self) -> &[Site] {
         &self.sites
     }
 
-    /// Cuts wires: nothing that the first of a pair sends reaches the second any more.
+    /// Cuts wires: no packet of the first site of a pair reaches the second any more.
     pub fn cut(&mut self, links: impl IntoIterator<Item = (usize, usize)>) {
         let links: Vec<_> = links.into_iter().collect();
         self.cut.extend(&links);
         self.tell(&links).expect("a wire that was laid can be cut");
     }
 
-    /// Filters TCP, and nothing else: what the first of a pair sends to the second by it is lost without a word.
+    /// Filters TCP alone: TCP packets of the first site of a pair to the second are lost without notice.
     pub fn filter_tcp(&mut self, links: impl IntoIterator<Item = (usize, usize)>) {
         for (from, to) in links {
             if self.filtered.insert((from, to)) {
@@ -96,7 +96,7 @@ impl Wires {
         self.tell(&links).expect("a wire that was laid can be mended");
     }
 
-    /// Tells senders where to send to, which decides whether it arrives.
+    /// Tells senders the hardware addresses of their receivers, which decide whether packets arrive.
     fn tell(&self, links: &[(usize, usize)]) -> Result<(), String> {
         for (from, site) in self.sites.iter().enumerate() {
             let mut lines = String::new();
@@ -112,14 +112,14 @@ impl Wires {
     }
 }
 
-/// Both directions between each of the ones and each of the others.
+/// Returns both directions between each site of `ones` and each of `others`.
 pub fn between(ones: &[usize], others: &[usize]) -> Vec<(usize, usize)> {
     let mut links = one_way(ones, others);
     links.extend(one_way(others, ones));
     links
 }
 
-/// From each of the ones to each of the others.
+/// Returns the links from each site of `ones` to each of `others`.
 pub fn one_way(ones: &[usize], others: &[usize]) -> Vec<(usize, usize)> {
     ones.iter().flat_map(|one| others.iter().map(|other| (*one, *other))).collect()
 }
@@ -133,18 +133,18 @@ fn address(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 83, 0, u8::try_from(index + 1).expect("a few sites"))
 }
 
-/// The hardware address of a site, or one that nobody has.
+/// Returns the hardware address of a site, or one that no site has.
 fn hardware(index: usize, wrong: bool) -> String {
     format!("02:53:43:41:{:02x}:{:02x}", u8::from(wrong), index + 1)
 }
 
-/// Has `ip` do this in a namespace, a line each.
+/// Runs `ip` commands in a namespace, one a line.
 fn ip(namespace: &Namespace, lines: &str) -> Result<(), String> {
     let mut command = Command::new("ip");
     command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     namespace.put(&mut command);
     let mut child = command.spawn().map_err(|error| format!("no program `ip`: {error}"))?;
-    // It may have ended already, and then says why.
+    // It may have ended already; its output tells why.
     let _ = child.stdin.take().expect("it is a pipe").write_all(lines.as_bytes());
     let output = child.wait_with_output().map_err(|error| format!("`ip` has no end: {error}"))?;
     match output.status.success() {
@@ -165,7 +165,7 @@ mod tests {
         site.namespace.within(|| UdpSocket::bind((site.address, 0))).and_then(|made| made).expect("a socket")
     }
 
-    /// Sends once from one site to another; whether it came.
+    /// Sends once from one site to another, and returns whether the packet arrived.
     fn arrives(wires: &Wires, from: usize, to: usize) -> io::Result<bool> {
         let (sender, receiver) = (socket(&wires.sites[from]), socket(&wires.sites[to]));
         receiver.set_read_timeout(Some(Duration::from_millis(300)))?;
