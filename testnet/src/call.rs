@@ -8,7 +8,7 @@
 //! | `APPEND v [MAX n]`, `INCRBY n` | additions |
 //! | `PEXPIRE ms\|PEXPIREAT ms\|PERSIST`, each but the last with `[NX\|XX\|GT\|LT]` | deadlines |
 //! | `GETEX [PX ms\|PXAT ms\|PERSIST]` | the value, and a new deadline |
-//! | `LEASE holder ms`, `UNLEASE holder` | a lease is taken or renewed, or given back |
+//! | `LEASE holder ms`, `UNLEASE holder` | acquisition or renewal of a lease, and its release |
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn word(text: impl Into<String>) -> Bytes {
     Bytes::from(text.into())
 }
 
-/// The words for an operation.
+/// Returns the words for an operation.
 pub fn words_of(op: &Op) -> Vec<Bytes> {
     match op {
         Op::Read(read) => vec![word(match read {
@@ -104,7 +104,10 @@ fn push_condition(words: &mut Vec<Bytes>, condition: &Condition) {
     }
 }
 
-/// The operation of these words.
+/// Returns the operation of these words.
+///
+/// # Errors
+/// A description for a person, if the words are no operation.
 pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
     let mut words = Words(words.iter());
     let name = words.next()?;

@@ -4,15 +4,15 @@
 //! {"client":3,"connection":7,"via":0,"key":"k","call":["SET","v","NX"],"invoked":[12,1000],"completed":[15,2500],"outcome":{"ok":"OK"}}
 //! ```
 //!
-//! - `client`, `connection`, `via`: who asked, over which connection, at which peer. Numbers; the last two may be left out.
+//! - `client`, `connection`, `via`: the client, its connection, and the peer that it asked. Numbers; the last two may be left out.
 //! - `key`, and all values: text. A value that is not UTF-8, or begins with `base64:`, is written as `base64:` and its bytes
 //!   in base 64.
 //! - `call`: the operation, as [`call`] lists them: Redis's words, without the key.
 //! - `mode`: `"relaxed"`, or left out. `once`: the client's own id, or left out.
-//! - `invoked`, `completed`: `[order, nanoseconds]`. Orders are unique in the file and rise with time; `completed` is left
-//!   out where nothing came back.
-//! - `outcome`: `"uncertain"`, `"tryagain"`, `"limit"`, or `{"ok": answer}` with an answer as Redis has it: `"OK"` or `"NO"`
-//!   for a change made or not, `{"value": "v"}`, `{"value": null}`, `{"value": "v", "version": [generation, timestamp]}`,
+//! - `invoked`, `completed`: `[order, nanoseconds]`. Orders are unique in the file and rise with time; `completed` is left out
+//!   where no answer came.
+//! - `outcome`: `"uncertain"`, `"tryagain"`, `"limit"`, or `{"ok": answer}` with an answer as in Redis: `"OK"` or `"NO"` for a
+//!   change made or not, `{"value": "v"}`, `{"value": null}`, `{"value": "v", "version": [generation, timestamp]}`,
 //!   `{"versioned": null}`, a number, or `{"unfit": "NotAnInteger"}`.
 
 use std::fs::File;
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use crate::call;
 use crate::history::{History, Moment, Operation, Outcome};
 
-/// One line.
+/// One line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     client: u64,
@@ -49,7 +49,10 @@ struct Line {
     outcome: Value,
 }
 
-/// Reads a history; the operations in order of asking.
+/// Reads a history, with its operations in order of asking.
+///
+/// # Errors
+/// The file cannot be read, or a line is not an operation.
 pub fn read(path: &Path) -> io::Result<History> {
     let mut operations = Vec::new();
     for (index, line) in BufReader::new(File::open(path)?).lines().enumerate() {
@@ -70,6 +73,9 @@ pub fn read(path: &Path) -> io::Result<History> {
 }
 
 /// Writes a history.
+///
+/// # Errors
+/// The file cannot be written; it may contain a part of the history then.
 pub fn write(path: &Path, history: &History) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     for operation in &history.operations {
@@ -226,7 +232,7 @@ fn bytes_of(text: &str) -> Result<Bytes, String> {
 /// Writes a text to a file of a directory, which is made if it is not there.
 ///
 /// # Errors
-/// For a person: the file, and the words of the operating system.
+/// A description for a person: the file, and the error of the operating system.
 pub fn write_text(directory: &Path, name: &str, text: &str) -> Result<(), String> {
     let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(directory.join(name), text));
     written.map_err(|error| format!("{}: {error}", directory.join(name).display()))

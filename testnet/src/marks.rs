@@ -1,9 +1,9 @@
-//! Coverage marks: rare things that a run came by. A simulation that never gets there proves nothing.
+//! Coverage marks: rare events that a run reached. A simulation that never reaches them proves nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How often each mark was hit.
+/// Number of hits of each mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks(BTreeMap<&'static str, u64>);
 
@@ -13,12 +13,12 @@ impl Marks {
         *self.0.entry(name).or_default() += 1;
     }
 
-    /// How often it was hit.
+    /// Returns how often a mark was hit.
     pub fn count(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Adds those of another run.
+    /// Adds the marks of another run.
     pub fn merge(&mut self, other: &Marks) {
         for (name, count) in &other.0 {
             *self.0.entry(name).or_default() += count;

@@ -1,14 +1,14 @@
-//! Pictures as SVG: what all have in common, and lines over two axes.
+//! Pictures as SVG: their common parts, and lines over two axes.
 
 use std::fmt::Write as _;
 
-/// The first are told apart best.
+/// Colours: the first ones are the easiest to distinguish.
 pub const COLOURS: [&str; 6] = ["#1b6ca8", "#4aa3df", "#9fd0f0", "#d9822b", "#8a5fb0", "#7a7a7a"];
 
-/// For lines, which are thinner than bars, and cross.
+/// Colours for lines, which are thinner than bars, and cross.
 const LINES: [&str; 8] = ["#1b6ca8", "#d9822b", "#3f8f4f", "#8a5fb0", "#c0392b", "#4aa3df", "#7a7a7a", "#b8860b"];
 
-/// A picture of this size, with this in it.
+/// Returns a picture of this size, with `body` in it.
 pub fn document(width: f64, height: f64, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
@@ -19,50 +19,49 @@ pub fn document(width: f64, height: f64, body: &str) -> String {
 /// One line.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// What it is, for the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Where it goes.
+    /// Points of the line.
     pub points: Vec<(f64, f64)>,
-    /// It is there for comparison.
+    /// Whether the line is there for comparison.
     pub dashed: bool,
 }
 
-/// Lines over two axes. Both begin at 0, or where `doubling` is said, the lower one at its first point, with a step for each
-/// doubling.
+/// Lines over two axes. Both begin at 0. With `doubling`, the lower axis begins at its first point, with a step for each doubling.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// What stands above it.
+    /// Title above the chart.
     pub title: String,
-    /// What is along the lower axis.
+    /// Label of the lower axis.
     pub across: String,
-    /// What is up the left one.
+    /// Label of the left axis.
     pub up: String,
-    /// The lower axis is for numbers that double.
+    /// Whether the lower axis is for numbers that double.
     pub doubling: bool,
-    /// A mark at each point.
+    /// Whether there is a mark at each point.
     pub dots: bool,
-    /// Moments that have a name.
+    /// Moments with names.
     pub moments: Vec<(f64, String)>,
-    /// All lines, the first on top of the others.
+    /// All lines, the first one on top.
     pub lines: Vec<Line>,
 }
 
-/// The size of one chart, and where its axes are.
+/// Size of one chart, and places of its axes.
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 600.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 330.0;
-/// Of a line in the legend, which is under the axis.
+/// Height of a line in the legend, which is under the axis.
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_COLUMNS: usize = 2;
-/// So many charts stand beside each other.
+/// Number of charts side by side.
 const COLUMNS: usize = 2;
-/// Names of moments stand in rows, so that they do not meet.
+/// Rows of the names of moments, so that names do not overlap.
 const MOMENT_ROWS: usize = 3;
 
-/// An axis: from where to where, and how far its ticks are apart.
+/// An axis: its ends, and the distance of its ticks.
 struct Axis {
     low: f64,
     high: f64,
@@ -70,7 +69,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// From 0, with about so many ticks, at numbers that are round.
+    /// Returns an axis from 0, with about `ticks` ticks, at round numbers.
     fn round(most: f64, ticks: f64) -> Axis {
         let rough = most.max(1e-9) / ticks;
         let power = 10_f64.powf(rough.log10().floor());
@@ -85,7 +84,7 @@ impl Axis {
     }
 }
 
-/// A number on an axis: thousands as k, millions as M.
+/// Returns a number on an axis: thousands as k, millions as M.
 fn label(number: f64) -> String {
     let (number, unit) = match number.abs() {
         size if size >= 1e6 => (number / 1e6, "M"),
@@ -96,7 +95,7 @@ fn label(number: f64) -> String {
     format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A power of two on an axis: 1,024 as k.
+/// Returns a power of two on an axis: 1,024 as k.
 fn doubled(power: f64) -> String {
     match power as u32 {
         power @ 10.. => format!("{}k", 1_u64 << (power - 10).min(63)),
@@ -122,7 +121,7 @@ impl Chart {
         HEIGHT + LEGEND_LINE * self.lines.len().div_ceil(LEGEND_COLUMNS) as f64
     }
 
-    /// Its inside, as SVG, with its corner there.
+    /// Returns the content of the chart as SVG, with its corner at this place.
     fn body(&self, left: f64, top: f64) -> String {
         let (across, most) = (self.across(), self.lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y));
         let up = Axis::round(most.fold(0.0, f64::max), 6.0);
@@ -187,13 +186,13 @@ impl Chart {
         body
     }
 
-    /// As SVG.
+    /// Draws the chart as SVG.
     pub fn draw(&self) -> String {
         draw(std::slice::from_ref(self))
     }
 }
 
-/// Charts in rows, as SVG.
+/// Draws charts in rows, as SVG.
 pub fn draw(charts: &[Chart]) -> String {
     let columns = charts.len().min(COLUMNS);
     let height = charts.iter().map(Chart::height).fold(0.0, f64::max);

@@ -1,16 +1,16 @@
-//! Keeps all cores awake while something is measured, without taking them from anybody.
+//! Keeps all cores awake during a measurement, without taking them from other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, available_parallelism, spawn};
 
-/// Cores stay awake until this is dropped.
+/// Guard that keeps cores awake until it is dropped.
 pub struct Awake {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A thread for each core that spins whenever nobody else wants to run there.
+/// Starts a thread for each core that spins whenever no other thread wants to run there.
 pub fn keep_awake() -> Awake {
     let stop = Arc::new(AtomicBool::new(false));
     let cores = available_parallelism().map_or(1, usize::from);
@@ -36,7 +36,7 @@ impl Drop for Awake {
     }
 }
 
-/// From now on this thread runs only when no other wants to; whether that could be arranged.
+/// Lets this thread run only when no other thread wants to. Returns whether that could be arranged.
 fn behind_all_others() -> bool {
     #[cfg(target_os = "linux")]
     {

@@ -9,7 +9,7 @@ const WIDTH: f64 = 900.0;
 const LEFT: f64 = 150.0;
 const BAR: f64 = 20.0;
 
-/// As SVG. Each load has a scale of its own.
+/// Draws the results as SVG. Each load has a scale of its own.
 pub fn draw(results: &Results) -> String {
     let mut body = String::new();
     let mut y = 10.0;

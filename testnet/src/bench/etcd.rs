@@ -1,6 +1,6 @@
-//! etcd's protocol, as little of it as `Put` and a linearizable `Range` need: gRPC over HTTP/2, many requests under way.
+//! The parts of etcd's protocol that `Put` and a linearizable `Range` need: gRPC over HTTP/2, many requests under way.
 //!
-//! A whole gRPC client would take more of the machine than it leaves for the server that is to be measured.
+//! A whole gRPC client would take so much of the machine that too little is left for the measured server.
 
 use std::collections::BTreeSet;
 
@@ -18,16 +18,16 @@ const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// So much may be received before the window is opened again.
+/// Number of bytes that may be received before the window is opened again.
 const WINDOW: u32 = 1 << 30;
-/// No header compression towards this side: headers are not looked at.
+/// No header compression towards this side, which ignores headers.
 const HEADER_TABLE_SIZE: u16 = 1;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// A connection to an etcd server.
 #[derive(Default)]
 pub struct Etcd {
-    /// Headers that are the same for all requests were sent once.
+    /// Whether the headers that are the same for all requests were sent.
     is_known: bool,
     received: u32,
     /// Streams that had a message.
@@ -75,7 +75,8 @@ impl Protocol for Etcd {
 }
 
 impl Etcd {
-    /// All but the path are put into the server's table once, and named by their places there from then on.
+    /// Returns the headers of a request. All but the path are put into the server's table once, and named by their places there
+    /// from then on.
     fn headers(&mut self, path: &[u8]) -> Vec<u8> {
         // :method POST, :scheme http, and a literal :path
         let mut block = vec![0x83, 0x86, 0x04];
@@ -116,7 +117,7 @@ impl Etcd {
                     frame(out, WINDOW_UPDATE, 0, 0, &std::mem::take(&mut self.received).to_be_bytes());
                 }
             }
-            // Only what worked has a message before its last headers.
+            // Only a successful request has a message before its last headers.
             HEADERS if flags & END_STREAM != 0 => {
                 let worked = self.with_message.remove(&stream);
                 answers.push(answer((!worked).then_some("an error of gRPC")));

@@ -1,8 +1,7 @@
-//! This store beside others: the same load, one after the other, in the same run.
+//! This store beside other stores: the same load on each, one after the other, in the same run.
 //!
-//! In each round every store is started, filled, put under each load, and stopped; medians over the rounds are what is
-//! told, for machines are noisy. All make every write durable at a majority before they acknowledge it, but where the
-//! name says otherwise.
+//! In each round every store is started, filled, put under each load, and stopped. Results are medians over the rounds, as machines
+//! are noisy. All stores make every write durable at a majority before they acknowledge it, unless the name tells otherwise.
 
 mod awake;
 mod chart;
@@ -25,19 +24,19 @@ pub use tools::Tools;
 /// A load.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// What it is called.
+    /// Name of the load.
     pub name: &'static str,
-    /// The share of writes.
+    /// Share of writes, from 0 to 1.
     pub writes: f64,
-    /// What reads are.
+    /// Kind of reads.
     pub reads: Reads,
-    /// Connections, and requests under way on each.
+    /// Number of connections, and of requests under way on each.
     pub in_flight: (usize, usize),
-    /// Keys by Zipf's law, with the exponent 0.99, instead of all alike.
+    /// Whether keys follow Zipf's law, with the exponent 0.99, instead of a uniform distribution.
     pub skewed: bool,
 }
 
-/// What is measured.
+/// Measured loads.
 pub const WORKLOADS: [Workload; 8] = [
     Workload { name: "writes, 256 under way", writes: 1.0, reads: Reads::Current, in_flight: (16, 16), skewed: false },
     Workload { name: "reads, 256 under way", writes: 0.0, reads: Reads::Current, in_flight: (16, 16), skewed: false },
@@ -61,47 +60,47 @@ pub const WORKLOADS: [Workload; 8] = [
     Workload { name: "57 % writes, skewed", writes: 0.57, reads: Reads::Current, in_flight: (16, 16), skewed: true },
 ];
 
-/// What is to be compared, and how.
+/// Parameters of a comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Which stores.
+    /// Compared stores.
     pub kinds: Vec<Kind>,
-    /// How often.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Each load for so long.
+    /// Duration of each load.
     pub seconds: Duration,
-    /// So many keys.
+    /// Number of keys.
     pub keys: u64,
-    /// Bytes of a value.
+    /// Size of a value, in bytes.
     pub value_bytes: usize,
-    /// The stores' data; on the disk that is to be measured.
+    /// Directory of the stores' data, on the disk to be measured.
     pub work: PathBuf,
 }
 
-/// What one store did under one load in one round.
+/// Figures of one store under one load in one round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
     /// Operations a second.
     pub ops_per_s: f64,
-    /// Median waiting time.
+    /// Median waiting time, in seconds.
     pub p50_s: f64,
-    /// 99 of 100 waited so long or less.
+    /// Upper limit of the waiting time for 99 of 100 operations, in seconds.
     pub p99_s: f64,
-    /// Time of cores for each operation, of all servers together.
+    /// Time of cores for each operation, of all servers together, in seconds.
     pub cpu_s_per_op: f64,
-    /// Memory that the largest of its processes held afterwards.
+    /// Memory that the largest of its processes held afterwards, in bytes.
     pub resident_bytes: u64,
-    /// Refused, of all.
+    /// Number of refused operations.
     pub refused: u64,
 }
 
-/// All that was measured.
+/// Results of a comparison.
 #[derive(Debug, Default)]
 pub struct Results {
     figures: BTreeMap<(usize, Kind), Vec<Figures>>,
 }
 
-/// Runs it. `say` is told how far it is, and which stores are left out and why.
+/// Runs a comparison. `say` receives its progress, and the stores that are left out with the reason.
 pub fn compare(comparison: &Comparison, tools: &Tools, mut say: impl FnMut(&str)) -> Results {
     let mut results = Results::default();
     let mut left_out = Vec::new();
@@ -133,7 +132,7 @@ fn measure(
         if workload.reads == Reads::Old && kind == Kind::Redis {
             continue;
         }
-        // A core that sleeps takes its time to wake: with one request under way that would be most of what is measured.
+        // A sleeping core takes time to wake: with one request under way that time would dominate the result.
         let _awake = (workload.in_flight == (1, 1)).then(awake::keep_awake);
         let figures = under_load(comparison, &system, workload, round)?;
         results.figures.entry((number, kind)).or_default().push(figures);
@@ -143,7 +142,7 @@ fn measure(
 
 fn under_load(comparison: &Comparison, system: &System, workload: &Workload, round: usize) -> Result<Figures, String> {
     let mut targets = system.targets.clone();
-    // With one connection, each round through another server.
+    // With one connection, each round uses another server.
     let servers = targets.len();
     targets.rotate_left(round % servers);
     let (kind, (connections, in_flight)) = (system.kind, workload.in_flight);
@@ -180,7 +179,7 @@ fn under_load(comparison: &Comparison, system: &System, workload: &Workload, rou
 }
 
 impl Results {
-    /// Medians of each figure over the rounds.
+    /// Returns the medians of each figure over the rounds.
     pub fn median(&self, workload: usize, kind: Kind) -> Option<Figures> {
         let rounds = self.figures.get(&(workload, kind))?;
         let median = |figure: fn(&Figures) -> f64| {
@@ -209,7 +208,7 @@ impl Results {
         std::fs::write(directory.join("bench.svg"), chart::draw(self))
     }
 
-    /// Under one load: each store with its medians.
+    /// Returns each store with its medians under one load.
     fn under(&self, workload: usize) -> Vec<(Kind, Figures)> {
         let kinds = self.figures.keys().filter(|(number, _)| *number == workload).map(|(_, kind)| *kind);
         kinds.filter_map(|kind| Some((kind, self.median(workload, kind)?))).collect()

@@ -12,7 +12,7 @@ use super::tools::Tools;
 use super::zookeeper::{Style, ZooKeeper};
 use crate::live::{Cluster, Daemon, Options, free_port};
 
-/// A store answers within so long after its start.
+/// Time within which a store must answer after its start.
 const START_MAX: Duration = Duration::from_secs(60);
 
 /// A store, as it is to be run. Three members each, but for the lone Redis; all durable, but for `ScatterMemory`.
@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What it is called in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Scatter => "scatter",
@@ -48,17 +48,17 @@ impl Kind {
         }
     }
 
-    /// Is it this store?
+    /// Returns whether it is this store.
     pub fn is_ours(self) -> bool {
         matches!(self, Kind::Scatter | Kind::ScatterLeased | Kind::ScatterCoarse | Kind::ScatterMemory)
     }
 
-    /// How long it works, under each load, before that counts: Java compiles what it runs as it runs.
+    /// Returns the time of each load that does not count: Java compiles code as it runs.
     pub fn warm_up(self) -> Duration {
         if self == Kind::Zookeeper { Duration::from_secs(10) } else { Duration::ZERO }
     }
 
-    /// One side of a connection to it.
+    /// Returns the client's side of the store's protocol.
     pub fn protocol(self, reads: Reads) -> Box<dyn Protocol> {
         match (self, reads) {
             (Kind::Etcd, _) => Box::new(Etcd::default()),
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The same, for the first write of each key.
+    /// Returns the client's side of the protocol, for the first write of each key.
     fn filling_protocol(self) -> Box<dyn Protocol> {
         match self {
             Kind::Zookeeper => Box::new(ZooKeeper::new(Style::Fill)),
@@ -78,20 +78,20 @@ impl Kind {
     }
 }
 
-/// What kind of reads.
+/// Kind of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// Linearizable.
+    /// Linearizable reads.
     Current,
-    /// What the asked server knows.
+    /// Reads of the asked server's own state.
     Old,
 }
 
-/// A store at work. Dropped, it is gone with all it stored.
+/// A store at work. It ends when dropped, and its data is removed.
 pub struct System {
-    /// Which it is.
+    /// The store.
     pub kind: Kind,
-    /// Where clients reach it.
+    /// Addresses for clients.
     pub targets: Vec<SocketAddr>,
     /// Its processes.
     pub pids: Vec<u32>,
@@ -101,7 +101,7 @@ pub struct System {
 }
 
 impl System {
-    /// Starts it, with its data below `work`, and waits until it answers; an error says what is missing.
+    /// Starts a store, with its data below `work`, and waits until it answers; an error tells what is missing.
     pub fn start(kind: Kind, tools: &Tools, work: &Path) -> Result<System, String> {
         let directory = work.join(format!("{kind:?}").to_lowercase());
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -120,7 +120,7 @@ impl System {
         Ok(system)
     }
 
-    /// Writes each of so many keys once.
+    /// Writes each of `keys` keys once.
     pub fn fill(&self, keys: u64, value_bytes: usize) -> Result<(), String> {
         let plan = Plan { keys, value_bytes, ..Plan::new(self.targets.clone()) }.filling();
         let kind = self.kind;
@@ -216,7 +216,7 @@ impl System {
         Ok(())
     }
 
-    /// Until a write through each server is answered.
+    /// Waits until a write through each server is answered.
     fn wait_ready(&mut self) -> Result<(), String> {
         let until = Instant::now() + START_MAX;
         loop {
@@ -235,7 +235,7 @@ impl System {
     }
 }
 
-/// How it ended, if it has.
+/// Returns the exit status of a child, if it has ended.
 fn ended(child: &mut Child) -> Option<ExitStatus> {
     child.try_wait().ok().flatten()
 }
@@ -246,7 +246,7 @@ impl Drop for System {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // Before its directory.
+        // The cluster must end before its directory is removed.
         self.cluster = None;
         let _ = std::fs::remove_dir_all(&self.directory);
     }

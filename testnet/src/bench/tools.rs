@@ -1,4 +1,4 @@
-//! Where the other stores come from: made once, and kept in a cache.
+//! Programs of the other stores: made once, and kept in a cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,23 +6,23 @@ use std::process::Command;
 use crate::file::write_text;
 use crate::tool::run;
 
-/// The releases that are measured.
+/// Measured release of etcd.
 pub const ETCD: &str = "3.7.3";
-/// See [`ETCD`].
+/// Measured release of ZooKeeper.
 pub const ZOOKEEPER: &str = "3.9.5";
 
-/// The stores' programs, or why there are none.
+/// Programs of the stores, or the reason why one is missing.
 pub struct Tools {
-    /// This store's.
+    /// Program of this store.
     pub scatter: PathBuf,
-    /// The program.
+    /// Program of etcd.
     pub etcd: Result<PathBuf, String>,
-    /// The directory with its jars.
+    /// Directory with the jars of ZooKeeper.
     pub zookeeper: Result<PathBuf, String>,
 }
 
 impl Tools {
-    /// Looks for them in the cache, and makes those that are wanted and missing: etcd with Go, ZooKeeper with Maven.
+    /// Looks for the programs in the cache, and makes those that are wanted and missing: etcd with Go, ZooKeeper with Maven.
     pub fn prepare(scatter: PathBuf, cache: &Path, etcd: bool, zookeeper: bool) -> Tools {
         let unwanted = || Err("not wanted".to_owned());
         Tools {

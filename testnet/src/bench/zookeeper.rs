@@ -1,4 +1,4 @@
-//! ZooKeeper's protocol, as little of it as nodes with values need.
+//! The parts of ZooKeeper's protocol that nodes with values need.
 
 use load::{Answer, Nonsense, Operation, Protocol};
 
@@ -10,25 +10,25 @@ const NODE_EXISTS: i32 = -110;
 const SESSION_MS: i32 = 30_000;
 const ALL_PERMISSIONS: i32 = 31;
 
-/// What its requests are.
+/// Style of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Writes make nodes.
+    /// Writes create nodes.
     Fill,
-    /// Reads are what the server knows, however old.
+    /// Reads return the server's state, however old.
     Plain,
-    /// Reads are preceded by a `sync`: what was written before is seen.
+    /// Reads are preceded by a `sync`: they see all earlier writes.
     Synced,
 }
 
-/// A session with a ZooKeeper server, whose answers come in order.
+/// A session with a ZooKeeper server. Answers come in order.
 pub struct ZooKeeper {
     style: Style,
     has_session: bool,
 }
 
 impl ZooKeeper {
-    /// A new session.
+    /// Returns a new session.
     pub fn new(style: Style) -> ZooKeeper {
         ZooKeeper { style, has_session: false }
     }
@@ -51,7 +51,7 @@ impl Protocol for ZooKeeper {
     }
 
     fn request(&mut self, number: u64, operation: Operation<'_>, out: &mut Vec<u8>) {
-        // Nothing but the last request of an operation has its number.
+        // Only the last request of an operation has its number.
         let id = (number % (1 << 30)) as i32 + 1;
         let mut ask = |id: i32, kind: i32, more: &dyn Fn(&mut Vec<u8>)| {
             packet(out, |body| {

@@ -19,10 +19,10 @@ const THREADS: usize = 8;
 /// Attempts to read a key at the end, each by another peer.
 const LAST_READS: usize = 3;
 
-/// Where the peers that serve are reached.
+/// Addresses of the peers that serve.
 pub(super) type Addresses = Arc<RwLock<Vec<SocketAddr>>>;
 
-/// What became of the operations.
+/// Outcomes of the operations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) writes: u64,
@@ -32,21 +32,21 @@ pub(super) struct Counts {
     pub(super) unanswered: u64,
     pub(super) failed_reads: u64,
     pub(super) errors: u64,
-    /// What no order of the writes explains.
+    /// Reads that no order of the writes explains.
     pub(super) wrong: Vec<String>,
-    /// The errors that no client should see.
+    /// Errors that no client should see.
     pub(super) strange: Vec<String>,
-    /// How long each answer took.
+    /// Time of each answer.
     pub(super) latencies: Vec<Duration>,
 }
 
 impl Counts {
-    /// Returns how many operations failed.
+    /// Returns the number of failed operations.
     pub(super) fn failed(&self) -> u64 {
         self.try_again + self.uncertain + self.unanswered + self.failed_reads + self.errors
     }
 
-    /// Returns how many operations there were.
+    /// Returns the number of operations.
     pub(super) fn all(&self) -> u64 {
         self.writes + self.reads + self.failed()
     }
@@ -60,7 +60,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Begins.
+    /// Starts the clients.
     pub(super) fn start(churn: &Churn, addresses: Addresses) -> Clients {
         let (counts, stop) = (Arc::default(), Arc::default());
         let start = |index: usize| {
@@ -78,7 +78,7 @@ impl Clients {
         Clients { threads, counts, stop }
     }
 
-    /// Returns what became of the operations so far.
+    /// Returns the outcomes of the operations so far.
     pub(super) fn counts(&self) -> Counts {
         lock(&self.counts).clone()
     }
@@ -102,7 +102,7 @@ impl Clients {
         )
     }
 
-    /// Ends, and returns what became of the operations, and what the clients know of all keys.
+    /// Ends, and returns the outcomes of the operations, and the clients' knowledge of all keys.
     pub(super) fn finish(self) -> (Counts, Vec<(String, Register)>) {
         self.stop.store(true, Ordering::Relaxed);
         let registers = self.threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect();

@@ -1,4 +1,4 @@
-//! How long peers live.
+//! Lifetimes of peers.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::rng::Rng;
 /// A distribution of lifetimes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lives {
-    /// Exponential with this mean: a peer's age says nothing.
+    /// Exponential with this mean: a peer's age tells nothing about its remaining life.
     Exponential(Duration),
     /// Pareto with shape 1.1 and this mean: most peers die young, and some live for very long.
     Pareto(Duration),
@@ -16,8 +16,8 @@ pub enum Lives {
 
 impl Lives {
     const SHAPE: f64 = 1.1;
-    /// A Pareto population is warm after so many mean lives. If all peers of a network were new at one moment, half of them would die within a
-    /// sixth of the mean life, and no group would survive that.
+    /// Number of mean lives after which a Pareto population is warm. If all peers of a network were new at one moment, half of them
+    /// would die within a sixth of the mean life, and no group would survive that.
     pub const WARM: u32 = 10;
 
     /// Draws a lifetime.
@@ -31,7 +31,8 @@ impl Lives {
         }
     }
 
-    /// Draws the peer that stands where peers have lived one after the other for so long: its age, and how long it still lives.
+    /// Draws the peer that stands at a place where peers have lived one after the other for the time `after`: its age, and its
+    /// remaining life.
     pub fn draw_standing(self, rng: &mut Rng, after: Duration) -> (Duration, Duration) {
         let (mut start, mut end) = (Duration::ZERO, self.draw(rng));
         while end <= after {
@@ -54,7 +55,7 @@ impl Lives {
         1.0 - self.survives(age + window) / self.survives(age)
     }
 
-    /// Returns the probability that a life lasts for longer than this.
+    /// Returns the probability that a life lasts longer than this.
     fn survives(self, age: Duration) -> f64 {
         match self {
             Lives::Exponential(mean) => (-age.as_secs_f64() / mean.as_secs_f64()).exp(),

@@ -1,7 +1,7 @@
 //! A network of real daemons on loopback whose peers come and go, while clients write and read (Scatter §7.2, Fig. 13).
 //!
-//! Each peer lives for a time drawn from a distribution, is killed with SIGKILL and replaced at once by a new peer with a new key and an
-//! empty store. Clients hold what they read against what was acknowledged to them.
+//! Each peer lives for a time drawn from a distribution, is killed with SIGKILL and replaced at once by a new peer with a new key
+//! and an empty store. Clients compare the values that they read with the writes that were acknowledged to them.
 
 mod clients;
 mod lives;
@@ -21,13 +21,13 @@ use population::Population;
 pub use report::Report;
 pub(crate) use report::quantiles;
 
-/// A line of figures is printed this often.
+/// Interval at which a line of figures is printed.
 const LINE_EVERY: Duration = Duration::from_secs(30);
-/// The pause between two starts of the first peers.
+/// Pause between two starts of the first peers.
 const START_EVERY: Duration = Duration::from_millis(500);
-/// How long a network has to get well after the churn. A key that no peer answers for after this time counts as lost.
+/// Time within which a network must recover after the churn. A key that no peer answers for after this time counts as lost.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// The pause between two looks at all keys.
+/// Pause between two looks at all keys.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The parameters of a run.
@@ -37,17 +37,17 @@ pub struct Churn {
     pub program: PathBuf,
     /// Peers at any time, at least 1.
     pub peers: usize,
-    /// How long they live.
+    /// Distribution of their lifetimes.
     pub lives: Lives,
-    /// How long peers come and go.
+    /// Duration of the churn.
     pub time: Duration,
-    /// From the start of the last of the first peers until clients begin.
+    /// Time from the start of the last of the first peers until clients begin.
     pub warm_up: Duration,
     /// Keys. Each is written by one client.
     pub keys: usize,
     /// Operations a second, half of them writes.
     pub rate: f64,
-    /// Draws lifetimes, contacts and operations. When exactly something happens on a real machine, no seed can say.
+    /// Seed of lifetimes, contacts and operations. No seed determines the exact times of events on a real machine.
     pub seed: u64,
     /// A directory for data, which is removed afterwards.
     pub work: PathBuf,
@@ -55,7 +55,7 @@ pub struct Churn {
     pub flags: Vec<String>,
 }
 
-/// Runs it. `say` gets a line of text every 30 s. `stop` ends the run early; the report is of the time until then.
+/// Runs a churn test. `say` gets a line of text every 30 s. `stop` ends the run early; the report is of the time until then.
 ///
 /// # Errors
 /// If the daemon cannot be started, or no peer is left. All daemons are ended, and the directory is removed.

@@ -12,7 +12,7 @@ use crate::rng::Rng;
 
 /// Contacts that a newcomer is started with.
 const CONTACTS: usize = 8;
-/// The first peer has to serve within this time.
+/// Time within which the first peer must serve.
 const FIRST_MAX: Duration = Duration::from_secs(60);
 
 /// A peer.
@@ -27,11 +27,11 @@ struct Peer {
 pub(super) struct Population<'a> {
     churn: &'a Churn,
     peers: Vec<Peer>,
-    /// Where those that serve are reached.
+    /// Addresses of the peers that serve.
     pub(super) addresses: Addresses,
     /// Peers killed so far.
     pub(super) deaths: u64,
-    /// How long each newcomer took until it served, since peers began to die.
+    /// Time that each newcomer took until it served, since peers began to die.
     pub(super) joins: Vec<Duration>,
     dying: bool,
     started: u64,
@@ -62,7 +62,7 @@ impl<'a> Population<'a> {
         Ok(population)
     }
 
-    /// Returns how many peers serve.
+    /// Returns the number of peers that serve.
     pub(super) fn serving(&self) -> usize {
         self.peers.iter().filter(|peer| peer.serves).count()
     }
@@ -70,7 +70,7 @@ impl<'a> Population<'a> {
     /// Starts a peer that joins by some peers that serve.
     ///
     /// # Errors
-    /// If none serves.
+    /// If no peer serves.
     pub(super) fn spawn(&mut self) -> io::Result<()> {
         let mut entries: Vec<String> =
             self.peers.iter().filter(|peer| peer.serves).map(|peer| peer.daemon.entry()).collect();
@@ -100,7 +100,7 @@ impl<'a> Population<'a> {
         Ok(())
     }
 
-    /// From now on peers die.
+    /// Lets peers die from now on.
     pub(super) fn begin_to_die(&mut self) {
         self.dying = true;
         for peer in &mut self.peers {
@@ -108,7 +108,7 @@ impl<'a> Population<'a> {
         }
     }
 
-    /// Kills the peers whose time is over, and starts another for each.
+    /// Kills the peers whose lifetimes are over, and starts another peer for each.
     pub(super) fn replace_the_dead(&mut self) -> io::Result<()> {
         while let Some(place) = self.peers.iter().position(|peer| peer.dies.is_some_and(|at| at <= Instant::now())) {
             let mut peer = self.peers.swap_remove(place);
@@ -121,7 +121,7 @@ impl<'a> Population<'a> {
         Ok(())
     }
 
-    /// Watches the peers for so long, or until `stop`.
+    /// Watches the peers for this time, or until `stop`.
     ///
     /// # Errors
     /// If a peer ended by itself.

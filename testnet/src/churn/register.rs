@@ -1,24 +1,24 @@
-//! What the only writer of a key knows about it.
+//! Knowledge of a key's only writer about the key.
 
 /// The values of one key, which are the numbers of its writes. Its writer does one operation at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Register {
     /// The last write that was acknowledged or read; 0 before the first.
     known: u64,
-    /// The last write that was begun.
+    /// The last write that has begun.
     begun: u64,
-    /// Writes of which the outcome is not known: each may take effect at any time, once, or never.
+    /// Writes of unknown outcome: each may take effect at any time, once, or never.
     open: Vec<u64>,
 }
 
-/// How a write ended.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// It was acknowledged.
+    /// The write was acknowledged.
     Acknowledged,
-    /// It has not taken effect, and never will (`TRYAGAIN`).
+    /// The write has not taken effect, and never will (`TRYAGAIN`).
     Refused,
-    /// It may have taken effect, or may do so later: `UNCERTAIN`, or no answer.
+    /// The write may have taken effect, or may do so later: `UNCERTAIN`, or no answer.
     Unknown,
 }
 
@@ -34,7 +34,7 @@ impl Register {
         self.open.is_empty()
     }
 
-    /// The write of this value has ended.
+    /// Notes the outcome of the write of this value.
     pub(crate) fn end(&mut self, value: u64, written: Written) {
         match written {
             Written::Acknowledged => self.known = value,
@@ -43,10 +43,10 @@ impl Register {
         }
     }
 
-    /// A read answered this value (`0`: none).
+    /// Notes the value that a read answered (`0`: none).
     ///
     /// # Errors
-    /// If no order of the writes explains that.
+    /// If no order of the writes explains the value.
     pub(crate) fn read(&mut self, value: u64) -> Result<(), String> {
         if value == self.known {
             return Ok(());

@@ -5,15 +5,15 @@ pub mod study;
 
 use std::time::Duration;
 
-/// Why a command ends without success; for a person.
+/// Reason of a command that ends without success, for a person.
 pub enum Error {
-    /// It cannot be run as it was typed: 2.
+    /// The command cannot be run as it was typed: exit code 2.
     Refused(String),
-    /// It failed: 1.
+    /// The command failed: exit code 1.
     Failed(String),
 }
 
-/// Reads a time: a number, with `s`, `m` or `h` behind it, or seconds.
+/// Reads a duration: a number, with `s`, `m` or `h` behind it, or seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) => (

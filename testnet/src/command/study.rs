@@ -131,7 +131,7 @@ impl StudyArgs {
         })
     }
 
-    /// Runs these studies on so many cores, and prints their figures.
+    /// Runs these studies on `jobs` cores, and prints their figures.
     ///
     /// # Errors
     /// A run that breaks an invariant, a file that cannot be written, or an inconsistent fetch.

@@ -1,4 +1,4 @@
-//! What is to happen in an experiment's world, in order of virtual time.
+//! Events of an experiment's world, in order of virtual time.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -28,7 +28,7 @@ impl<E> Ord for Planned<E> {
     }
 }
 
-/// Events that are to come, those of one moment in the order in which they were planned, and what time it is.
+/// Events to come, those of one moment in the order in which they were planned, and the present time.
 pub struct Agenda<E> {
     now: Time,
     planned: BinaryHeap<Planned<E>>,
@@ -36,28 +36,28 @@ pub struct Agenda<E> {
 }
 
 impl<E> Agenda<E> {
-    /// Nothing, from time 0 on.
+    /// Returns an agenda without events, at time 0.
     pub fn new() -> Agenda<E> {
         Agenda { now: Time(0), planned: BinaryHeap::new(), count: 0 }
     }
 
-    /// What time it is.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// This happens then, or now if that is over.
+    /// Plans an event for a time, or for now if that time is over.
     pub fn at(&mut self, at: Time, event: E) {
         self.count += 1;
         self.planned.push(Planned(at.max(self.now), self.count, event));
     }
 
-    /// This happens so long from now.
+    /// Plans an event for this duration from now.
     pub fn after(&mut self, after: Duration, event: E) {
         self.at(self.now + after, event);
     }
 
-    /// What happens next, and before `end`: it is that time now. Where nothing does it is `end`.
+    /// Takes the next event before `end`, and sets the present time to the event's. Without such an event the time becomes `end`.
     pub fn next_before(&mut self, end: Time) -> Option<E> {
         if self.planned.peek().is_none_or(|Planned(at, ..)| *at >= end) {
             self.now = self.now.max(end);

@@ -1,8 +1,8 @@
 //! Three machines with several cores, a disk and a wire each, that run one real group in virtual time.
 //!
-//! What takes time is told here, and nothing else does: an operation at its primary, a write at each member, a sync, the
-//! wire. In a fine group any core takes what comes next. In a coarse one each sub-range has its core, as a log has its
-//! place in the order: there the sub-range's operations stand in line, also behind a slow one.
+//! Only four costs take time: an operation at its primary, a write at each member, a sync, and the wire. In a fine group any core
+//! takes the next operation. In a coarse one each sub-range has its core, as a log has one order: operations of the sub-range wait
+//! for each other, also behind a slow one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -24,64 +24,64 @@ use super::members::{Asker, at, config, founded, member_of, node, set, settings}
 const MACHINES: usize = 3;
 /// Sub-ranges, as many as the paper has shards.
 pub const PARTS: usize = 12;
-/// What an operation takes at its primary, and a write at every other member.
+/// Time of an operation at its primary, and of a write at every other member.
 const EXECUTE: Duration = Duration::from_micros(50);
 const ACCEPT: Duration = Duration::from_micros(25);
-/// A slow operation takes so many times as long.
+/// Factor of a slow operation's time.
 const SLOW: u32 = 20;
-/// One way on the wire.
+/// Time of one way on the wire.
 const WIRE: Duration = Duration::from_micros(50);
-/// A sync of the disk, for all that waits.
+/// Time of a sync of the disk, for all waiting writes.
 const SYNC: Duration = Duration::from_micros(100);
-/// Everybody has taken over by then.
+/// Time by which all primaries have taken over.
 const SETTLED: Duration = Duration::from_secs(3);
-/// Not measured.
+/// Time that is not measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 
-/// What is run.
+/// Setting of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Writes of a sub-range in order.
+    /// Whether writes of a sub-range keep their order.
     pub coarse: bool,
     /// Cores of each machine, 1 to [`PARTS`].
     pub cores: usize,
-    /// Which keys.
+    /// Distribution of keys.
     pub keys: Distribution,
-    /// So many keys.
+    /// Number of keys.
     pub key_count: u64,
     /// Clients, each with one operation under way.
     pub clients: usize,
-    /// Bytes of a value.
+    /// Size of a value, in bytes.
     pub value_bytes: usize,
-    /// The share of reads.
+    /// Share of reads, from 0 to 1.
     pub reads: f64,
-    /// The share of slow operations.
+    /// Share of slow operations, from 0 to 1.
     pub slow: f64,
-    /// So long, in virtual time.
+    /// Duration of the run, in virtual time.
     pub lasts: Duration,
-    /// Draws keys and kinds of operations.
+    /// Seed of keys and kinds of operations.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// Operations a second.
     pub ops_per_s: f64,
-    /// Half of them waited so long or less.
+    /// Median waiting time.
     pub p50: Duration,
-    /// 99 of 100 did.
+    /// Upper limit of the waiting time for 99 of 100 operations.
     pub p99: Duration,
 }
 
 enum Event {
-    /// A client asks for something.
+    /// A client sends an operation.
     Client(usize),
-    /// Its operation is executed.
+    /// The primary's core has executed the client's operation.
     Executed(usize),
-    /// A message is there, and what it brings is worked off.
+    /// The writes of a message are executed.
     Message { to: usize, from: Sender, message: Message },
-    /// A message came.
+    /// A message has arrived.
     Arrived { to: usize, from: Sender, message: Message },
     /// A disk has synced everything up to this token.
     Synced { machine: usize, token: u64 },
@@ -91,22 +91,22 @@ enum Event {
 
 struct Machine {
     group: Group,
-    /// When each core is free.
+    /// Times at which the cores are free.
     cores: Vec<Time>,
-    /// Handed to the disk, behind what it syncs now.
+    /// Handed to the disk, behind the batch that it syncs now.
     unsynced: Option<u64>,
     syncing: bool,
     ticks_at: Time,
     asker: Asker,
 }
 
-/// What a client waits for.
+/// An operation that a client waits for.
 struct Asked {
     key: Key,
     op: Op,
     slow: bool,
     at: Time,
-    /// Its place among the operations of its machine.
+    /// Serial of the operation at its machine.
     serial: u64,
     machine: usize,
 }
@@ -118,12 +118,12 @@ struct World {
     keys: Keys,
     value: Bytes,
     asked: BTreeMap<usize, Asked>,
-    /// By machine and serial: whose it is.
+    /// By machine and serial: the client.
     attempts: HashMap<(usize, u64), usize>,
     waited: Vec<Duration>,
 }
 
-/// Runs it.
+/// Runs a setting.
 pub fn run(setting: Setting) -> Measured {
     let mut world = World::new(setting);
     world.run_until(Time(0) + SETTLED);
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// When a core of this machine has done so much for this sub-range.
+    /// Returns the time at which a core of this machine has done this work for the sub-range.
     fn occupy(&mut self, machine: usize, part: usize, work: Duration) -> Time {
         let cores = &mut self.machines[machine].cores;
         let core = match self.setting.coarse {
@@ -205,7 +205,7 @@ impl World {
         cores[core]
     }
 
-    /// When a machine has done what a message brings.
+    /// Returns the time at which a machine has done the work of a message.
     fn worked_off(&mut self, machine: usize, message: &Message) -> Time {
         let Message::Committee(CommitteeMessage::Accept { writes, .. }) = message else { return self.agenda.now() };
         let parts: Vec<usize> = writes.iter().map(|write| part_of(&write.key)).collect();
@@ -213,7 +213,7 @@ impl World {
         done.max().unwrap_or(self.agenda.now())
     }
 
-    /// A client asks the primary of a key for something, and a core takes it up.
+    /// Sends a client's operation to the primary of its key, where a core begins it.
     fn ask(&mut self, client: usize) {
         let number = self.keys.next_key().expect("keys without an end");
         let key = Key::new(format!("key:{number}").as_bytes()).expect("short");
@@ -302,7 +302,7 @@ impl World {
     }
 }
 
-/// Where a sub-range stands on a machine: first those that it is primary of, which take most.
+/// Returns the place of a sub-range on a machine: first those that the machine is the primary of, which take most of the time.
 fn place(machine: usize, part: usize) -> usize {
     part / MACHINES + PARTS / MACHINES * ((part + MACHINES - machine) % MACHINES)
 }

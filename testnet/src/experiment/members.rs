@@ -1,4 +1,4 @@
-//! The members of an experiment's group: who they are, what they are founded with, how clients ask them.
+//! The members of an experiment's group: their ids, the settings of the group, and their clients.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,22 +12,22 @@ use group::state::{Assignment, GroupState, Member, Settings};
 use group::time::{Now, Time, WallMillis};
 use overlay::{Epoch, GroupId, Incarnation, Key, NodeId, PeerKey, Point, RingId};
 
-/// A member by its number, from 0.
+/// Returns a member's node id, by its number from 0.
 pub fn node(member: usize) -> NodeId {
     NodeId { peer: PeerKey([member as u8 + 1; 32]), incarnation: Incarnation(1) }
 }
 
-/// Its number.
+/// Returns the number of a member.
 pub fn member_of(node: NodeId) -> usize {
     usize::from(node.peer.0[0]) - 1
 }
 
-/// All clocks are right.
+/// Returns the readings of correct clocks.
 pub fn at(now: Time) -> Now {
     Now { time: now, awake: now, wall: WallMillis(now.0 / 1_000_000 + 1) }
 }
 
-/// What a group of an experiment is founded with.
+/// Returns the settings with which a group of an experiment is founded.
 pub fn settings(coarse: bool, leases: bool) -> Settings {
     Settings {
         coarse,
@@ -40,8 +40,8 @@ pub fn settings(coarse: bool, leases: bool) -> Settings {
     }
 }
 
-/// A group of so many members that all stand in one place, whose range is divided evenly into so many parts; they take turns
-/// as primaries.
+/// Returns a group of `members` members at one site, whose range is divided evenly into `parts` parts. The members take turns as
+/// primaries.
 pub fn founded(members: usize, parts: usize, settings: Settings) -> GroupState {
     let member = |member| Member {
         node: node(member),
@@ -62,7 +62,7 @@ pub fn founded(members: usize, parts: usize, settings: Settings) -> GroupState {
     state
 }
 
-/// What each member chooses for itself: the division stays as it is.
+/// Returns the settings that each member chooses for itself: the division stays as it is.
 pub fn config(durable: bool, defects: Defects) -> GroupConfig {
     GroupConfig {
         name: None,
@@ -80,26 +80,26 @@ pub fn config(durable: bool, defects: Defects) -> GroupConfig {
     }
 }
 
-/// Sets a key to these bytes, whatever it was.
+/// Returns an operation that sets a key to these bytes, in any state.
 pub fn set(value: bytes::Bytes) -> Op {
     Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false }
 }
 
-/// What clients ask at one member for keys that it is primary of.
+/// Clients' operations at one member, for keys that it is the primary of.
 pub struct Asker {
     node: NodeId,
     serial: u64,
-    /// Serials under way for a key.
+    /// Serials under way, by key.
     of_key: HashMap<Key, BTreeSet<u64>>,
 }
 
 impl Asker {
-    /// At this member.
+    /// Returns the operations at this member.
     pub fn new(member: usize) -> Asker {
         Asker { node: node(member), serial: 0, of_key: HashMap::new() }
     }
 
-    /// A client's operation under this ballot: its serial, and what is said to the member.
+    /// Returns a client's operation under this ballot: its serial, and the message to the member.
     pub fn ask(&mut self, ballot: Option<TermBallot>, key: Key, op: Op) -> (u64, Sender, Message) {
         self.serial += 1;
         let serial = self.serial;
@@ -124,7 +124,7 @@ impl Asker {
         (serial, Sender { node: self.node, epoch: Epoch(1) }, message)
     }
 
-    /// It was answered.
+    /// Notes that an operation was answered.
     pub fn answered(&mut self, key: &Key, serial: u64) {
         if let Some(of_key) = self.of_key.get_mut(key) {
             of_key.remove(&serial);

@@ -5,10 +5,10 @@ use super::results::Results;
 use super::table::Outcome;
 use super::{fine_coarse, harmonia, scatter};
 
-/// Runs an experiment. The third argument is told of progress.
+/// Runs an experiment. The third argument receives lines about progress.
 ///
 /// # Errors
-/// For a person: a run that broke an invariant, or a file that cannot be read.
+/// A description for a person: a run that broke an invariant, or a file that cannot be read.
 pub type Run = fn(&Options, Say<'_>) -> Result<Outcome, String>;
 
 /// One experiment.
@@ -83,7 +83,7 @@ pub fn list() -> Vec<String> {
 /// Runs an experiment, and writes its files where they are wanted.
 ///
 /// # Errors
-/// For a person: why it failed, or which file cannot be written.
+/// A description for a person: the failure, or the file that cannot be written.
 pub fn run(experiment: &Experiment, options: &Options, say: Say<'_>) -> Result<Results, String> {
     let outcome = (experiment.run)(options, say).map_err(|why| format!("{}: {why}", experiment.name))?;
     let results = Results::new(experiment, options, &outcome);

@@ -11,8 +11,9 @@ use super::{Connection, Reply};
 
 /// Size of each value that [`fill`] stores, in bytes.
 pub const FILL_VALUE_BYTES: usize = 100;
-/// Number of keys that are stored in requests at one time; the upper limit of the whole time is below.
+/// Number of keys that are stored in requests at one time.
 const FILL_PIPELINE: u64 = 500;
+/// Time limit of [`fill`].
 const FILL_MAX: Duration = Duration::from_secs(90);
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -1,4 +1,4 @@
-//! Clients of a hall: what they ask, by which way, and whether what they read can be true.
+//! Clients of a simulated testbed: their operations, the way of each, and whether each value read is possible.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::experiment::agenda::Agenda;
 use crate::experiment::members::set;
 use crate::rng::Rng;
 
-/// After silence of the switch no read goes by it for so long, and then twice as long each time: as peers have it.
+/// Time for which no read goes through the switch after its first silence; it doubles with each further silence, as in peers.
 const REST_FIRST: Duration = Duration::from_millis(250);
 const REST_MAX: Duration = Duration::from_secs(2);
-/// Clients begin within this.
+/// Time within which clients begin.
 const BEGIN: Duration = Duration::from_millis(2);
-/// Bytes of a value, as in the paper.
+/// Size of a value, in bytes, as in the paper.
 const VALUE_BYTES: usize = 16;
 
-/// What a client waits for.
+/// An operation that a client waits for.
 struct Asked {
     client: usize,
     number: u64,
     is_write: bool,
-    /// By way of the switch.
+    /// Whether it goes through the switch.
     spread: bool,
     at: Time,
-    /// A read must find this version or a later one; a write, once it is taken up, makes this one.
+    /// For a read: the least version that it must find. For a write, once begun at the primary: the version that it makes.
     version: u64,
 }
 
-/// An operation has come to its end.
+/// An operation that has ended.
 pub(super) struct Answered {
     pub(super) client: usize,
     pub(super) is_write: bool,
     pub(super) waited: Duration,
-    /// When that client asks next, if it does so after answers.
+    /// Time of that client's next operation, if the client sends one after each answer.
     pub(super) next: Option<Time>,
 }
 
@@ -52,14 +52,14 @@ pub(super) struct Clients {
     rng: Rng,
     last_tag: u64,
     asked: HashMap<u64, Asked>,
-    /// By serial at the primary: whose it is.
+    /// By serial at the primary: tag and key of the operation.
     pub(super) attempts: HashMap<u64, (u64, Key)>,
-    /// Of each key, the newest version that an answer has shown, and the newest that the primary has taken up.
+    /// For each key, the newest version that an answer has shown, and the newest that the primary has begun.
     known: Vec<u64>,
     taken_up: Vec<u64>,
-    /// Reads that were older than what was known when they were asked, or newer than what was written.
+    /// Reads that were older than the version known when they were sent, or newer than any write.
     pub(super) stale: u64,
-    /// When something was heard by way of the switch; none is asked that way before; how long the next rest is.
+    /// Time of the last answer through the switch; time before which no read goes that way; length of the next rest.
     heard: Time,
     rests_until: Time,
     rest: Duration,
@@ -89,7 +89,7 @@ impl Clients {
         }
     }
 
-    /// The first operations.
+    /// Starts the first operations.
     pub(super) fn begin(&mut self, setting: &Setting, agenda: &mut Agenda<Event>) {
         let clients = match setting.load {
             Load::Closed { clients } => clients,
@@ -101,7 +101,7 @@ impl Clients {
         }
     }
 
-    /// Where operations come by themselves: the next one.
+    /// Plans the next operation, where operations come at a rate.
     pub(super) fn next_arrival(&mut self, agenda: &mut Agenda<Event>) {
         if let Load::Open { per_s } = self.load {
             let share = (self.rng.bits() >> 11) as f64 / (1u64 << 53) as f64;
@@ -109,7 +109,7 @@ impl Clients {
         }
     }
 
-    /// A client asks for something: the tag of that.
+    /// Draws a client's operation, and returns its tag.
     pub(super) fn ask(&mut self, client: usize, spreads: bool, now: Time) -> u64 {
         let number = self.keys.next_key().expect("keys without an end");
         let is_write = match self.load {
@@ -123,7 +123,7 @@ impl Clients {
         self.last_tag
     }
 
-    /// The object of a read that goes by way of the switch.
+    /// Returns the object of a read that goes through the switch.
     pub(super) fn spread(&self, tag: u64) -> Option<u32> {
         self.asked.get(&tag).filter(|asked| asked.spread).map(|asked| object(&key_of(asked.number)))
     }
@@ -136,7 +136,7 @@ impl Clients {
         self.asked.get(&tag).is_some_and(|asked| asked.is_write)
     }
 
-    /// The primary takes this up, unless it was answered meanwhile. Operations of one key are executed in that order.
+    /// Begins an operation at the primary, unless it was answered meanwhile. Operations of one key are executed in that order.
     pub(super) fn take_up(&mut self, tag: u64) -> Option<(Key, Op)> {
         let asked = self.asked.get_mut(&tag)?;
         let op = if asked.is_write {
@@ -152,12 +152,12 @@ impl Clients {
         Some((key_of(asked.number), op))
     }
 
-    /// The version that a value is.
+    /// Returns the version that a value stands for.
     pub(super) fn version(value: &[u8]) -> u64 {
         value.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
     }
 
-    /// An answer came, of a read with the version that it found. The second answer to the same says nothing.
+    /// Takes an answer, for a read with the version that it found. A second answer to the same operation has no effect.
     pub(super) fn answered(&mut self, tag: u64, found: Option<u64>, now: Time) -> Option<Answered> {
         let Asked { client, number, is_write, spread, at, version } = self.asked.remove(&tag)?;
         let (known, taken_up) = (&mut self.known[number as usize], self.taken_up[number as usize]);
@@ -175,10 +175,10 @@ impl Clients {
         Some(Answered { client, is_write, waited: now.since(at), next })
     }
 
-    /// Nothing was heard of this: is it to be asked of the primary?
+    /// Notes that an operation has no answer yet. Returns whether it must be sent to the primary.
     pub(super) fn impatient(&mut self, tag: u64, now: Time) -> bool {
         let Some(asked) = self.asked.get_mut(&tag) else { return false };
-        // What is heard late, and of the primary, says nothing of the switch.
+        // A late answer, from the primary, tells nothing about the switch.
         asked.spread = false;
         if self.heard < asked.at && self.rests_until <= now {
             (self.rests_until, self.rest) = (now + self.rest, (self.rest * 2).min(REST_MAX));

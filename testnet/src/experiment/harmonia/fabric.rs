@@ -16,30 +16,30 @@ use super::measured::Measured;
 use super::setting::Setting;
 use crate::rng::Rng;
 
-/// The switch's name for the one part that there is.
+/// The switch's name of the only partition.
 const PARTITION: u32 = 1;
 
 pub(super) struct Fabric {
     wire: Duration,
     jitter: Duration,
     rng: Rng,
-    /// When the last message from one member to another comes: the next one is not before it.
+    /// Arrival of the last message from one member to another: the next one does not arrive before it.
     streams: Vec<Vec<Time>>,
     shape: Shape,
-    /// Dirty by hand.
+    /// Number of objects that are made dirty directly.
     dirty: u64,
-    /// `None`: it passes on nothing.
+    /// `None`: the switch forwards no packets.
     pipeline: Option<Pipeline>,
-    /// The last id that it numbered under: once it has forgotten what it numbered, never again (hazard 55).
+    /// Last id under which the switch gave numbers: after a loss of its state, never again (hazard 55).
     id: u32,
 }
 
-/// The switch's name for an object, as members and clients have it.
+/// Returns the switch's name for an object, as members and clients derive it.
 pub(super) fn object(key: &Key) -> u32 {
     (key.point().0 as u32).max(NO_OBJECT + 1)
 }
 
-/// A packet about an object of this ballot's part.
+/// Returns a header for an object in the partition of this ballot.
 pub(super) fn header(operation: Operation, ballot: TermBallot, object: u32, tag: u64) -> Header {
     Header { operation, partition: PARTITION, object, switch: 0, term: ballot.term.0, sequence: 0, committed: 0, tag }
 }
@@ -59,12 +59,13 @@ impl Fabric {
         }
     }
 
-    /// How long a packet takes to the switch, or from it.
+    /// Draws the time of a packet to the switch, or from it.
     pub(super) fn half(&mut self) -> Duration {
         self.wire / 2 + self.rng.duration(Duration::ZERO, self.jitter / 2)
     }
 
-    /// When something that is sent now comes: from one member to another, where this is named, behind what was sent before.
+    /// Returns the arrival of a message that is sent now. On a stream from one member to another it arrives behind earlier
+    /// messages.
     pub(super) fn arrival(&mut self, stream: Option<(usize, usize)>, now: Time) -> Time {
         let at = now + self.wire + self.rng.duration(Duration::ZERO, self.jitter);
         let Some((from, to)) = stream else { return at };
@@ -81,7 +82,7 @@ impl Fabric {
         self.pipeline = Some(Pipeline::new(self.shape, 1));
     }
 
-    /// A packet passes the switch: to which member, where to one.
+    /// Passes a packet through the switch. Returns the receiving member, if there is one.
     pub(super) fn pass(&mut self, mut header: Header, measured: &mut Measured) -> Option<(usize, Header)> {
         let Some(pipeline) = &mut self.pipeline else {
             measured.lost += 1;
@@ -100,7 +101,7 @@ impl Fabric {
         }
     }
 
-    /// Sets the tables for this id, where it is a new one.
+    /// Sets the tables for this id, if it is a new one.
     pub(super) fn control(&mut self, wanted: Option<u32>, ballot: TermBallot, replicas: usize) {
         let (Some(pipeline), Some(id)) = (&mut self.pipeline, wanted) else { return };
         if id <= self.id {
@@ -119,7 +120,7 @@ impl Fabric {
         };
         pipeline.set(PARTITION, partition).expect("there is nothing else");
         let mark = Mark { partition: PARTITION, switch: id };
-        // The first of them that have room.
+        // The first objects that find room.
         let mut room = |number| pipeline.dirty_mut().insert(region, mark, object(&key_of(number)), u64::MAX, 0);
         (0..).filter(|number| room(*number)).take(self.dirty as usize).for_each(drop);
     }

@@ -1,7 +1,7 @@
 //! A switch stops, and is started again (`Harmonia` figure 15).
 //!
-//! There everything goes through the switch, and nothing is served without it. Here what was to pass it is lost, and the rest
-//! goes on: clients ask the primary, and it does without the switch once all grants are over.
+//! In the paper all operations go through the switch, and none is served without it. Here the packets that must pass it are lost,
+//! and the rest goes on: clients ask the primary, and the primary does without the switch once all grants are over.
 
 use std::time::Duration;
 
@@ -22,28 +22,28 @@ pub const EXPERIMENT: Experiment = Experiment {
     run: figure,
 };
 
-/// When it stops, is there again, and gets an id from its controller: just before clients try it, which they do ever more
-/// seldom, or just after. How long all of it lasts.
+/// Times at which the switch stops, is there again, and gets an id from its controller: just before clients try it, which they do
+/// ever more seldom, or just after. Then the duration of the run.
 const STOPS: Duration = Duration::from_secs(2);
 const STARTS: Duration = Duration::from_secs(5);
 pub(super) const IS_SET: [Duration; 2] = [Duration::from_millis(5500), Duration::from_secs(6)];
 const LASTS: Duration = Duration::from_secs(11);
 const WINDOW: Duration = Duration::from_millis(50);
 
-/// When what was lost is there again.
+/// Times at which lost throughput is there again.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Operations a second of each kind before it stops.
+    /// Operations a second of each kind before the stop.
     pub before: [f64; 2],
-    /// Writes go on, half as many as before, so long after the stop.
+    /// Time from the stop until writes go on, half as many as before.
     pub writes: Option<Duration>,
     /// The fewest reads a second meanwhile.
     pub reads_least: f64,
-    /// All goes as well as before, nine tenths of it, so long after the id was set.
+    /// Time from the new id until nine tenths of the former operations are done.
     pub all: Option<Duration>,
 }
 
-/// Three replicas, and so many readers and writers; the switch has its new id then.
+/// Measures three replicas with these readers and writers; the switch has its new id at `is_set`.
 pub fn measure(readers: usize, writers: usize, is_set: Duration, seed: u64) -> Measured {
     let at = [(STOPS, Happening::SwitchStops), (STARTS, Happening::SwitchStarts), (is_set, Happening::NextSwitch)];
     one(&Setting {
@@ -57,20 +57,20 @@ pub fn measure(readers: usize, writers: usize, is_set: Duration, seed: u64) -> M
     })
 }
 
-/// Where each window begins, and its reads and writes a second.
+/// Returns the start of each window, with its reads and writes a second.
 fn timeline(measured: &Measured) -> impl Iterator<Item = (Duration, [f64; 2])> + Clone {
     let rates = |counts: &[u64; 2]| counts.map(|count| count as f64 / WINDOW.as_secs_f64());
     measured.windows.iter().enumerate().map(move |(window, counts)| (WINDOW * window as u32, rates(counts)))
 }
 
-/// What can be read from it.
+/// Returns the times that can be read from a run.
 pub fn times(measured: &Measured, is_set: Duration) -> Times {
     let timeline = timeline(measured);
     let before: Vec<[f64; 2]> =
         timeline.clone().filter(|(at, _)| *at < STOPS - WINDOW).map(|(_, rates)| rates).collect();
     let before = [0, 1].map(|kind| before.iter().map(|rates| rates[kind]).sum::<f64>() / before.len() as f64);
     let sum = |rates: [f64; 2]| rates[0] + rates[1];
-    // The window in which it stops has some from before.
+    // The window with the stop contains operations from before.
     let writes = timeline.clone().find(|(at, rates)| *at > STOPS && rates[1] >= before[1] / 2.0);
     let all = timeline.clone().find(|(at, rates)| *at >= is_set && sum(*rates) >= sum(before) * 0.9);
     let least = timeline.filter(|(at, _)| *at > STOPS && *at < is_set).map(|(_, rates)| rates[0]);
@@ -82,7 +82,7 @@ pub fn times(measured: &Measured, is_set: Duration) -> Times {
     }
 }
 
-/// Readers and writers: as many as want all that can be had, and writers that make a part of it; fewer in a quick run.
+/// Readers and writers: readers that saturate the group, and writers that make a part of the load; fewer in a quick run.
 const CLIENTS: (usize, usize) = (300, 150);
 const CLIENTS_QUICK: (usize, usize) = (100, 50);
 

@@ -1,13 +1,13 @@
-//! A hall: some machines that run one real group, a switch in the middle that runs the real pipeline, clients around it, all in
-//! virtual time.
+//! A simulated testbed: some machines that run one real group, a switch in the middle that runs the real pipeline, and clients
+//! around it, all in virtual time.
 //!
-//! What takes time is told in [`Setting`], and nothing else does. A machine does one thing after another, in the order in which
-//! they come: a read where it is answered, a write at each member (at its primary when the client's request comes, at the others
-//! with the accept). Packets of the switch take half of the wire to it and half from it, each by itself; messages between two
-//! members come in order, as on a connection. Clients' writes, and reads that no switch spreads, are asked of the primary.
+//! Only the costs in [`Setting`] take time. A machine handles one input after another, in the order of their arrival: a read where
+//! it is answered, a write at each member (at the primary when the client's request comes, at other members with the accept). A
+//! packet of the switch takes half of the wire to it and half from it, independently of other packets. Messages between two members
+//! come in order, as on a connection. Clients' writes, and reads that no switch spreads, are sent to the primary.
 //!
-//! Every value that is written is larger than the one before it of that key; so a read that is older than what was known when it
-//! was asked is seen ([`Measured::stale`]).
+//! Every written value is larger than the former value of its key. So a read is recognized whose value is older than the one that
+//! was known when the read was sent ([`Measured::stale`]).
 
 use std::time::Duration;
 
@@ -32,25 +32,25 @@ use super::setting::{Happening, Setting};
 use crate::experiment::agenda::Agenda;
 use crate::experiment::members::{Asker, at, config, founded, member_of, node, settings};
 
-/// Everybody has taken over by then; and after as long again has grants, where there is a switch.
+/// Time by which all primaries have taken over; after as long again they have grants, where there is a switch.
 const SETTLED: Duration = Duration::from_secs(3);
-/// Primary of all that there is.
+/// Member that is the primary of the whole range.
 pub(super) const PRIMARY: usize = 0;
-/// A controller looks so often whether the switch's tables are what the group wants.
+/// Interval at which the controller compares the switch's tables with the group's settings.
 const CONTROL_EVERY: Duration = Duration::from_millis(20);
 
-/// What happens.
+/// An event of the testbed.
 pub(super) enum Event {
-    /// A client asks for something.
+    /// A client sends an operation.
     Client(usize),
     /// A packet is at the switch.
     Switch(Header),
-    /// Something is at a machine, and in its turn is worked off.
+    /// Work is at a machine, and is done in its turn.
     Inbox(usize, Work),
     Done(usize, Work),
     /// An answer is at its client.
     Answer(u64, Option<u64>),
-    /// A client waits no longer for what it asked by way of the switch.
+    /// A client does not wait any longer for the switch's way.
     Impatient(u64),
     Synced(usize, u64),
     Tick(usize),
@@ -58,9 +58,9 @@ pub(super) enum Event {
     Happening(Happening),
 }
 
-/// What comes to a machine.
+/// Work that comes to a machine.
 pub(super) enum Work {
-    /// Boxed: it is much larger than the rest, of which there is more.
+    /// Boxed: it is much larger than the other variants, which are more frequent.
     Message(Sender, Box<Message>),
     /// A packet that the switch sent here.
     Packet(Header),
@@ -72,7 +72,7 @@ struct Machine {
     group: Group,
     asker: Asker,
     free_at: Time,
-    /// Handed to the disk, behind what it syncs now.
+    /// Handed to the disk, behind the batch that it syncs now.
     unsynced: Option<u64>,
     syncing: bool,
     ticks_at: Time,
@@ -88,7 +88,7 @@ pub(super) struct Hall {
     ballot: TermBallot,
 }
 
-/// Runs it.
+/// Runs a setting.
 pub fn run(setting: &Setting) -> Measured {
     let mut hall = Hall::new(setting);
     hall.settle();
@@ -131,7 +131,7 @@ impl Hall {
         hall
     }
 
-    /// Until the group serves, and where there is a switch until every member may answer what it sends.
+    /// Runs until the group serves, and where there is a switch until every member may answer the reads that the switch sends.
     fn settle(&mut self) {
         self.run_for(SETTLED);
         if self.setting.switch.is_some() {
@@ -185,7 +185,7 @@ impl Hall {
         }
     }
 
-    /// How long a machine has to do with this.
+    /// Returns the time that a machine takes for this work.
     fn takes(&mut self, at: usize, work: &Work) -> Duration {
         let costs = self.setting.costs;
         let (done, each, count) = match work {
@@ -225,7 +225,7 @@ impl Hall {
         }
     }
 
-    /// A member has a read that the switch sent it.
+    /// Passes a read that the switch sent to a member.
     fn read(&mut self, at: usize, header: Header) {
         let Some(key) = self.clients.key(header.tag) else { return };
         let Header { tag, switch, committed: point, .. } = header;
@@ -233,7 +233,7 @@ impl Hall {
         self.act(at, |group| group.read_spread(read));
     }
 
-    /// A client asks.
+    /// Sends a client's next operation.
     fn ask(&mut self, client: usize) {
         let now = self.agenda.now();
         let spreads = self.setting.switch.is_some();
@@ -248,13 +248,13 @@ impl Hall {
         }
     }
 
-    /// An operation goes to the primary, from a client or a member.
+    /// Sends an operation to the primary, from a client or a member.
     pub(super) fn send_asked(&mut self, from: Option<usize>, tag: u64) {
         let at = self.fabric.arrival(from.map(|from| (from, PRIMARY)), self.agenda.now());
         self.agenda.at(at, Event::Inbox(PRIMARY, Work::Asked(tag)));
     }
 
-    /// The primary takes an operation up.
+    /// Begins an operation at the primary.
     fn operate(&mut self, tag: u64) {
         let Some((key, op)) = self.clients.take_up(tag) else { return };
         let machine = &mut self.machines[PRIMARY];
@@ -315,7 +315,7 @@ impl Hall {
                 GroupOutput::Outcome(serial, outcome) => self.on_outcome(serial, outcome),
                 GroupOutput::Pass(Pass { ballot, key, tag, sent }) => {
                     let object = key.as_ref().map_or(header::NO_OBJECT, super::fabric::object);
-                    // No switch looks at what is complete in a write.
+                    // Switches ignore the field for the last committed number in a write.
                     let header = header(Operation::WriteFirst, ballot, object, tag);
                     self.send_packet(Header { committed: sent.0, ..header });
                 }
@@ -356,7 +356,7 @@ impl Hall {
         self.agenda.at(at, Event::Switch(header));
     }
 
-    /// A packet passes the switch.
+    /// Passes a packet through the switch.
     fn pass(&mut self, header: Header) {
         if let Some((to, header)) = self.fabric.pass(header, &mut self.measured) {
             let at = self.agenda.now() + self.fabric.half();
@@ -364,19 +364,19 @@ impl Hall {
         }
     }
 
-    /// The switch's id under which members may answer.
+    /// Returns the id of the switch under which members may answer.
     fn switch_in_use(&self) -> Option<u32> {
         self.machines[PRIMARY].group.primaries().find_map(group::committee::Primary::switch)
     }
 
-    /// The group is to use a switch under the next id.
+    /// Proposes to the group to use a switch under the next id.
     fn propose_next(&mut self) {
         let leader = self.machines[PRIMARY].group.leader().map_or(PRIMARY, member_of);
         let id = self.machines[leader].group.state().switch.id + 1;
         self.act(leader, |group| group.propose(Entry::Switch(Switch::on(id))));
     }
 
-    /// A controller has the switch do what the group wants.
+    /// Acts as the controller: sets the switch's tables as the group wants.
     fn control(&mut self) {
         let wanted = self.machines[PRIMARY].group.state().switch.wanted();
         self.fabric.control(wanted, self.ballot, self.setting.replicas);

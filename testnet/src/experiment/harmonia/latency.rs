@@ -1,7 +1,7 @@
-//! How long writes take with the switch and without it.
+//! Waiting times of writes with the switch and without it.
 //!
-//! The paper's clients write through the switch, which lies on their way: that costs nothing. Here the primary passes each write
-//! to the switch and back before it proposes it: once more the way of a message, half of it there and half of it back.
+//! The paper's clients write through the switch, which lies on their way: that costs no time. Here the primary passes each write to
+//! the switch and back before it proposes it. That takes the time of one more message: half of it there and half of it back.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const LOADS: [f64; 5] = [10e3, 30e3, 50e3, 70e3, 90e3];
-/// In memory, and with disks as quick as good ones are.
+/// Syncs: in memory, and with disks as quick as good ones are.
 const SYNCS: [(&str, Duration); 2] = [("in memory", Duration::ZERO), ("on disks", Duration::from_micros(100))];
 
-/// Returns how long half of the writes, and 99 of 100, take at most.
+/// Returns upper limits of the waiting time of half of the writes, and of 99 of 100.
 pub fn write_waits(per_s: f64, sync: Duration, has_switch: bool, run: Run) -> [Duration; 2] {
     let measured = one(&Setting { load: Load::Open { per_s }, sync, ..run.of(3, has_switch, 0.05) });
     [0.5, 0.99].map(|share| measured.write_wait(share))

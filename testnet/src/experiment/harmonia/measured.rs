@@ -1,4 +1,4 @@
-//! What came of a run.
+//! Results of a run.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use group::time::Time;
 
 use super::setting::Setting;
 
-/// What machines do that takes time.
+/// Kinds of work that take a machine's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// A read that the switch gave to a member.
@@ -17,16 +17,16 @@ pub enum Done {
     AskedRead,
     /// A write, at its primary or another member.
     Write,
-    /// What came back from the switch.
+    /// A packet that came back from the switch.
     Pass,
-    /// A vote, or how far numbers are executed.
+    /// A vote, or a report of the executed numbers.
     Message,
 }
 
-/// How many kinds there are.
+/// Number of kinds.
 const KINDS: usize = Done::Message as usize + 1;
 
-/// What one machine did.
+/// Work of one machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     counts: [u64; KINDS],
@@ -34,18 +34,18 @@ pub struct Work {
 }
 
 impl Work {
-    /// So often.
+    /// Returns how often work of this kind was done.
     pub fn count(&self, done: Done) -> u64 {
         self.counts[done as usize]
     }
 
-    /// So long in all.
+    /// Returns the time of all work.
     pub fn busy(&self) -> Duration {
         self.busy.iter().sum()
     }
 }
 
-/// What came of it.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     begun: Time,
@@ -55,7 +55,7 @@ pub struct Measured {
     writes: Vec<Duration>,
     /// Reads and writes that were answered in each window.
     pub windows: Vec<[u64; 2]>,
-    /// What each machine did.
+    /// Work of each machine.
     pub machines: Vec<Work>,
     /// Reads that a member left to the primary.
     pub left: u64,
@@ -63,12 +63,13 @@ pub struct Measured {
     pub full: u64,
     /// Packets that came to a switch that does not run.
     pub lost: u64,
-    /// Reads that were older than what was known when they were asked: there must not be any.
+    /// Reads that were older than the version known when they were sent: there must be none.
     pub stale: u64,
-    /// Numbers that were given and not complete, whenever a write passed: how often that was, in all, and at most.
+    /// Number of writes that passed the switch; then, at such passes, the numbers that were given and not complete: their sum, and
+    /// their maximum.
     passed: u64,
     open: u64,
-    /// The most.
+    /// Greatest number of open numbers at one pass.
     pub open_max: u64,
 }
 
@@ -112,37 +113,37 @@ impl Measured {
         (self.passed, self.open, self.open_max) = (self.passed + 1, self.open + open, self.open_max.max(open));
     }
 
-    /// Operations a second.
+    /// Returns the operations a second.
     pub fn ops_per_s(&self) -> f64 {
         (self.reads.len() + self.writes.len()) as f64 / self.lasts.as_secs_f64()
     }
 
-    /// Writes a second.
+    /// Returns the writes a second.
     pub fn writes_per_s(&self) -> f64 {
         self.writes.len() as f64 / self.lasts.as_secs_f64()
     }
 
-    /// This share of the writes waited so long or less.
+    /// Returns the waiting time that this share of the writes did not exceed.
     pub fn write_wait(&self, share: f64) -> Duration {
         quantile(&self.writes, share)
     }
 
-    /// This share of the reads did.
+    /// Returns the waiting time that this share of the reads did not exceed.
     pub fn read_wait(&self, share: f64) -> Duration {
         quantile(&self.reads, share)
     }
 
-    /// The share of the time in which this machine had something to do.
+    /// Returns the share of the time in which this machine was busy.
     pub fn busy(&self, machine: usize) -> f64 {
         self.machines[machine].busy().as_secs_f64() / self.lasts.as_secs_f64()
     }
 
-    /// All machines together did so much of this.
+    /// Returns how often all machines together did work of this kind.
     pub fn count(&self, done: Done) -> u64 {
         self.machines.iter().map(|work| work.count(done)).sum()
     }
 
-    /// Numbers that were open when a write passed, on average.
+    /// Returns the average count of open numbers when a write passed.
     pub fn open_mean(&self) -> f64 {
         self.open as f64 / self.passed.max(1) as f64
     }

@@ -1,7 +1,7 @@
 //! The figures of `Harmonia` §10, from the real group and the real pipeline, in virtual time.
 //!
-//! - [`hall`]: some machines, a switch and clients; [`setting`] what a hall is like, [`measured`] what came of a run.
-//! - [`replicas`]: figure 9; [`slots`]: figures 13a and 13b; [`failure`]: figure 15; [`latency`]: what a pass costs a write.
+//! - [`hall`]: some machines, a switch and clients; [`setting`]: settings of a run; [`measured`]: results of a run.
+//! - [`replicas`]: figure 9; [`slots`]: figures 13a and 13b; [`failure`]: figure 15; [`latency`]: cost of a pass for a write.
 //!
 //! One seed, one figure: two runs do not differ. No figure has a read that is too old.
 
@@ -34,27 +34,27 @@ pub const EXPERIMENTS: &[Experiment] =
 const MODEL: &str = "machines and wires in virtual time take fixed times, nine times those of the paper's servers; group and pipeline \
                      are real";
 
-/// One run, whose answers go together.
+/// Runs a setting, and checks that its answers are consistent.
 ///
 /// # Panics
-/// Where they do not.
+/// If a read is too old.
 fn one(setting: &Setting) -> Measured {
     let measured = hall::run(setting);
     assert_eq!(measured.stale, 0, "reads that are too old: {setting:?}");
     measured
 }
 
-/// Returns the parameters of a figure that is measured for so long.
+/// Returns the parameters of a figure that is measured for this duration.
 fn parameters(lasts: Duration) -> Vec<(&'static str, String)> {
     vec![("measured", format!("{lasts:?}")), ("inconsistent reads", "0".into())]
 }
 
-/// How a figure is measured: for so long, in virtual time, and with this seed.
+/// Duration in virtual time, and seed, of a figure's runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Measured in virtual time.
+    /// Duration that is measured, in virtual time.
     pub lasts: Duration,
-    /// All chance comes of it.
+    /// Seed of all chance.
     pub seed: u64,
 }
 

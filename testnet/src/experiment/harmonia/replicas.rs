@@ -1,10 +1,10 @@
-//! What a group does by the number of its replicas (`Harmonia` figure 9).
+//! Throughput of a group by the number of its replicas (`Harmonia` figure 9).
 //!
-//! Beside the figure itself there is what would be
+//! Beside the figure itself there are the results for three other cases:
 //!
-//! - if the wire always took the same time, so that no read overtakes what its member is told and has to wait for it;
-//! - if what comes back from the switch took the primary time, beyond what a write costs;
-//! - and if each vote and each word of how far numbers are executed did, too, one by one.
+//! - if the wire always took the same time, so that no read overtakes the messages to its member and has to wait for them;
+//! - if packets that come back from the switch took time of the primary, beyond the cost of a write;
+//! - and if each vote and each report of the executed numbers did, too, one by one.
 
 use std::time::Duration;
 
@@ -25,30 +25,30 @@ pub const EXPERIMENT: Experiment = Experiment {
     run: figure,
 };
 
-/// As many as the paper has, but for two, which are no group that may lose one.
+/// As many replicas as in the paper, but for two, with which a group may not lose a member.
 const REPLICAS: std::ops::RangeInclusive<usize> = 3..=10;
 const WRITES: [f64; 4] = [0.0, 0.05, 0.1, 0.2];
-/// What a packet or a message costs where it is said to.
+/// Cost of a packet or a message, in the cases with such costs.
 const PACKET: Duration = Duration::from_micros(2);
 
-/// The same load on a group of so many, in several ways.
+/// Results of the same load on a group of one size, in several cases.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Members.
+    /// Number of members.
     pub replicas: usize,
-    /// The share of writes.
+    /// Share of writes, from 0 to 1.
     pub writes: f64,
     /// Operations a second of a lone member.
     pub alone: f64,
-    /// All asked of the primary.
+    /// Operations a second with all of them sent to the primary.
     pub direct: f64,
-    /// With the switch.
+    /// Results with the switch.
     pub spread: Measured,
-    /// Where the wire always takes the same time.
+    /// Operations a second if the wire always takes the same time.
     pub steady: f64,
-    /// Where passes cost.
+    /// Operations a second if passes cost time.
     pub passes: f64,
-    /// Where votes and points do, too.
+    /// Operations a second if votes and reports do, too.
     pub messages: f64,
 }
 
@@ -68,20 +68,20 @@ pub fn row(replicas: usize, writes: f64, run: Run) -> Row {
 }
 
 impl Row {
-    /// The shares of the reads that were left to the primary, since a member had not heard in time what is executed, and that
-    /// went to it because the object was dirty.
+    /// Returns two shares of the reads: those left to the primary because a member had not heard in time which numbers are
+    /// executed, and those that went to the primary because the object was dirty.
     fn shares(&self) -> [f64; 2] {
         let reads = self.spread.count(Done::Read) + self.spread.count(Done::DirtyRead);
         [self.spread.left, self.spread.count(Done::DirtyRead)].map(|count| count as f64 / reads.max(1) as f64)
     }
 
-    /// How busy the primary is, and the others are.
+    /// Returns the busy share of the primary, and of the other members.
     fn busy(&self) -> [f64; 2] {
         let others = 1..self.replicas;
         [self.spread.busy(0), others.map(|machine| self.spread.busy(machine)).sum::<f64>() / (self.replicas - 1) as f64]
     }
 
-    /// How often a write passed the switch.
+    /// Returns how often a write passed the switch, on average.
     fn passed(&self) -> f64 {
         let work = &self.spread.machines[0];
         work.count(Done::Pass) as f64 / work.count(Done::Write).max(1) as f64
@@ -107,7 +107,7 @@ const COLUMNS: [&str; 15] = [
     "paper",
 ];
 
-/// The paper's words for reads alone and ten replicas; `None` elsewhere.
+/// Returns the paper's statement for reads alone and ten replicas; `None` elsewhere.
 fn paper(row: &Row) -> Option<&'static str> {
     (row.writes == 0.0 && row.replicas == *REPLICAS.end()).then_some("10 times one replica")
 }
@@ -124,7 +124,7 @@ fn cells(row: &Row, reads: f64) -> Vec<String> {
     cells
 }
 
-/// Measures all of it.
+/// Measures the figure.
 fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     let run = Run::new(options, Duration::from_millis(200));
     let reads = one(&run.of(1, false, 0.0)).ops_per_s();

@@ -1,4 +1,4 @@
-//! What a hall is like.
+//! Settings of a simulated testbed.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use group::config::Defects;
 use load::Distribution;
 use switch::dirty::Shape;
 
-/// How long a machine has to do with what comes.
+/// Time that a machine takes for each kind of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// A read, where it is answered, and also where it is not and left to the primary.
+    /// A read: where it is answered, and also where it is left to the primary.
     pub read: Duration,
-    /// A write, at each member, with all that belongs to it.
+    /// A write, at each member, with all work that belongs to it.
     pub write: Duration,
-    /// Beside that: a packet that comes back from the switch with a number.
+    /// In addition: a packet that comes back from the switch with a number.
     pub pass: Duration,
-    /// Beside that: a vote, or a word of how far numbers are executed.
+    /// In addition: a vote, or a report of the executed numbers.
     pub message: Duration,
 }
 
 impl Costs {
-    /// A server of the paper does 0.92 million reads or 0.8 million writes a second: here nine times less, in the same
-    /// proportion, and all that belongs to a write is in it.
+    /// A server of the paper does 0.92 million reads or 0.8 million writes a second. Here it does nine times fewer, in the same
+    /// proportion, and the cost of a write includes all work that belongs to it.
     pub const PAPER: Costs = Costs {
         read: Duration::from_micros(10),
         write: Duration::from_micros(12),
@@ -30,84 +30,84 @@ impl Costs {
     };
 }
 
-/// Who asks, and when.
+/// Load of the clients.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
-    /// So many clients, each with one operation under way.
+    /// Clients that each have one operation under way.
     Closed {
-        /// How many.
+        /// Number of clients.
         clients: usize,
     },
-    /// So many operations a second, each by itself, whatever becomes of them.
+    /// Operations at a rate, each sent independently of the outcome of the others.
     Open {
-        /// How many.
+        /// Operations a second.
         per_s: f64,
     },
     /// Clients that only read, and clients that only write and pause after each write.
     Apart {
-        /// How many read.
+        /// Number of clients that read.
         readers: usize,
-        /// How many write.
+        /// Number of clients that write.
         writers: usize,
-        /// For so long.
+        /// Pause after each write.
         pause: Duration,
     },
 }
 
-/// What happens to the hall.
+/// Planned event of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// The switch passes on nothing.
+    /// The switch forwards no packets.
     SwitchStops,
-    /// It does again, and has forgotten all.
+    /// The switch forwards packets again, and has lost its state.
     SwitchStarts,
     /// The group is told to use a switch under the next id.
     NextSwitch,
 }
 
-/// What is run.
+/// Setting of a run.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Members of the group, one of which is primary of all.
+    /// Members of the group, one of which is the primary of the whole range.
     pub replicas: usize,
     /// The dirty set of the switch; `None`: there is no switch.
     pub switch: Option<Shape>,
-    /// Who asks.
+    /// Load of the clients.
     pub load: Load,
-    /// The share of writes.
+    /// Share of writes, from 0 to 1.
     pub writes: f64,
-    /// Which keys.
+    /// Distribution of keys.
     pub keys: Distribution,
-    /// So many keys.
+    /// Number of keys.
     pub key_count: u64,
-    /// So many of them are dirty all the time: their names are put into the switch by hand.
+    /// Number of keys that are dirty all the time: their objects are put into the switch directly.
     pub dirty: u64,
-    /// What things cost.
+    /// Costs of work.
     pub costs: Costs,
-    /// One way on the wire, through the middle of it.
+    /// Time of one way on the wire, through the switch in its middle.
     pub wire: Duration,
-    /// And up to so much more.
+    /// Upper limit of the time that is added to a way.
     pub jitter: Duration,
-    /// A sync of a disk; zero: all is in memory.
+    /// Time of a sync of a disk; zero: all data is in memory.
     pub sync: Duration,
-    /// A client that asked by way of the switch asks the primary after so long, if it has heard nothing; `None`: never.
+    /// Time without an answer after which a client whose read went through the switch asks the primary; `None`: never.
     pub patience: Option<Duration>,
-    /// What happens, counted from when measuring begins.
+    /// Planned events, with their times since measuring begins.
     pub happenings: Vec<(Duration, Happening)>,
-    /// Not measured.
+    /// Time that is not measured.
     pub warm_up: Duration,
-    /// Measured, in virtual time.
+    /// Time that is measured, in virtual time.
     pub lasts: Duration,
-    /// What is done is counted for each so long.
+    /// Length of the windows in which operations are counted.
     pub window: Duration,
-    /// All chance comes of it.
+    /// Seed of all chance.
     pub seed: u64,
-    /// What is wrong with the members.
+    /// Rules that the members leave out.
     pub defects: Defects,
 }
 
 impl Setting {
-    /// The paper's default: three replicas, 5 % writes, a million keys as often as each other; enough clients that the
+    /// Returns the paper's default: three replicas, 5 % writes, a million keys with equal frequency; enough clients that the
     /// replicas are the limit.
     pub fn of(replicas: usize, has_switch: bool, writes: f64) -> Setting {
         Setting {

@@ -1,4 +1,4 @@
-//! What the dirty set's size and the objects in it do to a group of three (`Harmonia` figures 13a and 13b).
+//! Effect of the dirty set's size, and of dirty objects, on a group of three (`Harmonia` figures 13a and 13b).
 
 use std::time::Duration;
 
@@ -35,20 +35,20 @@ const KEYS: [(&str, Distribution); 2] =
     [("uniform", Distribution::Uniform), ("zipf-0.9", Distribution::Zipf { exponent: 0.9 })];
 /// Slots of a stage, as powers of two.
 const SLOTS: std::ops::RangeInclusive<u32> = 2..=16;
-/// A group that gave its switch up takes a second to do without it.
+/// A group that gave up its switch takes a second until it works without it.
 const WARM_UP: Duration = Duration::from_millis(1500);
-/// So many objects are dirty all the time, of so many.
+/// Numbers of objects that are dirty all the time, and of all objects.
 const DIRTY_OBJECTS: [u64; 9] = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 48_000, 64_000];
 const OBJECTS: [u64; 3] = [100_000, 300_000, 1_000_000];
 
-/// Slots of our switch by default.
+/// Slots of a stage in our switch by default.
 const OURS: usize = 384;
 /// Slots that the paper needs.
 const PAPER_SLOTS: usize = 2_000;
-/// A set is large enough where the group has this part of its throughput with the largest set.
+/// Share of the throughput with the largest set at which a set counts as large enough.
 const ENOUGH: f64 = 0.99;
 
-/// Measures 5 % writes, with so many slots in each stage.
+/// Measures 5 % writes, with `slots` slots in each stage.
 pub fn with_slots(keys: Distribution, slots: usize, run: Run) -> Measured {
     let switch = Some(Shape { stages: STAGES, slots });
     one(&Setting { switch, keys, warm_up: WARM_UP, ..run.of(REPLICAS, true, 0.05) })
@@ -133,9 +133,9 @@ fn verdict_of_slots(points: &[Slots]) -> Verdict {
     Verdict::new(comparison, why)
 }
 
-/// Measures reads while so many of so many objects are dirty.
+/// Measures reads while `dirty` of `objects` objects are dirty.
 pub fn with_dirty(dirty: u64, objects: u64, run: Run) -> Measured {
-    // With more room than by default: all of them are to be in it.
+    // With more room than by default: all dirty objects must be in the set.
     let switch = Some(Shape { stages: STAGES, slots: 1 << 18 });
     one(&Setting { switch, dirty, key_count: objects, ..run.of(REPLICAS, true, 0.0) })
 }

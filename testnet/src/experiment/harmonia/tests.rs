@@ -1,4 +1,4 @@
-//! Small versions of the figures: their shape, and that what is wrong is seen.
+//! Small versions of the figures: their shapes, and that defects are found.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use group::config::{Defect, Defects};
 use super::hall::run;
 use super::setting::{Load, Setting};
 
-/// Three replicas and few keys, many of them written, on a wire on which reads overtake what members are told.
+/// Returns three replicas and few keys, many of them written, on a wire on which reads overtake the messages to members.
 fn rough(defects: Defects) -> Setting {
     Setting {
         load: Load::Closed { clients: 60 },
@@ -38,7 +38,7 @@ fn one_seed_has_one_figure() {
     assert_eq!(first.left, 0, "members wait until they have heard what is executed");
 }
 
-/// Whatever makes answers too old is seen by the versions of what is read.
+/// Each defect that makes answers too old is found by the versions of the values read.
 #[test]
 fn what_is_left_out_is_seen() {
     for defect in [Defect::PointUnchecked, Defect::EarlyCompletion] {
@@ -48,7 +48,7 @@ fn what_is_left_out_is_seen() {
     }
 }
 
-/// A grant of a second, and what it takes to see that nothing comes back.
+/// The time of a grant, a second, and the time until the primary notices that no packet comes back.
 #[test]
 fn without_its_switch_a_group_goes_on_when_grants_are_over() {
     let is_set = super::failure::IS_SET[0];
