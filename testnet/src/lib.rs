@@ -1,4 +1,4 @@
-//! Whole networks under test: in simulation, on this machine, over ssh.
+//! Whole networks under test: in simulation, and on this machine.
 //!
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
 //! - [`checkers`]: the properties that must always hold; a table of them.

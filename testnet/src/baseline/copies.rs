@@ -1,4 +1,4 @@
-//! Copies of values, and where they must be.
+//! Copies of values, and the peers that must hold them.
 
 use std::collections::BTreeMap;
 

@@ -57,7 +57,7 @@ impl Leaves {
         self.leaves.contains_key(&self.place(id_of(peer)))
     }
 
-    /// Returns whether a peer with this id would be a leaf: there is room on a side, or it is nearer than one that is a leaf.
+    /// Returns whether a peer with this id would be a leaf: there is room on a side, or the peer is nearer than a present leaf.
     pub fn fits(&self, id: Point) -> bool {
         let place = self.place(id);
         let nearer = self.leaves.range(..place).count();

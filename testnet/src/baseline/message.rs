@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::copies::{Copy, Version};
 
-/// A peer, and where it is reached.
+/// A peer with its address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contact {
     /// The peer.
@@ -104,7 +104,7 @@ pub enum Message {
 /// A message with the sender's address.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Frame {
-    /// Where the sender is reached.
+    /// Address of the sender.
     pub address: String,
     /// The message.
     pub message: Message,

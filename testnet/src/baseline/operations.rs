@@ -11,7 +11,7 @@ use super::copies::{Copy, Version};
 use super::message::{Errand, Message, Routed};
 use super::peer::Peer;
 
-/// An operation without an answer is sent again after so long, under the same number and version.
+/// Time without an answer after which an operation is sent again, under the same number and version.
 const AGAIN_AFTER: Duration = Duration::from_millis(1_500);
 
 /// A client's operation under way.
@@ -31,7 +31,7 @@ impl Operation {
 }
 
 impl Peer {
-    /// A client asks.
+    /// Begins a client's operation.
     pub(super) fn on_request(&mut self, request: Request) {
         let name = Bytes::copy_from_slice(request.key.name());
         let errand = match request.op {
@@ -40,7 +40,7 @@ impl Peer {
                 let version = Version { at_ms: self.now.wall.0, count: self.number(), by: self.me.id() };
                 Some(Errand::Put(Copy { name, version, value }))
             }
-            // The DHT puts and gets, and does nothing else.
+            // The DHT has gets and puts alone.
             _ => None,
         };
         let Some(errand) = errand.filter(|_| self.has_entered()) else {
@@ -56,7 +56,7 @@ impl Peer {
         self.push(Output::Reply { id, result });
     }
 
-    /// Ends operations whose time is over, and sends overdue ones again.
+    /// Ends operations that have timed out, and sends overdue ones again.
     pub(super) fn retry_operations(&mut self) {
         let now = self.now.time;
         let due: Vec<u64> =
@@ -78,7 +78,7 @@ impl Peer {
         }
     }
 
-    /// Does an errand as the root.
+    /// Executes an errand as the root.
     pub(super) fn execute(&mut self, routed: Routed) {
         self.executed += u64::from(matches!(routed.errand, Errand::Get(_) | Errand::Put(_)));
         let answer = match routed.errand {
@@ -108,14 +108,14 @@ impl Peer {
         }
     }
 
-    /// The root has answered a get.
+    /// Ends a get that the root has answered.
     pub(super) fn on_got(&mut self, number: u64, value: Option<Bytes>) {
         if let Some(operation) = self.operations.remove(&number) {
             self.reply(operation.id, Ok(Answer::Value(value)));
         }
     }
 
-    /// The root has stored a value.
+    /// Ends a put that the root has stored.
     pub(super) fn on_stored(&mut self, number: u64) {
         if let Some(operation) = self.operations.remove(&number) {
             self.reply(operation.id, Ok(Answer::Done));

@@ -17,15 +17,15 @@ use super::table::RoutingTable;
 use crate::rng::Rng;
 use crate::sim::Host;
 
-/// Leaves are exchanged with one leaf this often.
+/// Interval at which leaves are exchanged with one leaf.
 const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
-/// Copies are compared with one leaf this often.
+/// Interval at which copies are compared with one leaf.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
-/// A newcomer begins anew after so long.
+/// Time after which a newcomer begins anew.
 const ENTER_WITHIN: Duration = Duration::from_secs(2);
-/// A peer that was dropped is asked again only after so long, unless it is heard.
+/// Time after which a dropped peer is asked again, unless it is heard before.
 const GONE_FOR: Duration = Duration::from_secs(30);
-/// Copies in one frame.
+/// Upper limit of copies in one frame.
 const COPIES_MAX: usize = 500;
 
 /// Stages of a peer's entry.
@@ -60,7 +60,7 @@ pub struct Peer {
     pub(super) leaves: Leaves,
     pub(super) table: RoutingTable,
     pub(super) copies: Copies,
-    /// Dropped leaves, and until when they are not asked.
+    /// Dropped leaves, each with the end of the time in which it is not asked.
     gone: BTreeMap<PeerKey, Time>,
     pub(super) hops: BTreeMap<u64, Hop>,
     /// Round trips of acknowledged hops.
@@ -68,7 +68,7 @@ pub struct Peer {
     pub(super) operations: BTreeMap<u64, Operation>,
     /// The last number that was given to a hop, an errand or a put.
     numbers: u64,
-    /// Looks at cells of the table so far.
+    /// Number of looks at cells of the table so far.
     looks: u64,
     /// Gets and puts that this peer executed as root.
     pub(super) executed: u64,
@@ -164,7 +164,7 @@ impl Peer {
         self.outputs.push_back(output);
     }
 
-    /// Sends a message, and connects before where there is no connection.
+    /// Sends a message; connects before that, where there is no connection.
     pub(super) fn send(&mut self, to: &Contact, message: Message) {
         if !self.connected.contains(&to.peer) {
             self.push(Output::Dial { peer: to.peer, addresses: vec![to.address.clone()] });
@@ -220,7 +220,7 @@ impl Peer {
         }
     }
 
-    /// A root tells which copies this peer should have.
+    /// Compares copies with those that a root wants here, and asks for the lacking ones.
     fn on_compare(&mut self, from: &Contact, all: Vec<(Bytes, Version)>) {
         let is_lacking = |(name, version): &(Bytes, Version)| self.copies.version(name) < Some(*version);
         let lacks: Vec<Bytes> = all.into_iter().filter(is_lacking).map(|(name, _)| name).collect();
@@ -229,7 +229,7 @@ impl Peer {
         }
     }
 
-    /// A peer has entered, and lives.
+    /// Notes a peer that has entered, and lives.
     fn on_alive(&mut self, from: &Contact) {
         let before = self.leaves.view();
         if self.leaves.hear(from, self.now.time) {
@@ -237,7 +237,7 @@ impl Peer {
             self.send(from, if self.has_entered() { Message::Heartbeat } else { Message::Probe });
             self.on_leaves_changed(&before);
         } else if !self.leaves.contains(from.peer) && self.has_entered() {
-            // It takes this peer for a leaf, and knows too few peers between them.
+            // The sender takes this peer for a leaf, and knows too few peers between them.
             self.tell_leaves(from, false);
         }
     }
@@ -261,7 +261,7 @@ impl Peer {
         self.send(to, Message::Leaves { leaves, wants });
     }
 
-    /// Copies go where they must be now.
+    /// Sends copies where they must be now.
     fn on_leaves_changed(&mut self, before: &View) {
         if self.has_entered() {
             let to = self.copies.for_change(self.me.peer, before, &self.leaves.view());
@@ -291,7 +291,7 @@ impl Peer {
         }
     }
 
-    /// A newcomer wants the copies that it will hold.
+    /// Sends a newcomer the copies that it will hold.
     fn on_fetch(&mut self, from: &Contact) {
         let mut with_it = self.leaves.clone();
         with_it.hear(from, self.now.time);
@@ -369,7 +369,7 @@ impl Peer {
         }
     }
 
-    /// Keeps leaves, table and copies as they should be.
+    /// Keeps leaves, table and copies in order.
     fn tend(&mut self) {
         let now = self.now.time;
         let leaves: Vec<Contact> = self.leaves.contacts().cloned().collect();

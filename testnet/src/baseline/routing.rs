@@ -9,11 +9,11 @@ use overlay::Point;
 use super::message::{Contact, Errand, Message, Routed};
 use super::peer::Peer;
 
-/// A message is dropped after so many hops.
+/// Number of hops after which a message is dropped.
 const HOPS_MAX: u8 = 32;
 /// The time for an acknowledgement where no round trip is known: enough for a connection to be made.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
-/// Twice the round trip and this, where it is known.
+/// Time that is added to twice the round trip, where that is known.
 const SLACK: Duration = Duration::from_millis(100);
 
 /// A hop that is not acknowledged yet.
@@ -39,13 +39,13 @@ impl Peer {
         Routed { point, origin: self.me.clone(), number: self.number(), hops: 0, errand }
     }
 
-    /// Passes a message on, or does its errand.
+    /// Passes a message on, or executes its errand.
     pub(super) fn route(&mut self, mut routed: Routed) {
         routed.hops += 1;
         if routed.hops > HOPS_MAX {
             return;
         }
-        // A newcomer is not to be asked for its own leaves.
+        // A newcomer must not be asked for its own leaves.
         let next = self.next_hop(routed.point).filter(|next| next.peer != routed.origin.peer).cloned();
         let Some(to) = next else { return self.execute(routed) };
         let known = self.round_trips.get(&to.peer);
@@ -55,7 +55,7 @@ impl Peer {
         self.hops.insert(number, Hop { to, routed, sent, until: sent + within });
     }
 
-    /// A hop was acknowledged.
+    /// Ends an acknowledged hop.
     pub(super) fn on_arrived(&mut self, number: u64) {
         let Some(hop) = self.hops.remove(&number) else { return };
         let sample = self.now.time.since(hop.sent);

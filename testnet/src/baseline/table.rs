@@ -1,4 +1,4 @@
-//! The routing table: for each prefix of a peer's own id, and each next base-16 digit, one peer whose id begins so.
+//! The routing table: for each prefix of a peer's own id, and each next base-16 digit, one peer with such an id.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const DIGITS: u32 = u128::BITS / DIGIT_BITS;
 /// Values of a digit.
 const BASE: u8 = 1 << DIGIT_BITS;
 
-/// Returns how many leading base-16 digits two points have in common.
+/// Returns the number of leading base-16 digits that two points have in common.
 pub fn shared_digits(one: Point, other: Point) -> u32 {
     (one.0 ^ other.0).leading_zeros() / DIGIT_BITS
 }
@@ -48,7 +48,7 @@ impl RoutingTable {
         (row < DIGITS).then(|| (row, digit(point, row)))
     }
 
-    /// Notes a peer. A peer that already stands in its cell stays, unless `is_heard`: the other one was just heard.
+    /// Notes a peer. A peer that already stands in its cell stays, unless `is_heard`: the new peer was just heard.
     pub fn learn(&mut self, contact: &Contact, is_heard: bool) {
         let Some(cell) = self.cell(contact.id()) else { return };
         if is_heard || !self.cells.contains_key(&cell) {
@@ -65,8 +65,8 @@ impl RoutingTable {
         }
     }
 
-    /// Returns a peer on the way to a point: one whose id has more digits in common with it than this peer's; where there is none, one with
-    /// as many that is nearer to it.
+    /// Returns a peer on the way to a point: one with more digits in common with the point than this peer; where there is none, one
+    /// with as many that is nearer to the point.
     pub fn next(&self, point: Point) -> Option<&Contact> {
         let cell = self.cell(point)?;
         self.cells.get(&cell).or_else(|| {

@@ -25,7 +25,7 @@ fn hear_all<'a>(leaves: &mut Leaves, contacts: impl IntoIterator<Item = &'a Cont
     }
 }
 
-/// So many peers in ring order.
+/// Returns `count` peers in ring order.
 fn ring(count: u16) -> Vec<Contact> {
     let mut all: Vec<Contact> = (0..count).map(contact).collect();
     all.sort_by_key(Contact::id);
@@ -116,7 +116,7 @@ fn ask(world: &mut World<Peer>, host: usize, key: &str, value: Option<&str>) -> 
     }
 }
 
-/// The machines that take themselves for the root of a point, and the one whose peer is.
+/// Returns the machines that take themselves for the root of a point, and the machine of the true root.
 fn roots(world: &World<Peer>, point: Point) -> (Vec<usize>, usize) {
     let believers = (0..world.hosts()).filter(|host| world.host(*host).is_some_and(|peer| peer.is_root(point)));
     let truly = (0..world.hosts()).min_by_key(|host| apart(super::message::id_of(world.peer(*host)), point));
@@ -146,7 +146,7 @@ fn a_put_is_found_by_a_get_in_a_calm_network() {
     assert_eq!(ask(&mut world, 3, "never written", None), Some(Answer::Value(None)));
 }
 
-/// Peers die one after the other and are replaced: copies are made anew, and everything is found.
+/// Peers die one after the other and are replaced: copies are made anew, and all keys are found.
 #[test]
 fn copies_are_made_anew_after_deaths() {
     let mut world = world(30, 2);

@@ -198,6 +198,9 @@ impl Results {
     }
 
     /// Writes `bench.json`, with every round, and `bench.svg`.
+    ///
+    /// # Errors
+    /// A file cannot be written; earlier files of the same call stay.
     pub fn write(&self, directory: &Path) -> std::io::Result<()> {
         std::fs::create_dir_all(directory)?;
         let all = self.figures.iter().map(|((workload, kind), rounds)| {

@@ -93,7 +93,7 @@ pub struct System {
     pub kind: Kind,
     /// Addresses for clients.
     pub targets: Vec<SocketAddr>,
-    /// Its processes.
+    /// Process ids of the store's servers.
     pub pids: Vec<u32>,
     cluster: Option<Cluster>,
     children: Vec<Child>,
@@ -121,6 +121,9 @@ impl System {
     }
 
     /// Writes each of `keys` keys once.
+    ///
+    /// # Errors
+    /// A description for a person: a refused or failed write.
     pub fn fill(&self, keys: u64, value_bytes: usize) -> Result<(), String> {
         let plan = Plan { keys, value_bytes, ..Plan::new(self.targets.clone()) }.filling();
         let kind = self.kind;

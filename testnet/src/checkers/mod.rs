@@ -32,7 +32,8 @@
 //! RECODE allows for a weaker PTO3, in which deliveries to different keys are independent. In this project they are (fRSM §3), but
 //! for coarse groups.
 //!
-//! Histories are checked by [`check_history`], states by [`Probes`] with the [`Observation`]s that nodes show.
+//! Histories are checked by [`check_history`], states by [`Probes`] with the [`Observation`]s that nodes show. The error of a check
+//! describes the violation, for a person.
 
 use std::fmt;
 use std::time::Duration;

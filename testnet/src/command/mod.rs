@@ -14,6 +14,9 @@ pub enum Error {
 }
 
 /// Reads a duration: a number, with `s`, `m` or `h` behind it, or seconds.
+///
+/// # Errors
+/// A description for a person, if the text is no duration.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) => (

@@ -79,7 +79,7 @@ enum Event {
     Client(usize),
     /// The primary's core has executed the client's operation.
     Executed(usize),
-    /// The writes of a message are executed.
+    /// The work of a message is done.
     Message { to: usize, from: Sender, message: Message },
     /// A message has arrived.
     Arrived { to: usize, from: Sender, message: Message },

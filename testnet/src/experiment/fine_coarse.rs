@@ -1,8 +1,8 @@
 //! Fine against coarse: one state machine for each key, or one for each sub-range (fRSM §4.3, figures 8 to 10).
 //!
-//! The paper's load: 43 % reads, values of 512 bytes, keys by Zipf's law (0.99) or uniform; one of a hundred operations is
-//! slow. Its setting: three machines, twelve shards, one to twelve cores. What differs: there a coarse shard commits a
-//! batch before it begins the next, here its writes are under way together and only keep their order.
+//! The paper's load: 43 % reads, values of 512 bytes, keys by Zipf's law (0.99) or uniform; one of a hundred operations is slow.
+//! Its setting: three machines, twelve shards, one to twelve cores. One difference: there a coarse shard commits a batch before it
+//! begins the next, here its writes are under way together and only keep their order.
 
 use std::time::Duration;
 
@@ -25,25 +25,25 @@ pub const EXPERIMENTS: &[Experiment] = &[Experiment {
 
 /// Cores of a machine, as in figure 10.
 const CORES: [usize; 5] = [1, 2, 4, 6, 12];
-/// Operations under way for each core, where the most that can be done is measured.
+/// Operations under way for each core, where the highest throughput is measured.
 const CLIENTS: usize = 128;
-/// The paper's ratio at twelve cores, skewed and uniform: times the throughput of coarse.
+/// The paper's ratio of the throughputs of fine and coarse at twelve cores, skewed and uniform.
 const PAPER: [f64; 2] = [5.6, 2.3];
-/// A ratio counts as the paper's within this part of it.
+/// Part of the paper's ratio within which a ratio counts as the same.
 const CLOSE: f64 = 0.15;
 
 /// One line: the same load on fine and coarse.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    /// Zipf or uniform.
+    /// Whether keys follow Zipf's law, instead of a uniform distribution.
     pub skewed: bool,
     /// Cores of each machine.
     pub cores: usize,
     /// Operations under way.
     pub clients: usize,
-    /// Each key by itself.
+    /// Results where each key is independent.
     pub fine: Measured,
-    /// In order.
+    /// Results where writes keep their order.
     pub coarse: Measured,
 }
 
@@ -68,7 +68,7 @@ pub fn line(skewed: bool, cores: usize, clients: usize, lasts: Duration, seed: u
 }
 
 impl Line {
-    /// Times the throughput of coarse.
+    /// Returns the ratio of the throughputs of fine and coarse.
     pub fn ratio(&self) -> f64 {
         self.fine.ops_per_s / self.coarse.ops_per_s
     }
@@ -161,7 +161,7 @@ fn verdict(lines: &[Line]) -> Verdict {
 mod tests {
     use super::*;
 
-    /// A slow operation holds up those behind it in its sub-range, and the fullest sub-range has no more than a core.
+    /// A slow operation delays later ones in its sub-range, and the fullest sub-range has at most one core.
     #[test]
     fn fine_does_more_with_twelve_cores() {
         let [skewed, uniform] = [true, false].map(|skewed| line(skewed, 12, 384, Duration::from_millis(60), 1));

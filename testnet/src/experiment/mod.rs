@@ -1,7 +1,8 @@
 //! The papers' experiments, by name: [`registry`] has all of them.
 //!
-//! An experiment takes [`options`] and returns an [`table::Outcome`]: a table with the paper's figures in its last column, pictures, and
-//! one sentence that says how ours compare. [`results`] writes and reads files, [`report`] makes a page of them.
+//! An experiment takes [`options`] and returns an [`table::Outcome`]: a table with the paper's figures in its last column,
+//! pictures, and one sentence that compares our figures with the paper's. [`results`] writes and reads files, [`report`] makes a
+//! page of them.
 
 pub mod agenda;
 pub mod cores;

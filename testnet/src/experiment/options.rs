@@ -33,13 +33,13 @@ impl Size {
 /// The options of one run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How much is run.
+    /// Scale of the run.
     pub size: Size,
-    /// Feeds all chance.
+    /// Seed of all chance.
     pub seed: u64,
     /// Threads at a time, at least 1.
     pub jobs: usize,
-    /// The directory for files; `None`: nothing is written. Results of other experiments are looked for there, too.
+    /// The directory for files; `None`: no file is written. Results of other experiments are looked for there, too.
     pub out: Option<PathBuf>,
 }
 
@@ -50,5 +50,5 @@ impl Options {
     }
 }
 
-/// Is told lines of progress, from any thread.
+/// Receiver of lines about progress, from any thread.
 pub type Say<'a> = &'a (dyn Fn(&str) + Sync);

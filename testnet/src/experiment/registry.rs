@@ -29,7 +29,7 @@ pub struct Experiment {
 pub struct Section {
     /// The paper.
     pub title: &'static str,
-    /// Its experiments, in the paper's order.
+    /// Experiments of the paper, in the paper's order.
     pub experiments: &'static [Experiment],
 }
 

@@ -13,7 +13,7 @@ const COMMAND: &str = "scatter-testnet experiment report docs/experiments > docs
 /// Returns the report of the results in a directory. Experiments without results are named.
 ///
 /// # Errors
-/// For a person: the file that cannot be read or makes no sense, or that there are no results at all.
+/// A description for a person: the file that cannot be read or parsed, or that there are no results at all.
 pub fn report(directory: &Path) -> Result<String, String> {
     let sections = SECTIONS.iter().map(|section| Ok((section, read(section, directory)?)));
     let sections: Vec<(&Section, Vec<Results>)> = sections.collect::<Result<_, String>>()?;

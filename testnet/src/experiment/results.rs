@@ -91,7 +91,7 @@ impl Results {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// The number of the line that makes no sense, and why.
+    /// The number of the line that cannot be parsed, and the reason.
     pub fn parse(text: &str) -> Result<Results, String> {
         let mut results = Results::default();
         for (index, line) in text.lines().enumerate() {
@@ -139,7 +139,7 @@ impl Results {
     /// Writes NAME.csv, NAME.svg where there are pictures, and NAME-curves.csv where there are curves.
     ///
     /// # Errors
-    /// For a person: the file, and the words of the operating system.
+    /// A description for a person: the file, and the error of the operating system.
     pub fn write(&self, outcome: &Outcome, directory: &Path) -> Result<(), String> {
         write_text(directory, &format!("{}.csv", self.experiment), &self.csv())?;
         if let Some(curves) = &outcome.curves {
@@ -183,7 +183,7 @@ fn unquoted(line: &str) -> Result<Vec<String>, String> {
     Ok(values)
 }
 
-/// For a terminal.
+/// Text for a terminal.
 impl fmt::Display for Results {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{}: {}. {}", self.experiment, self.paper, self.about)?;

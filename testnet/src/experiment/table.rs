@@ -84,25 +84,25 @@ fn is_number(value: &str) -> bool {
     value.is_empty() || value.parse::<f64>().is_ok()
 }
 
-/// How figures compare with the paper's.
+/// Comparison of figures with the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// They show the same.
+    /// The figures show the same.
     Reproduced,
-    /// They are better.
+    /// The figures are better.
     Better,
-    /// They are worse.
+    /// The figures are worse.
     Worse,
-    /// They measure another quantity, or one without a value in the paper.
+    /// The figures measure another quantity, or one without a value in the paper.
     NotComparable,
 }
 
 /// The sentence that an experiment ends with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// How the figures compare.
+    /// Comparison of the figures.
     pub comparison: Comparison,
-    /// Why, without a full stop.
+    /// Reason, without a full stop.
     pub why: String,
 }
 
@@ -138,7 +138,7 @@ pub struct Outcome {
     pub curves: Option<Table>,
     /// Pictures.
     pub charts: Vec<Chart>,
-    /// How the figures compare with the paper's.
+    /// Comparison with the paper's figures.
     pub verdict: Verdict,
 }
 

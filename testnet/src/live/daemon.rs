@@ -488,6 +488,9 @@ impl Daemon {
     }
 
     /// Connects a client.
+    ///
+    /// # Errors
+    /// No connection within `patience`.
     pub fn connect(&self, patience: Duration) -> std::io::Result<Connection> {
         self.endpoint().connect(patience)
     }

@@ -1,5 +1,5 @@
 //! Limit of the clusters that run side by side in one process. Tests that mostly wait share a machine; tests that would measure the
-//! load of the others do not.
+//! load of other tests do not.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

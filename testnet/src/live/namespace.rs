@@ -18,6 +18,9 @@ pub struct Namespace(Arc<OwnedFd>);
 
 impl Namespace {
     /// Makes a namespace that contains a loopback alone, which is down. Needs the right to make one.
+    ///
+    /// # Errors
+    /// The operating system refuses the namespace.
     pub fn new() -> io::Result<Namespace> {
         // A thread of its own: this one stays where it is.
         let made = std::thread::spawn(|| {
@@ -31,6 +34,9 @@ impl Namespace {
     }
 
     /// Runs `act` in the namespace, in this thread. Sockets that are made there stay there.
+    ///
+    /// # Errors
+    /// The thread cannot enter the namespace; `act` has not run then.
     pub fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         /// Brings the thread back on every path.
         struct Return(OwnedFd);
@@ -92,12 +98,18 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Opens a stream.
+    ///
+    /// # Errors
+    /// No connection within `patience`, or no way into the namespace.
     pub fn stream(&self, patience: Duration) -> io::Result<TcpStream> {
         let open = || TcpStream::connect_timeout(&self.address, patience);
         self.namespace.as_ref().map_or_else(open, |namespace| namespace.within(open)?)
     }
 
     /// Connects a client, which waits for answers no longer than `patience`.
+    ///
+    /// # Errors
+    /// No connection within `patience`, or no way into the namespace.
     pub fn connect(&self, patience: Duration) -> io::Result<Connection> {
         Connection::over(self.stream(patience)?, patience)
     }

@@ -32,11 +32,17 @@ pub struct Connection {
 
 impl Connection {
     /// Connects; waits for answers no longer than `patience`.
+    ///
+    /// # Errors
+    /// No connection within `patience`.
     pub fn open(address: SocketAddr, patience: Duration) -> io::Result<Connection> {
         Connection::over(TcpStream::connect_timeout(&address, patience)?, patience)
     }
 
     /// Makes a connection of a stream; waits for answers no longer than `patience`.
+    ///
+    /// # Errors
+    /// The stream refuses its options.
     pub fn over(stream: TcpStream, patience: Duration) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
@@ -45,12 +51,18 @@ impl Connection {
     }
 
     /// Sends a command, and waits for its answer. After an error the connection is of no use.
+    ///
+    /// # Errors
+    /// The connection broke, or no answer came in time: the command may have taken effect.
     pub fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<Reply> {
         self.send(words)?;
         self.receive()
     }
 
     /// Sends a command.
+    ///
+    /// # Errors
+    /// The connection broke: the command may have been sent.
     pub fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<()> {
         let mut frame = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
@@ -63,11 +75,17 @@ impl Connection {
     }
 
     /// Sends bytes as they are.
+    ///
+    /// # Errors
+    /// The connection broke: a part may have been sent.
     pub fn write_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.reader.get_mut().write_all(bytes)
     }
 
     /// Waits for the next answer.
+    ///
+    /// # Errors
+    /// The connection broke, no answer came in time, or the answer is malformed.
     pub fn receive(&mut self) -> io::Result<Reply> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {

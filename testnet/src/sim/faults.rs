@@ -292,8 +292,8 @@ impl<H: Host> World<H> {
         Some(Undo::Restart(vec![host], Return::WithStore))
     }
 
-    /// Returns whether this machine may forget its last acknowledgements: no other machine is in doubt, and all nodes that could be
-    /// asked for them hold theirs.
+    /// Returns whether this machine may forget its last acknowledgements: no other machine has forgotten any, and all nodes that could
+    /// be asked for them hold theirs.
     fn may_forget(&mut self, host: usize) -> bool {
         for machine in &mut self.machines {
             let is_sure = |host: &H| !host.is_in_doubt();

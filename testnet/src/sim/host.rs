@@ -12,7 +12,7 @@ use crate::checkers::{Broken, Observation, Scope};
 pub struct Owned {
     /// Id of the group.
     pub id: GroupId,
-    /// Its epoch.
+    /// Epoch of the group.
     pub epoch: Epoch,
     /// Range that the group owns.
     pub range: KeyRange,

@@ -86,7 +86,7 @@ impl<H: Host> World<H> {
                     Err(detail) => self.fail("one answer to each request", detail),
                 }
             }
-            // No script here asks for them.
+            // No client waits for these results: they are traced alone.
             Output::Granted { granted, .. } => {
                 let said = format!("wish: {granted:?}");
                 self.trace.note(self.now, &[host as u64], said.as_bytes(), || format!("{host}: {said}"));

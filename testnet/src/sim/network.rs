@@ -24,7 +24,7 @@ pub enum Latency {
     ThreeSites,
     /// Machines stand in the papers' three sites in turn: round trips of 82, 79 and 38 ms between them, and 0.3 ms inside.
     PaperSites,
-    /// As on PlanetLab, by a model.
+    /// Latencies like those on PlanetLab, by a model.
     Planet(Arc<Planet>),
 }
 
@@ -87,7 +87,7 @@ struct Link {
     /// Number of faults that stall the link now.
     blocks: u32,
     held: VecDeque<Flight>,
-    /// When the last frame of each class arrives: streams keep their order.
+    /// Arrival of the last frame of each class: streams keep their order.
     last_arrival: [Time; 3],
 }
 

@@ -176,7 +176,7 @@ impl Device {
         self.table.contains_key(&name)
     }
 
-    /// Counts a look without them for partitions that are not in `wanted`, and removes those unwanted for [`UNWANTED_MAX`] looks.
+    /// Counts a look without them for partitions that are not in `wanted`, and removes those unwanted for `UNWANTED_MAX` looks.
     pub fn keep(&mut self, wanted: &BTreeSet<u32>) {
         for (name, (_, unwanted)) in &mut self.table {
             *unwanted = if wanted.contains(name) { 0 } else { *unwanted + 1 };

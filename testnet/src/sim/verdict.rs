@@ -19,6 +19,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 impl<H: Host> World<H> {
     /// Runs the whole scenario: faults, then healing, then convergence, then judgement.
+    ///
+    /// # Errors
+    /// The first violated property, or an end of the run that is not reached in time.
     pub fn run(&mut self) -> Result<(), Failure> {
         self.run_for(self.scenario.fault_time);
         self.heal();
@@ -28,8 +31,8 @@ impl<H: Host> World<H> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Demands that all requests end, that each key can be read through every machine, and that the machines' states become equal,
-    /// all within the scenario's time.
+    /// Demands that all requests end, that each key can be read through a machine, and some keys through every machine, and that
+    /// the machines' states become equal, all within the scenario's time.
     pub fn converge(&mut self) {
         self.workload.stop();
         let end = self.now() + self.scenario.converge_within;

@@ -407,7 +407,7 @@ impl Workload {
         let hot = load.cold_keys == 0 || rng.per_mille(700);
         let index = if hot { rng.below(load.hot_keys) } else { load.hot_keys + rng.below(load.cold_keys) };
         let uses_max = match family {
-            // Each summand is a bit of its own, so that a sum tells what it is made of.
+            // Each summand is a bit of its own, so that a sum tells its summands.
             2 => load.key_uses.min(60),
             // Additions and changes of all kinds on one key are hard to judge.
             3 => load.key_uses / 3,

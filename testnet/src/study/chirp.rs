@@ -1,4 +1,4 @@
-//! Chirp's users: how many followers each has, and how often each posts (Scatter §7.2.1). Synthetic: no trace is to be had.
+//! Chirp's users: number of followers and posting rate of each (Scatter §7.2.1). Synthetic: no trace is available.
 
 use crate::rng::Rng;
 
@@ -7,7 +7,7 @@ const EXPONENT: f64 = 1.28;
 /// A user's posting rate rises with the root of the number of followers.
 const RATE_EXPONENT: f64 = 0.5;
 
-/// How often each user, or key, is written.
+/// Rates at which the users, or keys, are written.
 #[derive(Clone, Debug)]
 pub(super) struct Popularity {
     /// Sums of the rates up to each user.
@@ -15,12 +15,12 @@ pub(super) struct Popularity {
 }
 
 impl Popularity {
-    /// Each of so many as often as any other.
+    /// Returns equal rates for `users` users.
     pub(super) fn even(users: usize) -> Popularity {
         Popularity { sums: (1..=users).map(|user| user as f64).collect() }
     }
 
-    /// As users of Chirp post.
+    /// Returns the posting rates of Chirp's users.
     pub(super) fn chirp(users: usize) -> Popularity {
         let rates = (0..users).map(|rank| followers(rank, users).powf(RATE_EXPONENT));
         let sum = |sum: &mut f64, rate: f64| {
@@ -38,7 +38,7 @@ impl Popularity {
     }
 }
 
-/// Returns the followers of the user of this rank, from 0, of so many users: the quantile of the distribution, from 1 on.
+/// Returns the followers of the user of this rank, from 0, of `users` users: the quantile of the distribution, from 1 on.
 fn followers(rank: usize, users: usize) -> f64 {
     (users as f64 / (rank as f64 + 0.5)).powf(1.0 / EXPONENT)
 }

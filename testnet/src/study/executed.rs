@@ -22,7 +22,7 @@ impl Executed {
         (0..world.hosts()).for_each(|host| self.look_at(world, host, counts));
     }
 
-    /// Looks at a machine whose peer is about to die.
+    /// Looks at a machine before its peer dies.
     pub(super) fn look_last<S: System>(&mut self, world: &World<S>, host: usize, counts: bool) {
         self.look_at(world, host, counts);
         self.last[host] = 0;

@@ -1,4 +1,4 @@
-//! The groups of a simulated network: how many there are, how large they are, and which are lost.
+//! The groups of a simulated network: their number, their sizes, and the lost ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +12,7 @@ use super::spells::{Spells, Watch};
 use super::trail::{Size, Trail};
 use crate::sim::World;
 
-/// A group that has had no majority for so long is lost.
+/// Time without a majority after which a group is lost.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// A group as the member knows it that has come furthest.
@@ -33,9 +33,9 @@ struct Silence {
     /// The living of the members, and of each former configuration, of how many.
     left: Vec<(usize, usize)>,
     epoch: Epoch,
-    /// When its dead members died.
+    /// Times of death of its dead members.
     deaths: Vec<Time>,
-    /// Its sizes before that.
+    /// Sizes of the group before that.
     sizes: Vec<Size>,
 }
 
@@ -67,12 +67,12 @@ impl View {
         let count = |members: &[NodeId], among: &BTreeSet<NodeId>| {
             (members.iter().filter(|member| among.contains(member)).count(), members.len())
         };
-        // A former member may be in another group by now, and still answers for what it had.
+        // A former member may be in another group by now, and still answers for the data that it had.
         let former = self.former.iter().map(|former| count(former, alive));
         [count(&self.members, holders)].into_iter().chain(former).collect()
     }
 
-    /// Returns how many of the members are dead, and of all members and former members that the group needs.
+    /// Returns two counts of dead members: of the present members, and of all members and former members that the group needs.
     fn dead(&self, alive: &BTreeSet<NodeId>) -> (usize, usize) {
         let dead = |members: &[NodeId]| members.iter().filter(|member| !alive.contains(member)).copied().collect();
         let here: BTreeSet<NodeId> = dead(&self.members);
@@ -111,8 +111,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Looks at all groups. `births`: whether this look is part of the means, which are of the time in which peers die, and when each peer
-    /// was born, in seconds.
+    /// Looks at all groups. `births`: whether this look is part of the means, which are of the time in which peers die, and the
+    /// birth of each peer, in seconds.
     pub(super) fn count(&mut self, world: &World<Node>, births: Option<&BTreeMap<PeerKey, f64>>) {
         let now = world.now();
         let nodes: Vec<&Node> = (0..world.hosts()).filter_map(|host| world.host(host)).collect();
@@ -183,7 +183,7 @@ impl Groups {
         }
     }
 
-    /// Returns how many groups there were at the last count.
+    /// Returns the number of groups at the last count.
     pub(super) fn now(&self) -> usize {
         self.now.0
     }
@@ -193,7 +193,7 @@ impl Groups {
         self.now.1 as f64 / self.now.0.max(1) as f64
     }
 
-    /// Returns how many groups were lost.
+    /// Returns the number of lost groups.
     pub(super) fn lost(&self) -> usize {
         self.lost.len()
     }
@@ -218,12 +218,12 @@ impl Groups {
         &self.ages
     }
 
-    /// Returns how many dead members had not been removed yet, on average.
+    /// Returns the mean number of dead members that had not been removed yet.
     pub(super) fn mean_dead(&self) -> f64 {
         self.dead as f64 / self.sums.0.max(1) as f64
     }
 
-    /// Returns how many dead members groups still needed, on average: also those of former configurations.
+    /// Returns the mean number of dead members that groups still needed: also those of former configurations.
     pub(super) fn mean_dead_needed(&self) -> f64 {
         self.dead_needed as f64 / self.sums.0.max(1) as f64
     }

@@ -15,9 +15,9 @@ use crate::history::Outcome;
 use crate::rng::Rng;
 use crate::sim::World;
 
-/// Between two looks for answers.
+/// Interval between two looks for answers.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// An operation without an answer for so long has failed (Scatter §7.2.2).
+/// Time without an answer after which an operation has failed (Scatter §7.2.2).
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The size of a value, in bytes.
 const VALUE_BYTES: usize = 100;
@@ -35,11 +35,11 @@ pub struct Counts {
     pub failed_fetches: u64,
     /// Fetches that no order of the updates explains, also those that were not counted.
     pub wrong: Vec<String>,
-    /// How many of them were counted.
+    /// Number of them that were counted.
     pub inconsistent: u64,
-    /// How long answered fetches took.
+    /// Times of answered fetches.
     pub fetch_times: Vec<Duration>,
-    /// How long acknowledged updates took.
+    /// Times of acknowledged updates.
     pub update_times: Vec<Duration>,
 }
 
@@ -67,7 +67,7 @@ enum Step {
     Look(u64),
     /// Writes this value.
     Write(u64),
-    /// Reads, and so many times again after it.
+    /// Reads, and this many times again after that.
     Fetch(u32),
 }
 
@@ -75,7 +75,7 @@ enum Step {
 struct Open {
     key: usize,
     step: Step,
-    /// When the client began with the update or the fetch.
+    /// Time at which the client began the update or the fetch.
     begun: Time,
     host: usize,
     life: u32,
@@ -126,7 +126,7 @@ impl Load {
         &self.counts
     }
 
-    /// When the next step is due.
+    /// Returns the time of the next step.
     pub(super) fn next(&self) -> Time {
         if self.open.is_empty() { self.next } else { self.next.min(self.looks) }
     }
@@ -223,7 +223,7 @@ impl Load {
         match one.step {
             Step::Look(value) if is_answered => self.ask(world, one.key, Step::Write(value), one.begun, one.counts),
             Step::Look(value) => {
-                // It was never written.
+                // The value was never written.
                 self.registers[one.key].end(value, Written::Refused);
                 self.busy[one.key] = false;
                 self.count_update(&one, &ended);
@@ -284,10 +284,10 @@ impl Load {
     }
 }
 
-/// How a step ended.
+/// Result of a step.
 struct Ended {
     is_answered: bool,
-    /// 1 if it failed though the peer that was asked lived; else 0.
+    /// 1 if the step failed though the peer that was asked lived; otherwise 0.
     failed: u64,
     took: Duration,
 }

@@ -1,4 +1,4 @@
-//! How many groups a run should lose by the formula of `policy::risk`, beside which the lost ones stand.
+//! The number of groups that a run should lose by the formula of `policy::risk`, to compare with the lost ones.
 
 use std::time::Duration;
 
@@ -6,26 +6,27 @@ use policy::risk::{Exposure, loses_majority};
 
 use super::Figures;
 
-/// The probability with which a run loses at most so many groups as the bound says.
+/// Probability with which a run loses at most as many groups as the bound.
 const CONFIDENCE: f64 = 0.95;
-/// Above this mean a Poisson variable is taken for a normal one, which exceeds its mean by so many deviations in 5 of 100 cases.
+/// Mean above which a Poisson variable is taken for a normal one, which exceeds its mean by this many deviations in 5 of 100 cases.
 const MEAN_LARGE: f64 = 100.0;
 const DEVIATIONS: f64 = 1.645;
-/// Groups are looked at this often, in seconds.
+/// Interval at which groups are looked at, in seconds.
 const LOOK_S: f64 = 1.0;
 
 /// Groups that a run should lose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Losses {
-    /// On average.
+    /// Expected number.
     pub expected: f64,
-    /// At most, in 95 of 100 runs.
+    /// Number that 95 of 100 runs do not exceed.
     pub bound: u64,
 }
 
 /// Returns the losses that follow from the time of repair and from the members that groups had.
 ///
-/// Each member dies within the time of repair as its age and the true distribution of lives tell, independently of the others.
+/// Each member dies within the time of repair with the probability of its age and the true distribution of lives, independently of
+/// the other members.
 pub(crate) fn losses(figures: &Figures) -> Losses {
     let repair = Duration::from_secs_f64(figures.repair_s());
     let Some(lives) = figures.lives.filter(|_| !repair.is_zero()) else {
@@ -37,8 +38,8 @@ pub(crate) fn losses(figures: &Figures) -> Losses {
     Losses { expected, bound: poisson_quantile(expected) }
 }
 
-/// Returns how often a second a group of so many members loses its majority, where a majority is dead with this probability and a dead
-/// member is replaced after `repair`.
+/// Returns the rate, a second, at which a group of `members` members loses its majority, where a majority is dead with the
+/// probability `lost` and a dead member is replaced after `repair`.
 ///
 /// The state in which just too many are dead is entered as often as it is left: whenever the first of them is replaced. A group with `k`
 /// dead members too many therefore loses its majority `k` times as often as disjoint windows tell (`policy::risk::per_hour`).

@@ -38,68 +38,68 @@ pub(crate) use safe::{DETECTION, SAFE, Standing, fails};
 pub use spells::Spells;
 pub use system::System;
 
-/// From a death until the new peer starts.
+/// Time from a death until the new peer starts.
 const REPLACED_AFTER: Duration = Duration::from_millis(200);
-/// Between two counts of groups and members.
+/// Interval between two counts of groups and members.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// First peers are started at this rate, a second.
+/// Rate at which first peers are started, a second.
 const STARTS_PER_S: u64 = 20;
 
 /// The parameters of one run.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// Feeds all chance.
+    /// Seed of all chance.
     pub seed: u64,
     /// Peers that live at one time.
     pub peers: usize,
-    /// How long they live; `None`: for ever.
+    /// Distribution of their lifetimes; `None`: they live for ever.
     pub lives: Option<Lives>,
     /// The network that the peers stand in.
     pub places: Places,
-    /// From the start of the first peer until peers begin to die: long enough for all to start, and for groups to split until they have the
-    /// right size.
+    /// Time from the start of the first peer until peers begin to die: long enough for all to start, and for groups to split until
+    /// they have the right size.
     pub settle: Duration,
-    /// From the first death until operations are counted.
+    /// Time from the first death until operations are counted.
     pub warm_up: Duration,
-    /// How long they are counted.
+    /// Time for which operations are counted.
     pub time: Duration,
-    /// Peers have died and been replaced for so long before the first death here, in a model without a network: first lives are the rest of
-    /// lives under way then. Zero: all peers are new when they begin to die.
+    /// Time for which peers have died and been replaced before the first death here, in a model without a network. First lives are
+    /// the rest of lives under way then. Zero: all peers are new when they begin to die.
     pub aged: Duration,
     /// Updates a second.
     pub rate: f64,
-    /// Keys.
+    /// Number of keys.
     pub keys: usize,
     /// Keys are lists of Chirp's users: popular users post more often, and an update reads the list before it writes.
     pub is_chirp: bool,
-    /// Which fetches there are.
+    /// Fetches of the clients.
     pub demand: Demand,
-    /// How long a peer takes for all that comes at one moment, for each message. Zero: no time.
+    /// Time that a peer takes for each message. Zero: no time.
     pub service_time: Duration,
-    /// A group of fewer members is too small, and one of more too large.
+    /// Limits of a group's size: a group of fewer members is too small, and one of more too large.
     pub members: (u32, u32),
-    /// A member that is silent for so long is removed.
+    /// Time of silence after which a member is removed.
     pub exclude_after: Duration,
-    /// How nodes decide.
+    /// Policies by which nodes decide.
     pub policies: Policies,
 }
 
-/// Which fetches clients do.
+/// Fetches of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Demand {
-    /// So many after each update, of the same key, each through another peer.
+    /// Fetches after each update, of the same key, each through another peer.
     Fetched {
-        /// How many.
+        /// Number of fetches.
         fetches: u32,
     },
     /// Updates alone until operations are counted, and then fetches alone, of posted updates in random order.
     Apart {
-        /// How many a second.
+        /// Fetches a second.
         fetches_per_s: f64,
     },
 }
 
-/// Where the peers stand.
+/// Network between the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Places {
     /// In one cluster: 0.2 ms one way.
@@ -196,9 +196,9 @@ struct Run<S> {
     world: World<S>,
     lives: Option<Lives>,
     rng: Rng,
-    /// When each machine's peer dies.
+    /// Time at which each machine's peer dies.
     ends: Vec<Time>,
-    /// When each peer was born, in seconds; before the run where peers have lived before.
+    /// Birth of each peer, in seconds; before the run where peers have lived before.
     births: BTreeMap<PeerKey, f64>,
     deaths: u64,
     /// Deaths while operations were counted.
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use crate::baseline::Peer;
 
-    /// Forty peers that live for three minutes: nothing is lost, and nothing wrong is read.
+    /// Forty peers that live for three minutes: no group is lost, and no wrong value is read.
     #[test]
     fn a_small_network_survives_churn() {
         let lives = Some(Lives::Exponential(Duration::from_secs(180)));

@@ -1,4 +1,4 @@
-//! Points of the ring that no peer serves, or several: looked at from outside, at random points.
+//! Points of the ring that no peer serves, or several: observed from outside, at random points.
 
 use overlay::Point;
 
@@ -6,7 +6,7 @@ use super::system::System;
 use crate::rng::Rng;
 use crate::sim::World;
 
-/// Points that are looked at each time.
+/// Number of points that are looked at each time.
 const POINTS: usize = 16;
 
 /// Counts of points.

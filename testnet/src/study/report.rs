@@ -18,11 +18,11 @@ pub const HEADING: &str = "peers,lives,seconds,deaths,groups,members,groups_lost
 pub struct Figures {
     /// Peers at one time.
     pub peers: usize,
-    /// How long they lived.
+    /// Distribution of their lifetimes.
     pub lives: Option<Lives>,
-    /// How long operations were counted, in seconds.
+    /// Time for which operations were counted, in seconds.
     pub seconds: f64,
-    /// How long peers died, in seconds: counts of deaths, groups and members are of this time.
+    /// Time for which peers died, in seconds: counts of deaths, groups and members are of this time.
     pub churn_seconds: f64,
     /// Peers that died.
     pub deaths: u64,
@@ -38,13 +38,13 @@ pub struct Figures {
     pub dead_members: f64,
     /// Dead members that a group still needed, also as former members, on average.
     pub dead_needed: f64,
-    /// When a group's epoch was not established: a majority of its former members was needed, too.
+    /// Periods in which a group's epoch was not established: a majority of its former members was needed, too.
     pub recovering: Spells,
-    /// When a group had fewer living members than its network wants.
+    /// Periods in which a group had fewer living members than its network wants.
     pub small: Spells,
     /// Groups that lost their majorities.
     pub lost: usize,
-    /// When each of them did, and how many members were left.
+    /// Time at which each of them did, and the number of members that were left.
     pub losses: Vec<String>,
     /// The outcomes that clients saw.
     pub load: Counts,
@@ -54,7 +54,7 @@ pub struct Figures {
     pub executed: Vec<u64>,
     /// Events of the simulator.
     pub events: u64,
-    /// How long the run took on this machine.
+    /// Time that the run took on this machine.
     pub took: Duration,
 }
 
@@ -94,14 +94,14 @@ impl Figures {
         self.deaths_counted as f64 / self.seconds.max(1e-9)
     }
 
-    /// Returns how long a dead member stayed a member, on average, in seconds; zero where none died. The mean number of dead members is the
-    /// rate of deaths times this.
+    /// Returns the mean time for which a dead member stayed a member, in seconds; zero where none died. The mean number of dead
+    /// members is the rate of deaths times this.
     pub fn removal_s(&self) -> f64 {
         self.for_each_death(self.dead_members)
     }
 
-    /// Returns how long a group depended on a dead member, on average, in seconds: until an epoch without it was established; zero where none
-    /// died.
+    /// Returns the mean time for which a group depended on a dead member, in seconds: until an epoch without it was established;
+    /// zero where none died.
     pub fn repair_s(&self) -> f64 {
         self.for_each_death(self.dead_needed)
     }

@@ -10,16 +10,16 @@ use crate::rng::Rng;
 
 /// A group is safe where it fails with at most this probability before a repair: seven nines.
 pub(crate) const SAFE: f64 = 1e-7;
-/// From a death until the failure detector senses it.
+/// Time from a death until the failure detector senses it.
 pub(crate) const DETECTION: Duration = Duration::from_secs(2);
-/// A change of members takes about so long, after detection.
+/// Approximate time of a change of members, after detection.
 const CHANGE: Duration = Duration::from_millis(300);
-/// Standing members that are drawn to know how many die within a window.
+/// Number of standing members that are drawn to find how many die within a window.
 const STANDING: usize = 200_000;
-/// The largest group that is looked for.
+/// Limit of the search for a group's size.
 const SIZE_MAX: usize = 99;
 
-/// The members that stand in a population that has renewed itself for long: their ages, and how long they still live.
+/// Members that stand in a population that has renewed itself for long: their ages, and their remaining lives.
 pub(crate) struct Standing(Vec<(Duration, Duration)>);
 
 impl Standing {
@@ -28,7 +28,7 @@ impl Standing {
         Standing((0..STANDING).map(|_| lives.draw_standing(&mut rng, lives.mean() * Lives::WARM)).collect())
     }
 
-    /// Returns how long one of them still lives.
+    /// Draws the remaining life of one of them.
     pub(crate) fn pick(&self, rng: &mut Rng) -> Duration {
         rng.pick(&self.0).1
     }

@@ -1,4 +1,4 @@
-//! How long something is true of groups at a time.
+//! Periods in which a condition holds for groups.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use overlay::GroupId;
 
 use crate::churn::quantiles;
 
-/// The times in which something was true of a group.
+/// Periods in which a condition held for groups.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spells {
-    /// Their part of the time of all groups, from 0 to 1.
+    /// Share of these periods in the time of all groups, from 0 to 1.
     pub share: f64,
-    /// How long each one took that is over, to a second.
+    /// Length of each period that is over, to a second.
     pub each: Vec<Duration>,
 }
 
@@ -30,14 +30,14 @@ impl fmt::Display for Spells {
     }
 }
 
-/// Watches for it, a look at each group at a time.
+/// Watches for a condition, one look at each group at a time.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Groups of which it is true, since when.
+    /// Groups for which the condition holds, and since when.
     since: BTreeMap<GroupId, Time>,
-    /// How long it was true, of each time that is over.
+    /// Lengths of the periods that are over.
     over: Vec<Duration>,
-    /// Groups of which it was true, summed over all looks that count.
+    /// Groups for which the condition held, summed over all looks that count.
     sum: u64,
 }
 
@@ -64,7 +64,7 @@ impl Watch {
         }
     }
 
-    /// Returns what was seen, where groups were looked at so many times in all.
+    /// Returns the observed periods, where groups were looked at `looks` times in all.
     pub(super) fn spells(&self, looks: u64) -> Spells {
         Spells { share: self.sum as f64 / looks.max(1) as f64, each: self.over.clone() }
     }

@@ -10,13 +10,13 @@ use super::groups::Groups;
 use crate::baseline;
 use crate::sim::{Host, World};
 
-/// A system whose peers stand in the world of a study.
+/// A system whose peers run in the world of a study.
 pub trait System: Host {
-    /// Its name in tables.
+    /// Name of the system in tables.
     const NAME: &'static str;
 
-    /// Counts the groups of a network; nothing where the system has none. `births`: whether this look is part of the means, and when each
-    /// peer was born, in seconds.
+    /// Counts the groups of a network; nothing where the system has none. `births`: whether this look is part of the means, and the
+    /// birth of each peer, in seconds.
     fn count_groups(_: &World<Self>, _: &mut Groups, _births: Option<&BTreeMap<PeerKey, f64>>) {}
 
     /// Returns the number of client operations that this peer has executed, as primary or as root. Smaller than before where the peer

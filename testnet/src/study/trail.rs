@@ -1,11 +1,11 @@
-//! The recent sizes of each group, and when members died: what a lost group's end is explained from.
+//! The recent sizes of each group, and the deaths of members: they explain the end of a lost group.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use group::time::Time;
 use overlay::{GroupId, NodeId};
 
-/// Sizes of a group that are remembered.
+/// Number of sizes of a group that are remembered.
 const SIZES_MAX: usize = 12;
 
 /// The size of a group from one look on.
@@ -28,7 +28,7 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    /// Takes these peers as the living from now on; whichever is missing since the last look has died.
+    /// Takes these peers as the living from now on; peers that are missing since the last look have died.
     pub(super) fn look(&mut self, alive: &BTreeSet<NodeId>, now: Time) {
         let died = self.alive.difference(alive).map(|node| (*node, now));
         self.died.extend(died);
@@ -56,7 +56,7 @@ impl Trail {
         self.sizes.get(group).map_or(Vec::new(), |sizes| sizes.iter().copied().collect())
     }
 
-    /// Returns when those of these members died that are dead, the first death first, as far as looks told.
+    /// Returns the times of death of the dead ones among these members, the first death first, as far as looks told.
     pub(super) fn deaths(&self, members: &[NodeId]) -> Vec<Time> {
         let mut deaths: Vec<Time> = members.iter().filter_map(|member| self.died.get(member).copied()).collect();
         deaths.sort_unstable();

@@ -38,7 +38,7 @@ pub enum Load {
         /// Number of clients.
         clients: usize,
     },
-    /// Operations at a rate, each sent independently of the outcome of the others.
+    /// Operations at a rate, each sent independently of earlier outcomes.
     Open {
         /// Operations a second.
         per_s: f64,

@@ -1,7 +1,7 @@
-//! Availability and consistency by how long peers live (Harmony §8.4, Fig. 11 and 12).
+//! Availability and consistency by the lifetimes of peers (Harmony §8.4, Fig. 11 and 12).
 //!
-//! Harmony's routing was changed to fail an operation whose group is in the middle of a change. Here random points of the ring are looked
-//! at from outside: a point counts as lost where no peer serves it, or where its group is in the middle of a change, though it may serve.
+//! Harmony's routing was changed to fail an operation during a change of its group. Here random points of the ring are observed
+//! from outside. A point counts as lost where no peer serves it, or while its group changes, though it may serve.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// Median lives, in seconds.
 const MEDIANS_S: [u64; 5] = [100, 200, 300, 500, 1_000];
-/// Those of a quick run.
+/// Median lives of a quick run, in seconds.
 const MEDIANS_QUICK_S: [u64; 2] = [100, 500];
 
 /// The parameters of the experiment.

@@ -1,4 +1,5 @@
-//! Chirp under churn: latency, availability and consistency of fetches by how long peers live (Scatter §7.2.2, §7.2.3, Fig. 13 and 14).
+//! Chirp under churn: latency, availability and consistency of fetches by the lifetimes of peers (Scatter §7.2.2, §7.2.3, Fig. 13
+//! and 14).
 
 use std::time::Duration;
 
@@ -28,12 +29,12 @@ pub const PARETO: Experiment = Experiment {
 
 /// The mean lives of the paper's figures, in seconds.
 const MEANS_S: [u64; 6] = [100, 180, 300, 500, 700, 1_000];
-/// Those of a quick run.
+/// Mean lives of a quick run, in seconds.
 const MEANS_QUICK_S: [u64; 3] = [100, 180, 500];
 /// The paper's mean fetch at a mean life of 180 s.
 const PAPER_AT: u64 = 180;
 const PAPER_MEAN: Duration = Duration::from_millis(1_300);
-/// Members of a group of peers with exponential lives, at least and at most: nine on average at a mean life of 100 s.
+/// Least and greatest number of members of a group of peers with exponential lives: nine on average at a mean life of 100 s.
 const MEMBERS: (u32, u32) = (6, 11);
 
 /// The parameters of the experiment.
@@ -41,9 +42,9 @@ struct Setting {
     peers: usize,
     means_s: Vec<u64>,
     lives: fn(Duration) -> Lives,
-    /// The study of one mean life, without these.
+    /// Study of one mean life, without these.
     study: Study,
-    /// Peers have died for so many mean lives before a run begins, in a model without a network.
+    /// Number of mean lives for which peers have died before a run begins, in a model without a network.
     aged: u32,
 }
 

@@ -1,7 +1,7 @@
 //! The probability that a group loses its majority, by the number of its members (Scatter §6.1, Fig. 7).
 //!
-//! By the formula of `policy::risk`, and by a simulation of members alone: each lives for a time that is drawn, and is replaced by a new
-//! one after the time that detection and a change of members take.
+//! Computed by the formula of `policy::risk`, and by a simulation of members alone: each lives for a drawn time, and is replaced by
+//! a new member after the time that detection and a change of members take.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run: |options, say| experiment(&Setting::new(options)?, options, say),
 };
 
-/// The paper's lives, and exponential ones beside them.
+/// The paper's lives, and exponential ones to compare with.
 const LIVES: [Lives; 3] = [
     Lives::Pareto(Duration::from_secs(100)),
     Lives::Pareto(Duration::from_secs(500)),
@@ -35,18 +35,18 @@ const LIVES: [Lives; 3] = [
 const SIZES: std::ops::RangeInclusive<usize> = 1..=15;
 /// The paper's group at a mean life of 100 s, and its nines.
 const PAPER: (usize, f64) = (9, 7.0);
-/// The time that is simulated at once.
+/// Time that is simulated at once.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The parameters of the experiment.
 struct Setting {
     /// Times of repair, in equal shares.
     repairs: Vec<Duration>,
-    /// Where they are from.
+    /// Source of these times.
     source: String,
-    /// Windows that are simulated for each size.
+    /// Number of windows that are simulated for each size.
     windows: u32,
-    /// Hours that are simulated for each size.
+    /// Number of hours that are simulated for each size.
     hours: u32,
 }
 
@@ -66,15 +66,15 @@ impl Setting {
 struct Point {
     lives: Lives,
     size: usize,
-    /// By the formula, within a window.
+    /// Probability within a window, by the formula.
     window: f64,
-    /// Simulated.
+    /// Probability within a window, simulated.
     window_simulated: f64,
-    /// By the formula, within an hour of disjoint windows.
+    /// Probability within an hour of disjoint windows, by the formula.
     hour: f64,
-    /// By the rate at which majorities are lost.
+    /// Probability within an hour, by the rate at which majorities are lost.
     hour_rate: f64,
-    /// Simulated.
+    /// Probability within an hour, simulated.
     hour_simulated: f64,
 }
 
@@ -149,7 +149,7 @@ fn simulate_hours(setting: &Setting, lives: Lives, size: usize, standing: &Stand
 }
 
 fn loses_within_an_hour(setting: &Setting, lives: Lives, size: usize, standing: &Standing, rng: &mut Rng) -> bool {
-    // For each place in the group: whether a member lives there, and until when that is so.
+    // For each place in the group: whether a member lives there, and the end of that period.
     let mut places: Vec<(bool, Duration)> = (0..size).map(|_| (true, standing.pick(rng))).collect();
     let mut dead = 0;
     loop {

@@ -1,4 +1,4 @@
-//! How long a primary waits for a majority, by the policy with which peers join (Scatter §7.1.1, Fig. 10).
+//! Time for which a primary waits for a majority, by the policy with which peers join (Scatter §7.1.1, Fig. 10).
 
 use std::time::Duration;
 
@@ -25,22 +25,22 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// The policies, and the paper's medians, in milliseconds.
 const POLICIES: [(&str, u64); 2] = [("random", 124), ("latency", 68)];
-/// From a death until the new peer starts, and between two of them.
+/// Time from a death until the new peer starts, and between two deaths.
 const REPLACED_AFTER: Duration = Duration::from_millis(200);
 const REPLACE_EVERY: Duration = Duration::from_secs(1);
-/// For so long nothing happens before writes are timed.
+/// Time without events before writes are timed.
 const CALM: Duration = Duration::from_secs(60);
-/// Keys that are written.
+/// Number of keys that are written.
 const KEYS: u64 = 1_000_000;
-/// Points of a curve.
+/// Number of points of a curve.
 const POINTS: u32 = 50;
 
 /// The parameters of the experiment.
 struct Setting {
     study: Study,
-    /// Each machine's peer is replaced so often by one that chooses among the groups of a whole network.
+    /// Number of times that each machine's peer is replaced by one that chooses among the groups of a whole network.
     rounds: usize,
-    /// Writes in all, and a second.
+    /// Number of writes in all, and a second.
     writes: f64,
     rate: f64,
 }

@@ -1,4 +1,4 @@
-//! Chirp under high load: latency, and how evenly machines are loaded (Scatter §7.2.4, Fig. 15).
+//! Chirp under high load: latency, and the balance of load between machines (Scatter §7.2.4, Fig. 15).
 //!
 //! All updates are posted first; then followers fetch them, in random order.
 
@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// The mean life of peers, which have died for so many of them before.
 const MEAN: Duration = Duration::from_secs(500);
-/// How long a peer takes for each message.
+/// Time that a peer takes for each message.
 const SERVICE: Duration = Duration::from_micros(100);
 /// The wanted ratio of the load of the 99th percentile of machines and the mean.
 const WANTED: f64 = 2.5;

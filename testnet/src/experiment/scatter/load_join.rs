@@ -1,4 +1,4 @@
-//! How evenly groups are loaded, by the policy with which peers join (Harmony §8.3, Fig. 9).
+//! Balance of load between groups, by the policy with which peers join (Harmony §8.3, Fig. 9).
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const POLICIES: [&str; 2] = ["random", "load"];
-/// Keys that are written.
+/// Number of keys that are written.
 const KEYS: u64 = 1_000_000;
-/// One peer starts so often, while clients write.
+/// Interval at which single peers start, while clients write.
 const START_EVERY: Duration = Duration::from_millis(1_000);
-/// From the last start until writes are counted.
+/// Time from the last start until writes are counted.
 const CALM: Duration = Duration::from_secs(60);
 
 /// The parameters of the experiment.
@@ -45,7 +45,7 @@ impl Setting {
     }
 }
 
-/// The load of the groups under one policy: of each, divided by the mean, the smallest first.
+/// The load of the groups under one policy, each divided by the mean, the smallest first.
 struct Point {
     policy: &'static str,
     loads: Vec<f64>,

@@ -42,7 +42,7 @@ enum Measured {
     Dht,
 }
 
-/// Both, ours first.
+/// Both systems, ours first.
 const BOTH: [Measured; 2] = [Measured::Scatter, Measured::Dht];
 
 impl Measured {
@@ -53,7 +53,7 @@ impl Measured {
         }
     }
 
-    /// Runs a study of the system. `say` is told of progress, and of each lost group.
+    /// Runs a study of the system. `say` receives lines about progress, and about each lost group.
     fn run(self, study: &Study, say: &(dyn Fn(&str) + Sync)) -> Result<Figures, String> {
         let say = &mut |line: &str| say(&format!("{}, {}: {line}", self.name(), lives(study)));
         let figures = match self {

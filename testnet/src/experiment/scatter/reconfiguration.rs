@@ -1,4 +1,5 @@
-//! How long groups take to change, as distributions: members that fail, members that join, splits and merges (Scatter §7.1.3, Fig. 12).
+//! Times that groups take to change, as distributions: members that fail, members that join, splits and merges (Scatter §7.1.3,
+//! Fig. 12).
 //!
 //! Peers die one after the other and are replaced; then leaders are asked to merge their groups and to split them. A change counts from
 //! its proposal by the leader until the leader knows that it is decided. The time that members copy is no part of it.
@@ -35,11 +36,11 @@ const NAME: &str = "reconfiguration-cdf";
 const POLICIES: [(&str, &str, &str); 2] = [("random", "random", "anybody"), ("latency", "latency", "agreement")];
 /// The mean life of a peer while peers die.
 const MEAN_LIFE: Duration = Duration::from_secs(90);
-/// Between two wishes, for one peer: a group of nine is asked every other second.
+/// Interval between two requests to one peer: a group of nine is asked every other second.
 const WISH_EVERY: Duration = Duration::from_secs(18);
-/// From a death until the new peer starts.
+/// Time from a death until the new peer starts.
 const REPLACED_AFTER: Duration = Duration::from_millis(200);
-/// Points of a curve.
+/// Number of points of a curve.
 const POINTS: u32 = 20;
 
 /// The parameters of the experiment.
@@ -140,12 +141,12 @@ enum Phase {
 }
 
 impl Phase {
-    /// Returns the time between two events in a network of so many peers.
+    /// Returns the time between two events in a network of this number of peers.
     fn every(self, peers: usize) -> Duration {
         (if self == Phase::Churn { MEAN_LIFE } else { WISH_EVERY }) / peers.max(1) as u32
     }
 
-    /// Returns the changes that come of it.
+    /// Returns the changes that the phase causes.
     fn changes(self) -> [Change; 2] {
         if self == Phase::Churn { [Change::Failure, Change::Join] } else { [Change::Split, Change::Merge] }
     }
@@ -155,13 +156,13 @@ impl Phase {
 struct Run {
     world: World<Timed>,
     rng: Rng,
-    /// Changes that peers saw which are dead.
+    /// Changes that peers saw before they died.
     changes: Vec<(Change, Duration)>,
     wishes: u64,
 }
 
 impl Run {
-    /// Goes on until there are as many changes of the phase as wanted, or its time is over.
+    /// Goes on until the wanted number of changes of the phase is reached, or its time is over.
     fn go_on(&mut self, phase: Phase, setting: &Setting, say: &dyn Fn(&str)) -> Result<(), String> {
         let (begun, mut said) = (self.world.now(), self.world.now());
         while !self.has_enough(phase, setting.wanted) && self.world.now().since(begun) < setting.time_max {
@@ -230,7 +231,7 @@ impl Run {
     }
 }
 
-/// Returns the points of the distribution: shares, and the time that this share takes at most.
+/// Returns the points of the distribution: shares, and the longest time of each share.
 fn curve(all: &[Duration]) -> Vec<(f64, Duration)> {
     let share = |point: u32| f64::from(point) / f64::from(POINTS);
     (0..=POINTS).map(|point| (share(point), quantiles(all, [share(point)])[0])).collect()
@@ -251,7 +252,7 @@ fn chart(seen: &Seen) -> Chart {
     }
 }
 
-/// Compares the medians: all four are to be faster by latency.
+/// Compares the medians: all four should be faster by latency.
 fn verdict(runs: &[Seen]) -> Verdict {
     let medians = |change: Change| {
         let all: Vec<f64> = runs.iter().map(|seen| quantiles(&seen.of(change), [0.5])[0].as_secs_f64() * 1e3).collect();
@@ -264,11 +265,11 @@ fn verdict(runs: &[Seen]) -> Verdict {
     Verdict::new(comparison, format!("medians from random to latency: {} (paper: all four faster)", said.join(", ")))
 }
 
-/// Times that a change of members after a failure takes, in equal shares: this experiment by latency, quick, seed 1.
+/// Times of a change of members after a failure, in equal shares: this experiment by latency, quick, seed 1.
 const MEASURED_MS: [u64; 10] = [76, 106, 109, 122, 133, 161, 187, 275, 280, 295];
 
-/// Returns the times that groups took to remove a member, in equal shares, and where they are from: the results of this experiment in the
-/// directory for files, if there are any; else those that are known.
+/// Returns the times that groups took to remove a member, in equal shares, and their source: the results of this experiment in the
+/// directory for files, if there are any; otherwise the known ones.
 ///
 /// # Errors
 /// If the file makes no sense.

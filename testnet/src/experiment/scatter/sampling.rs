@@ -1,5 +1,5 @@
-//! How many groups a newcomer should sample (Scatter §6.1): members die and newcomers join the neediest of the sampled groups; the fewer
-//! groups they see, the more often groups have the wrong size later and must split, merge or trade members.
+//! The number of groups that a newcomer should sample (Scatter §6.1). Members die, and newcomers join the neediest of the sampled
+//! groups. The fewer groups they see, the more often groups have the wrong size later and must split, merge or trade members.
 
 use policy::joining::{Joining, Resilience, Sampled};
 use policy::size::{Resize, Sizes, Sizing, Thresholds};
@@ -19,21 +19,21 @@ pub const EXPERIMENT: Experiment = Experiment {
     run: |options, say| experiment(&Setting::new(options), options, say),
 };
 
-/// Groups that are sampled.
+/// Numbers of sampled groups.
 const SAMPLES: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 /// The paper's choice.
 const PAPER: usize = 4;
-/// More groups than these are said to help no more.
+/// Number of samples beyond which more are said not to help.
 const MANY: usize = 16;
-/// The paper's choice is enough where it saves this part of the reconfigurations that the most samples save.
+/// Share of the savings with the most samples at which the paper's choice is enough.
 const ENOUGH: f64 = 0.8;
 
 /// The parameters of the experiment.
 struct Setting {
     peers: usize,
-    /// Members of a group, at least and at most.
+    /// Least and greatest number of members of a group.
     members: (usize, usize),
-    /// Deaths, each followed by a join.
+    /// Number of deaths, each followed by a join.
     deaths: u64,
 }
 
@@ -43,7 +43,7 @@ impl Setting {
     }
 }
 
-/// Changes that there were with one number of samples.
+/// Changes with one number of samples.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
     samples: usize,
@@ -77,7 +77,7 @@ impl Ring {
         Ring { sizes, limits: setting.members }
     }
 
-    /// A member dies, each as likely as any other.
+    /// Removes a member that dies, each with the same probability.
     fn die(&mut self, peers: usize, rng: &mut Rng) {
         let mut drawn = rng.below(peers as u64) as usize;
         for size in &mut self.sizes {
@@ -99,7 +99,7 @@ impl Ring {
         }
     }
 
-    /// Groups of the wrong size split, merge and trade members, until all sizes are right.
+    /// Lets groups of the wrong size split, merge and trade members, until all sizes are right.
     fn settle(&mut self, point: &mut Point) {
         while let Some((place, resize)) = self.wrong() {
             let behind = (place + 1) % self.sizes.len();

@@ -1,4 +1,4 @@
-//! A node that notes how long the changes take that its group makes while it leads.
+//! A node that notes the times of its group's changes while it leads.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -95,7 +95,7 @@ pub(super) struct Timed {
     now: Time,
     known: Option<Known>,
     begun: Option<(Proposal, Time)>,
-    /// How long it took to decide that these learn.
+    /// Times that it took to decide that these nodes learn.
     learners: BTreeMap<NodeId, Duration>,
     changes: Vec<(Change, Duration)>,
 }
@@ -106,12 +106,12 @@ impl Timed {
         &self.node
     }
 
-    /// Returns the changes, and how long each took from its proposal until the leader knew that it was decided.
+    /// Returns the changes, each with the time from its proposal until the leader knew that it was decided.
     pub(super) fn changes(&self) -> &[(Change, Duration)] {
         &self.changes
     }
 
-    /// Compares the node's group with what it was. A leader of an epoch need not lead the next one.
+    /// Compares the node's group with its former state. A leader of an epoch need not lead the next one.
     fn look(&mut self) {
         let group = self.node.group();
         let leads = group.is_some_and(|group| group.log().leads());

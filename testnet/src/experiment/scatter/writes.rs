@@ -16,7 +16,7 @@ use crate::study::System;
 
 /// The size of a value, in bytes.
 const VALUE_BYTES: usize = 100;
-/// Another machine is looked for so often.
+/// Number of attempts to find another machine.
 const DRAWS: usize = 64;
 
 /// The machine that a client asks.
@@ -40,13 +40,13 @@ pub(super) struct Writes {
 }
 
 impl Writes {
-    /// Returns a client that writes one of so many keys so often a second, from now on.
+    /// Returns a client that writes one of `keys` keys, `rate` times a second, from now on.
     pub(super) fn new(world: &World<Node>, rate: f64, keys: u64, seed: u64) -> Writes {
         let value = vec![b'v'; VALUE_BYTES].into();
         Writes { rate, keys, next: world.now(), rng: Rng::new(seed, "writes"), value, asked: Vec::new() }
     }
 
-    /// Goes on for so long.
+    /// Goes on for this time.
     ///
     /// # Errors
     /// If an invariant is broken.
@@ -81,7 +81,7 @@ impl Writes {
         }
     }
 
-    /// Returns the points of the writes that were asked for since the last call, and how long those took that were acknowledged.
+    /// Returns the points of the writes since the last call, and the times of the acknowledged ones.
     pub(super) fn take(&mut self, world: &World<Node>) -> (Vec<Point>, Vec<Duration>) {
         let asked = std::mem::take(&mut self.asked);
         let took = asked.iter().filter_map(|(index, _)| {
@@ -93,7 +93,7 @@ impl Writes {
     }
 }
 
-/// Returns the groups of a network, with their ranges and numbers of members, as the members know them that have come furthest.
+/// Returns the groups of a network, with their ranges and numbers of members, as known to the member with the newest state of each.
 pub(super) fn groups(world: &World<Node>) -> Vec<(KeyRange, usize)> {
     let mut all: BTreeMap<GroupId, (Epoch, KeyRange, usize)> = BTreeMap::new();
     let nodes = (0..world.hosts()).filter_map(|host| world.host(host));
