@@ -25,9 +25,10 @@ pub enum Trust {
 #[derive(Debug)]
 pub struct Evidence {
     values: Vec<Bytes>,
-    /// Bits of all summands. Set where nothing is ever taken away, each summand is a bit of its own, and the last answer shows all.
+    /// Bits of the summands in the last answer. Set where nothing is ever taken away, each summand is a bit of its own, and the
+    /// last answer shows all.
     bits: Option<i64>,
-    /// The list. Set where nothing is ever taken away and the last answer shows all.
+    /// The list in the last answer. Set where nothing is ever taken away and the last answer shows all.
     list: Option<Bytes>,
 }
 

@@ -107,7 +107,7 @@ fn an_unknown_outcome_is_now_later_or_never() {
     is_bad(&[read(2, "a", 1, 2), unknown(1, set("a"), 3)]);
 }
 
-/// No answer shows the written value, but a condition that was met does: the write can be told from others.
+/// No answer shows the written value, but a condition that was met does: the write can be told from other writes.
 #[test]
 fn a_condition_that_was_met_shows_a_value() {
     let history = [
