@@ -1,4 +1,4 @@
-//! Moving a store out of the way, without throwing it away: a damaged one, or one that its peer has left behind.
+//! Stores that are moved out of the way, without removal: a damaged store, or one that its peer has left behind.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,17 +8,18 @@ use super::disk::{Disk, RealDisk};
 use super::error::{Doing, StoreError};
 use super::table_sled::dir_bytes;
 
-/// Why a store is set aside. One of each kind is kept, so that they do not fill the disk, apart from lost ones; all count as
-/// used of [`disk_bytes_max`](super::StoreConfig::disk_bytes_max).
+/// Reason for which a store is set aside. One store of each kind is kept, so that they do not fill the disk, apart from lost
+/// ones. All of them count as used of [`disk_bytes_max`](super::StoreConfig::disk_bytes_max).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aside {
-    /// It is damaged. The next [`open_dir`](super::Engine::open_dir) makes a new, empty store: a peer must come back as a
-    /// new incarnation then.
+    /// The store is damaged. The next [`open_dir`](super::Engine::open_dir) makes a new, empty store: the peer must then
+    /// come back as a new incarnation.
     Damaged,
-    /// Its peer has left for good. Others hold what is in it, or should: who left by force may want to fall back on it.
+    /// Its peer has left for good. Other members hold its data, or should: after a forced leave an administrator may need
+    /// it.
     Left,
-    /// What its peer owned was declared lost. It may be all that is left of what was acknowledged: it is never served and
-    /// never removed by itself; `scatter export` reads it.
+    /// Its peer's range was declared lost. The store may be all that is left of acknowledged writes. It is never served and
+    /// never removed automatically; `scatter export` reads it.
     Lost,
 }
 
@@ -38,15 +39,15 @@ impl Aside {
     }
 }
 
-/// Renames the store's directory `dir` to `<dir>.<why>-<n>` and says where it is now.
+/// Renames the store's directory `dir` to `<dir>.<why>-<n>` and returns its new path.
 ///
 /// # Errors
-/// Where another process has the store open, or the system refuses.
+/// Another process has the store open, or the system refuses.
 pub fn set_aside(dir: impl AsRef<Path>, why: Aside) -> Result<PathBuf, StoreError> {
     rename(dir.as_ref(), why.name(), why.kept())
 }
 
-/// Bytes of everything that was set aside of `dir`.
+/// Returns the bytes of all stores that were set aside of `dir`.
 pub(super) fn bytes_aside(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for why in Aside::ALL {
@@ -60,7 +61,7 @@ pub(super) fn bytes_aside(dir: &Path) -> io::Result<u64> {
 fn rename(dir: &Path, why: &str, kept: usize) -> Result<PathBuf, StoreError> {
     let moving = || format!("moving {} aside", dir.display());
     let disk = RealDisk::new(dir).doing(moving)?;
-    // Held until the name is changed: nobody may open it meanwhile.
+    // Held until the name is changed: no process may open it meanwhile.
     let _lock = disk.lock().doing(moving)?.ok_or(StoreError::InUse)?;
     let mut others = numbers(dir, why).doing(moving)?;
     let to = named(dir, why, others.last().map_or(1, |last| last + 1)).doing(moving)?;
@@ -76,7 +77,7 @@ fn rename(dir: &Path, why: &str, kept: usize) -> Result<PathBuf, StoreError> {
     Ok(to)
 }
 
-/// The numbers of such stores beside `dir`, in order.
+/// Returns the numbers of such stores beside `dir`, in order.
 fn numbers(dir: &Path, why: &str) -> io::Result<Vec<u32>> {
     let prefix = format!("{}.{why}-", dir.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy());
     let mut numbers = Vec::new();
@@ -94,7 +95,7 @@ fn named(dir: &Path, why: &str, number: u32) -> io::Result<PathBuf> {
     Ok(dir.with_file_name(name))
 }
 
-/// The directory that a path without one stands in.
+/// Returns the current directory for an empty path: the directory of a path without one.
 fn or_here(directory: &Path) -> &Path {
     if directory.as_os_str().is_empty() { Path::new(".") } else { directory }
 }

@@ -1,17 +1,16 @@
-//! The write-behind: brings what the journal holds durably into the table, makes checkpoints, cuts the journal.
+//! The write-behind: writes the journal's durable changes to the table, makes checkpoints, cuts the journal.
 //!
-//! What changed is gathered by record, the newest state of each ([`Index`](super::index::Index)). A *sweep* goes through
-//! all that was gathered up to some frame of the journal, in the order of keys, and ends with a checkpoint as of that
-//! frame. A record that has changed again since the sweep began is passed over: what it became stands in a later frame,
-//! which the checkpoint leaves in the journal, and the next sweep brings it over. So a record that is changed all the time
-//! is written once for each sweep, at most. What it was before stands in the journal only: no checkpoint is made before
-//! what it became is durable.
+//! Changes are gathered by record, the newest state of each ([`Index`](super::index::Index)). A *sweep* goes through all changes that
+//! were gathered up to some frame of the journal, in the order of keys. It ends with a checkpoint as of that frame. The sweep passes
+//! over a record that has changed again since the sweep began: the new state stands in a later frame. The checkpoint leaves that frame
+//! in the journal, and the next sweep writes the record. So a record that changes all the time is written once for each sweep, at most.
+//! Its earlier state stands in the journal only: no checkpoint is made before the new state is durable.
 //!
-//! The order is everything. Journal durable, then table; table durable, then manifest; manifest durable, then the cut.
-//! Until the next checkpoint the table may be newer than the manifest, in some records: all frames after the manifest's
-//! are gone through again at a start, and bring every record that they changed to its last state.
+//! The order is essential. Journal durable, then table; table durable, then manifest; manifest durable, then the cut. Until the next
+//! checkpoint some records of the table may be newer than the manifest. A start replays all frames after the manifest's frame, and so
+//! brings every record that they changed to its last state.
 //!
-//! The table itself may be made anew meanwhile: see [`rebuild`](super::rebuild).
+//! The table itself may be rebuilt meanwhile: see [`rebuild`](super::rebuild).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,11 +30,11 @@ use super::replay::From;
 use super::segment::{SegmentName, Segments};
 use super::table::Tables;
 
-/// The table is flushed, with its files for large pages, after so many portions and before a checkpoint. sled's own file is synced with
-/// each portion already ([`durable_range`](super::durable_range)).
+/// Portions after which the table is flushed, with its files for large pages; a checkpoint also flushes it. sled's own file is already
+/// synced with each portion ([`durable_range`](super::durable_range)).
 const UNFLUSHED_MAX: u32 = 32;
 
-/// Works in one thread at a time; the journal and the readers go on meanwhile.
+/// State of the write-behind. It works in one thread at a time, while the journal and the readers continue.
 pub(crate) struct Behind {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) health: Arc<Health>,
@@ -43,18 +42,18 @@ pub(crate) struct Behind {
     pub(crate) tables: Arc<dyn Tables>,
     /// The table that the manifest names.
     pub(crate) current: Arc<Current>,
-    /// The one that shall take its place.
+    /// The table that shall replace the current table.
     pub(crate) rebuild: Option<Rebuild>,
-    /// The one before it, with its number, until nobody reads it any more.
+    /// The table before the current table, with its number, until no reader uses it any more.
     pub(crate) former: Option<(u64, Arc<Ledger>)>,
-    /// No table has a higher number.
+    /// The highest number of a table.
     pub(crate) newest: u64,
     pub(crate) segments: Arc<Segments>,
     /// The manifest as it is on disk, apart from its small entries.
     pub(crate) manifest: Manifest,
-    /// All frames up to this one were taken in.
+    /// The last frame that was taken in, with all frames before it.
     pub(crate) seq: u64,
-    /// The last batch in these frames.
+    /// Number of the last batch in these frames.
     pub(crate) last: u64,
     /// The segments in use, each with the number of its first frame. Never empty.
     pub(crate) chain: VecDeque<(SegmentName, u64)>,
@@ -65,32 +64,32 @@ pub(crate) struct Behind {
     pub(crate) unflushed: u32,
 }
 
-/// On its way into the table.
+/// A sweep on its way into the table.
 pub(crate) struct Sweep {
-    /// All that was changed up to this frame is.
+    /// The sweep covers all changes up to this frame.
     seq: u64,
-    /// The small entries as of then.
+    /// The small entries as of that frame.
     meta: Meta,
-    /// The last batch up to then.
+    /// Number of the last batch up to that frame.
     upto: u64,
     /// Bytes of the journal that the checkpoint will put behind itself.
     taken: u64,
-    /// Goes on behind this key.
+    /// The sweep continues behind this key.
     after: Option<Bytes>,
-    /// All is in the table, but for what was passed over.
+    /// Everything is in the table, except the records that were passed over.
     ended: bool,
-    /// The newest of the batches that changed again what was passed over.
+    /// The newest of the batches that changed passed-over records again.
     passed: u64,
 }
 
-/// How far a sweep is.
+/// Progress of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There is more to write.
+    /// More records have to be written.
     More,
-    /// All is written, but the checkpoint waits until this batch is durable.
+    /// All records are written, but the checkpoint waits until this batch is durable.
     Waits(u64),
-    /// A checkpoint was made, or nothing is to be written down.
+    /// A checkpoint was made, or there was nothing to write.
     Done,
 }
 
@@ -113,34 +112,34 @@ impl Behind {
         }
     }
 
-    /// Writes about `bytes_max` bytes of records, and begins a sweep if none is under way; at its end makes a checkpoint.
+    /// Writes about `bytes_max` bytes of records, and begins a sweep if none is under way; makes a checkpoint at its end.
     pub(crate) fn step(&mut self, bytes_max: usize) -> Result<Progress, StoreError> {
         self.health.check()?;
         let worked = self.work(bytes_max);
         self.health.clone().note(worked)
     }
 
-    /// Whether everything that was taken in is in the table and behind a checkpoint.
+    /// Returns whether everything that was taken in is in the table and behind a checkpoint.
     pub(crate) fn is_level(&self) -> bool {
         let waits = self.rebuild.as_ref().is_some_and(Rebuild::is_whole);
         self.sweep.is_none() && self.seq == self.manifest.from.seq && !waits
     }
 
-    /// Copies about `bytes_max` bytes of the table into a new one, which is begun if there is none.
+    /// Copies about `bytes_max` bytes of the table into a new table, which is begun if there is none.
     pub(crate) fn rebuild(&mut self, bytes_max: usize) -> Result<Copied, StoreError> {
         self.health.check()?;
         let copied = self.copy(bytes_max);
         self.health.clone().note(copied)
     }
 
-    /// Bytes on disk of tables beside the one that is read.
+    /// Returns the bytes on disk of the tables beside the table that is read.
     pub(crate) fn beside(&self) -> Result<u64, StoreError> {
         let new = self.rebuild.as_ref().map(|rebuild| &rebuild.ledger);
         let former = self.former.as_ref().map(|(_, ledger)| ledger);
         new.into_iter().chain(former).map(|ledger| ledger.disk_bytes()).sum()
     }
 
-    /// What a store does at its end: leaves no table behind that nobody would use.
+    /// Ends the write-behind, and leaves no unused table behind.
     pub(crate) fn end(mut self) {
         if self.health.check().is_ok() {
             if self.rebuild.take().is_some() {
@@ -150,12 +149,12 @@ impl Behind {
         }
     }
 
-    /// Where a rebuild is under way: the bytes that the new table takes.
+    /// Returns the bytes that the new table takes, where a rebuild is under way.
     pub(crate) fn new_bytes(&self) -> Result<Option<u64>, StoreError> {
         self.rebuild.as_ref().map(|rebuild| rebuild.ledger.disk_bytes()).transpose()
     }
 
-    /// Ends a rebuild, or the beginning of one: the old table stays.
+    /// Gives up a rebuild, or the beginning of one: the old table stays.
     pub(crate) fn give_up(&mut self, why: &str) {
         tracing::warn!(why, "the store's table is not rebuilt; it stays as it is for now");
         self.pending.meters.give_up();
@@ -163,7 +162,7 @@ impl Behind {
         self.remove(self.newest);
     }
 
-    /// Makes the journal's next segments, if they are not there and there is room, and removes a table that nobody reads any more.
+    /// Makes the journal's next segments, if they do not exist and there is room, and removes a table that no reader uses any more.
     pub(crate) fn prepare(&mut self) -> Result<(), StoreError> {
         self.health.check()?;
         self.remove_former();
@@ -237,12 +236,12 @@ impl Behind {
         })
     }
 
-    /// What the new table did; where it failed it is given up. Nothing hangs on it yet.
+    /// Returns the result of work on the new table; gives the new table up where that work failed. No state depends on it yet.
     fn or_give_up<T>(&mut self, result: Result<T, StoreError>) -> Option<T> {
         result.inspect_err(|error| self.give_up(&error.to_string())).ok()
     }
 
-    /// Removes the former table, if nobody reads it any more.
+    /// Removes the former table, if no reader uses it any more.
     pub(crate) fn remove_former(&mut self) {
         if let Some((number, ledger)) = self.former.take_if(|(_, ledger)| Arc::strong_count(ledger) == 1) {
             drop(ledger);
@@ -250,7 +249,7 @@ impl Behind {
         }
     }
 
-    /// Removes a table that is not in use. If that fails, the next start does it.
+    /// Removes a table that is not in use. If that fails, the next start removes it.
     fn remove(&self, number: u64) {
         if let Err(error) = self.tables.remove(number) {
             tracing::warn!(%error, number, "a table of the store that is not used any more cannot be removed");
@@ -258,7 +257,7 @@ impl Behind {
         }
     }
 
-    /// One portion more was written.
+    /// Counts one more written portion, and flushes the table where that is due.
     fn wrote(&mut self) -> Result<(), StoreError> {
         self.unflushed += 1;
         if self.unflushed >= UNFLUSHED_MAX { self.flush() } else { Ok(()) }
@@ -275,14 +274,14 @@ impl Behind {
         Ok(())
     }
 
-    /// Ends the sweep, of which all is in the table, and cuts the journal.
+    /// Ends the sweep, whose records are all in the table, and cuts the journal.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         let Some(Sweep { seq, meta, taken, ended, .. }) = self.sweep.take() else { return Ok(()) };
         assert!(ended, "records up to frame {seq} are not in the table");
         self.flush()?;
         let keep = self.chain.iter().rposition(|(_, first_seq)| *first_seq <= seq).unwrap_or(0);
         let (segment, first_seq) = self.chain[keep];
-        // From here on the new table is the store's: all that the old one has it has, and durably.
+        // From here on the new table is the store's table: it durably has everything that the old table has.
         let rebuilt = self.rebuild.take_if(|rebuild| rebuild.is_whole());
         let before = self.manifest.table;
         if let Some(rebuild) = &rebuilt {

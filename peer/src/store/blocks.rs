@@ -1,8 +1,8 @@
 //! Blocks: several records in one entry of the table.
 //!
-//! A table on disk spends memory and work on each of its entries, however small. So records that lie beside each other
-//! share one: a block. It holds all records from its own key on up to the next block's. Its key need not be that of a
-//! record; where the first of a range is asked for, it is the range's.
+//! A table on disk spends memory and work on each of its entries, even on small ones. So neighbouring records share one
+//! entry: a block. It holds all records from its own key on up to the next block's key. Its key need not be that of a
+//! record; the key of a range's first block is the range's key.
 //!
 //! ```text
 //! each record: key length u32 | key | value length u32 | value, in the order of the keys
@@ -13,10 +13,10 @@ use bytes::Bytes;
 use super::codec::{Reader, put_bytes};
 use super::error::StoreError;
 
-/// A record, or where it is to be dropped, as it is handed in.
+/// A changed record: its key, and its value, or `None` where it is dropped.
 pub(crate) type Entry = (Bytes, Option<Bytes>);
 
-/// The records of a block.
+/// Returns the records of a block.
 pub(crate) fn records(block: &Bytes) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
     let mut reader = Reader::new(block);
     let mut records = Vec::new();
@@ -31,7 +31,7 @@ fn pair<'a>(reader: &mut Reader<'a>) -> Option<(&'a [u8], &'a [u8])> {
     Some((reader.slice()?, reader.slice()?))
 }
 
-/// The value of a key in a block.
+/// Returns the value of a key in a block.
 pub(crate) fn find(block: &Bytes, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
     let mut reader = Reader::new(block);
     while !reader.is_empty() {
@@ -43,12 +43,13 @@ pub(crate) fn find(block: &Bytes, key: &[u8]) -> Result<Option<Bytes>, StoreErro
     Ok(None)
 }
 
-/// A block that passes its checksum, and is none all the same, was written so.
+/// Error of a block that passes its checksum and is unreadable: it was written so.
 fn nonsense() -> StoreError {
     StoreError::damaged("a block of the table cannot be read")
 }
 
-/// Applies changes, in the order of their keys and none twice, to the records of a block; `None` where they change nothing.
+/// Applies changes, in the order of their keys and without duplicates, to the records of a block; `None` where they change
+/// nothing.
 pub(crate) fn merge(old: Vec<(Bytes, Bytes)>, changes: &[Entry]) -> Option<Vec<(Bytes, Bytes)>> {
     let mut merged = Vec::with_capacity(old.len() + changes.len());
     let (mut old, mut changed) = (old.into_iter().peekable(), false);
@@ -64,7 +65,8 @@ pub(crate) fn merge(old: Vec<(Bytes, Bytes)>, changes: &[Entry]) -> Option<Vec<(
     changed.then_some(merged)
 }
 
-/// Divides records into blocks of at most about so many bytes, as even as can be; each holds one at least.
+/// Divides records into blocks of at most about `block_bytes` bytes, as even as possible; each block holds at least one
+/// record.
 pub(crate) fn divide(records: &[(Bytes, Bytes)], block_bytes: usize) -> Vec<&[(Bytes, Bytes)]> {
     let all: usize = records.iter().map(weight).sum();
     let each = all.div_ceil(all.div_ceil(block_bytes).max(1));
@@ -82,7 +84,7 @@ pub(crate) fn divide(records: &[(Bytes, Bytes)], block_bytes: usize) -> Vec<&[(B
     blocks
 }
 
-/// Records as a block.
+/// Encodes records as a block.
 pub(crate) fn encode(records: &[(Bytes, Bytes)]) -> Bytes {
     let mut block = Vec::with_capacity(records.iter().map(weight).sum());
     for (key, value) in records {

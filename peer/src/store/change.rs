@@ -1,4 +1,4 @@
-//! What a change does: the one place that says so, for loads, for the write-behind and for a start alike.
+//! The effect of a change: one definition for loads, for the write-behind and for a start alike.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,13 +9,13 @@ use node::Change;
 /// The small entries.
 pub(crate) type Meta = BTreeMap<Bytes, Bytes>;
 
-/// What a small entry was before a change.
+/// The earlier value of a small entry before a change.
 pub(crate) type Before = (Bytes, Option<Bytes>);
 
-/// Brings the small entries forward by one change; the records that it sets (`Some`) and drops (`None`) go to `record`,
-/// and what the small entries that it changes were goes to `before`.
+/// Applies one change to the small entries. The records that it sets (`Some`) and drops (`None`) go to `record`, and
+/// the earlier values of the small entries that it changes go to `before`.
 ///
-/// What a promotion does depends on the small entries: all changes are applied in order.
+/// The effect of a promotion depends on the small entries: all changes are applied in order.
 pub(crate) fn apply(
     meta: &mut Meta,
     change: &Change,
@@ -46,7 +46,7 @@ pub(crate) fn apply(
     }
 }
 
-/// Takes back changes of small entries: what was told of them before, the last first.
+/// Takes back changes of small entries, given their earlier values, the last one first.
 pub(crate) fn undo<'a>(meta: &mut Meta, changed: impl Iterator<Item = &'a Before>) {
     for (key, value) in changed {
         match value {
@@ -56,7 +56,8 @@ pub(crate) fn undo<'a>(meta: &mut Meta, changed: impl Iterator<Item = &'a Before
     }
 }
 
-/// `None` for an empty or upside-down range: it holds nothing, and a map's `range` panics on the latter.
+/// Returns the bounds; `None` for an empty or inverted range: it holds nothing, and a map's `range` panics on the
+/// latter.
 fn range<'a>(from: &'a Bytes, to: &'a Bytes) -> Option<(Bound<&'a Bytes>, Bound<&'a Bytes>)> {
     (from < to).then_some((Bound::Included(from), Bound::Excluded(to)))
 }

@@ -1,4 +1,4 @@
-//! How changes are written down: fixed little-endian lengths, nothing that allocates by a length it has not checked.
+//! The encoding of changes: fixed little-endian lengths, and no allocation by an unchecked length.
 
 use bytes::Bytes;
 use node::Change;
@@ -26,13 +26,13 @@ pub(crate) fn put_batch(out: &mut Vec<u8>, changes: &[Change]) {
             put_bytes(out, second);
         }
         if let Change::Promote { strip, .. } = change {
-            // No key is as long as this, so a larger number says the same.
+            // No key is as long as this, so a larger number means the same.
             out.extend_from_slice(&u32::try_from(*strip).unwrap_or(u32::MAX).to_le_bytes());
         }
     }
 }
 
-/// An upper bound of what [`put_batch`] appends, and what a batch is counted as in memory.
+/// Returns an upper bound of the bytes that [`put_batch`] appends; a batch also counts for so many bytes in memory.
 pub(crate) fn batch_bytes(changes: &[Change]) -> usize {
     let one = |change: &Change| match change {
         Change::PutMeta(a, b) | Change::DropMeta(a, b) | Change::PutRecord(a, b) => 9 + a.len() + b.len(),
@@ -48,13 +48,13 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a length. Whoever calls has bounded it: a frame holds at most `FRAME_BODY_MAX`.
+/// Appends a length. The caller has bounded it: a frame holds at most `FRAME_BODY_MAX`.
 pub(crate) fn put_len(out: &mut Vec<u8>, len: usize) {
     let len = u32::try_from(len).expect("lengths are bounded by the frame's");
     out.extend_from_slice(&len.to_le_bytes());
 }
 
-/// Reads what the functions above wrote. Every method is `None` where the bytes end too early.
+/// Reader of the encoding above. Every method returns `None` where the bytes end too early.
 pub(crate) struct Reader<'a> {
     left: &'a [u8],
 }
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         self.left.is_empty()
     }
 
-    /// What is left.
+    /// Returns the remaining bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.left
     }
@@ -95,21 +95,21 @@ impl<'a> Reader<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// A copy, so that one small value does not keep a whole segment in memory.
+    /// Returns a copy, so that one small value does not keep a whole segment in memory.
     pub(crate) fn bytes(&mut self) -> Option<Bytes> {
         self.slice().map(Bytes::copy_from_slice)
     }
 
-    /// What [`put_bytes`] wrote, where it lies.
+    /// Returns the bytes that [`put_bytes`] wrote, without a copy.
     pub(crate) fn slice(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()? as usize;
         self.take(len)
     }
 
-    /// One batch.
+    /// Reads one batch.
     pub(crate) fn batch(&mut self) -> Option<Vec<Change>> {
         let count = self.u32()?;
-        // No capacity by `count`: it may be anything.
+        // No capacity by `count`: it may be any number.
         let mut changes = Vec::new();
         for _ in 0..count {
             let change = match self.take(1)?[0] {
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         Some(changes)
     }
 
-    /// All batches up to the end.
+    /// Reads all batches up to the end.
     pub(crate) fn batches(mut self) -> Option<Vec<Vec<Change>>> {
         let mut batches = Vec::new();
         while !self.is_empty() {

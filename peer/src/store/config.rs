@@ -1,44 +1,45 @@
-//! How large a store's parts may become.
+//! Limits on the sizes of a store's parts.
 
 use super::pieces::PIECE_BYTES;
 
-/// What a store may use. The defaults suit a machine with a few gigabytes; on a smaller volume, or under a smaller
-/// [`disk_bytes_max`](StoreConfig::disk_bytes_max), everything on disk shrinks by itself.
+/// Limits on the resources of a store. The defaults suit a machine with a few gigabytes. On a smaller volume, or under a
+/// smaller [`disk_bytes_max`](StoreConfig::disk_bytes_max), all limits on disk shrink automatically.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// What the store may take on disk. Near this mark it says [`DiskLow`](super::StoreEvent::DiskLow). Default: the
-    /// volume is the limit.
+    /// Upper limit of the store on disk, in bytes. Near it the store reports [`DiskLow`](super::StoreEvent::DiskLow).
+    /// Default: the volume is the limit.
     pub disk_bytes_max: Option<u64>,
-    /// Cache of the table. Default 64 MiB.
+    /// Cache of the table, in bytes. Default 64 MiB.
     pub cache_bytes: u64,
-    /// Changed records that wait in memory for the write-behind; beyond it commits wait. Default 96 MiB.
+    /// Bytes of changed records that wait in memory for the write-behind; beyond it commits wait. Default 96 MiB.
     pub pending_bytes_max: usize,
-    /// Records written behind at once. Default 128 KiB: small enough that a read that must wait for it does so for about a
-    /// hundredth of a second. sled takes a quarter less time for a record than in portions of 4 MiB, and half the memory.
+    /// Bytes of records that are written behind at once. Default 128 KiB: a read that must wait for such a portion waits
+    /// about a hundredth of a second. sled takes a quarter less time for a record than in portions of 4 MiB, and half the
+    /// memory.
     pub behind_bytes: usize,
-    /// One file of the journal. Default 8 MiB.
+    /// Size of one file of the journal, in bytes. Default 8 MiB.
     pub segment_bytes: u64,
-    /// A checkpoint is due when the journal has grown by this much. Default 128 MiB, read and sorted in half a second at a
-    /// start: with half of it, 100,000 keys that are all changed again and again would be written to the table twice as
-    /// often, for a tenth of a server's time. There may be twice as much after a kill in the middle of a sweep.
+    /// Growth of the journal, in bytes, after which a checkpoint is due. Default 128 MiB, which a start reads and sorts in
+    /// half a second. With half of it, 100,000 keys that all change again and again would be written to the table twice as
+    /// often, for a tenth of a server's time. After a kill in the middle of a sweep the journal may be twice as long.
     pub checkpoint_bytes: u64,
-    /// Below so much room the disk counts as low. Default: what the pending changes, a checkpoint and the ballast could
-    /// still need.
+    /// Free bytes below which the disk counts as low. Default: the bytes that the pending changes, a checkpoint and the
+    /// ballast could still need.
     pub low_bytes: Option<u64>,
-    /// A file kept only to be freed when a start finds no room. Default 16 MiB.
+    /// Size of a file that is kept only to be freed when a start finds no room, in bytes. Default 16 MiB.
     pub ballast_bytes: u64,
-    /// Records that lie beside each other and share an entry of the table. Default 2 KiB: sled takes about 450 bytes of
-    /// memory for an entry, and writes an entry anew, and now and then its 15 neighbours, for each record that changes.
+    /// Bytes of neighbouring records that share an entry of the table. Default 2 KiB: sled takes about 450 bytes of memory
+    /// for an entry. For each record that changes, sled rewrites the entry, and sometimes its 15 neighbours.
     pub block_bytes: usize,
-    /// Longer entries of the table are divided. Default 5,000 bytes: sled keeps pages over 128 KiB in files that it never
-    /// syncs.
+    /// Length of a table's entry, in bytes, beyond which it is divided. Default 5,000 bytes: sled keeps pages over 128 KiB
+    /// in files that it never syncs.
     pub piece_bytes: usize,
-    /// Blocks in one range of the table's books. Default 2048: read in a few milliseconds.
+    /// Upper limit of blocks in one range of the table's books. Default 2048: read in a few milliseconds.
     pub range_blocks_max: u64,
-    /// Bytes in one such range. Default 4 MiB.
+    /// Upper limit of bytes in one such range. Default 4 MiB.
     pub range_bytes_max: u64,
-    /// Mixed into the journal's checksums, so that nobody can forge a frame inside a value. Drawn by chance where it is
-    /// `None`; simulations set it.
+    /// Salt of the journal's checksums, so that no client can forge a frame inside a value. `None` draws it at random;
+    /// simulations set it.
     pub salt: Option<u64>,
 }
 
@@ -63,11 +64,11 @@ impl Default for StoreConfig {
 }
 
 impl StoreConfig {
-    /// The same, fitted to a volume of `total` bytes.
+    /// Returns the same configuration, fitted to a volume of `total` bytes.
     pub(crate) fn fitted(&self, total: u64) -> StoreConfig {
         let total = self.disk_bytes_max.map_or(total, |max| max.min(total));
-        // Together about half of it: the journal up to its limit is 2/8 + 1/16, half as much again for a while after a
-        // start that found it there, and the ballast 1/16.
+        // Together about half of the volume: the journal up to its limit is 2/8 + 1/16, half as much again for a while
+        // after a start that found it there, and the ballast 1/16.
         let segment_bytes = self.segment_bytes.min((total / 64).max(64 << 10)).max(1024).next_multiple_of(512);
         let pending_bytes_max = self.pending_bytes_max.min(usize::try_from(total / 16).unwrap_or(usize::MAX));
         let ballast_bytes = self.ballast_bytes.min(total / 16);
@@ -83,24 +84,25 @@ impl StoreConfig {
         }
     }
 
-    /// Bytes of the journal that may lie behind the last checkpoint; beyond it commits wait.
+    /// Returns the bytes of the journal that may lie behind the last checkpoint; beyond them commits wait.
     pub(crate) fn backlog_bytes_max(&self) -> u64 {
         2 * self.checkpoint_bytes + self.pending_bytes_max as u64
     }
 
-    /// Bytes of changes after which the write-behind begins: late, so that a record that is changed often is written
-    /// once, and early enough to be done before commits must wait.
+    /// Returns the bytes of changes after which the write-behind begins: late, so that a record that changes often is
+    /// written once, and early enough to end before commits must wait.
     pub(crate) fn behind_mark(&self) -> usize {
         (self.pending_bytes_max / 2).max(self.behind_bytes).min(self.pending_bytes_max)
     }
 
-    /// Bytes of changes that may wait before the write-behind counts as behind.
+    /// Returns the bytes of changes that may wait before the write-behind counts as behind.
     pub(crate) fn behind_max(&self) -> usize {
         self.pending_bytes_max / 4 * 3
     }
 
-    /// Bytes of changes, and bytes of the journal behind the last checkpoint, from which on the write-behind does not
-    /// rest: commits would soon have to wait. The journal's room comes back only at the end of a sweep.
+    /// Returns the bytes of changes, and the bytes of the journal behind the last checkpoint, from which on the
+    /// write-behind does not rest: commits would soon have to wait. The journal's room is freed only at the end of a
+    /// sweep.
     pub(crate) fn pressing(&self) -> (usize, u64) {
         (self.pending_bytes_max / 8 * 7, self.backlog_bytes_max() / 2)
     }

@@ -1,4 +1,4 @@
-//! The few file operations that the journal and the manifest need, so that a test can stand in for the disk.
+//! The few file operations that the journal and the manifest need, as traits, so that a test can replace the disk.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 /// One directory of files, without subdirectories.
 ///
-/// What is promised about a power cut: a file's bytes are there after [`DiskFile::sync`], a file's *name* after
-/// [`Disk::sync_dir`]; of everything later any part may be missing.
+/// Guarantees over a power cut: a file's bytes are durable after [`DiskFile::sync`], a file's *name* after
+/// [`Disk::sync_dir`]; any part of later changes may be missing.
 pub trait Disk: Send + Sync {
-    /// A new, empty file; an old one of that name is gone.
+    /// Creates a new, empty file; an old one of that name is gone.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
-    /// An existing file, to read and write.
+    /// Opens an existing file, to read and write.
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
-    /// The beginning of a file, at most so many bytes of it; `None` where there is no such file. Changes nothing, not even
-    /// where the directory may not be written.
+    /// Returns the beginning of a file, at most `bytes_max` bytes of it; `None` where there is no such file. Changes
+    /// nothing, and works in a directory that may not be written.
     fn head(&self, name: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>>;
     /// Renames a file; an old one of the new name is gone.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -23,15 +23,15 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes all creations, renames and removals so far durable.
     fn sync_dir(&self) -> io::Result<()>;
-    /// The files there are, with their lengths, in order of their names.
+    /// Returns the existing files, with their lengths, in order of their names.
     fn list(&self) -> io::Result<Vec<(String, u64)>>;
-    /// How much room the volume has.
+    /// Returns the room on the volume.
     fn space(&self) -> io::Result<Space>;
-    /// Bytes of older stores of the same peer, which are kept beside this one.
+    /// Returns the bytes of older stores of the same peer, which are kept beside this one.
     fn bytes_aside(&self) -> io::Result<u64> {
         Ok(0)
     }
-    /// Takes the directory for this process until the guard is dropped; `None` where another holds it.
+    /// Takes the directory for this process until the guard is dropped; `None` where another process holds it.
     fn lock(&self) -> io::Result<Option<DiskLock>>;
 }
 
@@ -45,13 +45,13 @@ pub trait DiskFile: Send {
     fn read_all(&mut self, bytes_max: u64) -> io::Result<Vec<u8>>;
 }
 
-/// Holds a directory for one process; released when dropped.
+/// Lock of one process on a directory; released when dropped.
 pub struct DiskLock {
     _held: Box<dyn Send + Sync>,
 }
 
 impl DiskLock {
-    /// A lock that lasts as long as `held`.
+    /// Creates a lock that lasts as long as `held`.
     pub fn new(held: impl Send + Sync + 'static) -> DiskLock {
         DiskLock { _held: Box::new(held) }
     }
@@ -60,9 +60,9 @@ impl DiskLock {
 /// Room on a volume, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What this process may still write.
+    /// Bytes that this process may still write.
     pub free: u64,
-    /// What there is in all.
+    /// Size of the volume.
     pub total: u64,
 }
 
@@ -75,7 +75,10 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// The directory `dir`, created with its parents where it is missing.
+    /// Opens the directory `dir`, created with its parents where it is missing.
+    ///
+    /// # Errors
+    /// The directory cannot be created or synced.
     pub fn new(dir: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let dir = dir.into();
         if !dir.is_dir() {
@@ -87,12 +90,12 @@ impl RealDisk {
         Ok(RealDisk { dir })
     }
 
-    /// The directory `dir`, which is not created.
+    /// Refers to the directory `dir`, which is not created.
     pub(crate) fn existing(dir: impl Into<PathBuf>) -> RealDisk {
         RealDisk { dir: dir.into() }
     }
 
-    /// Where it is.
+    /// Returns the directory's path.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -129,7 +132,7 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             let meta = entry.metadata()?;
-            // A name that is not text is none of ours.
+            // A name that is not text is not the store's.
             if let (true, Ok(name)) = (meta.is_file(), entry.file_name().into_string()) {
                 files.push((name, meta.len()));
             }
@@ -180,7 +183,7 @@ impl DiskFile for File {
     }
 }
 
-/// The beginning of the file at `path`; `None` where there is none.
+/// Returns the beginning of the file at `path`; `None` where there is none.
 fn head(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -6,7 +6,7 @@
 //! here, and its order holds.
 //!
 //! Therefore this program defines `sync_file_range` itself, which the linker prefers to the C library's: it is `fdatasync`, which also
-//! makes the length and the block map durable. Nothing else in the program calls it.
+//! makes the length and the block map durable. No other code of the program calls it.
 
 use std::ffi::{c_int, c_uint};
 #[cfg(test)]
@@ -31,7 +31,7 @@ extern "C" fn sync_file_range(file: c_int, _offset: i64, _bytes: i64, _flags: c_
     unsafe { libc::fdatasync(file) }
 }
 
-/// Keeps the function above in the program: the linker leaves out what nothing refers to.
+/// Keeps the function above in the program: the linker leaves out unreferenced code.
 pub(super) fn keep() {
     let here: extern "C" fn(c_int, i64, i64, c_uint) -> c_int = sync_file_range;
     std::hint::black_box(here);

@@ -1,5 +1,5 @@
-//! The store as one value that does what it is told, in one thread. [`StoreThread`](super::StoreThread) takes it apart
-//! and gives each part a thread of its own; simulations and tests use it as it is.
+//! The store as one value that works in its caller's thread. [`StoreThread`](super::StoreThread) takes it apart and gives
+//! each part a thread of its own; simulations and tests use it as it is.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,26 +38,29 @@ pub struct Engine {
     pub(crate) behind: Behind,
     pub(crate) view: View,
     pub(crate) gauge: Gauge,
-    /// Last, so that the directory is free only when nothing works on it any more.
+    /// The last field, so that the directory is free only when no part works on it any more.
     pub(crate) lock: DiskLock,
 }
 
 impl Engine {
-    /// Is there a store in this directory?
+    /// Returns whether this directory holds a store.
     pub fn is_in(dir: impl AsRef<Path>) -> bool {
         dir.as_ref().join(MANIFEST).is_file()
     }
 
-    /// Refuses the store in this directory if another version of the program wrote it. Changes nothing, and is content with
-    /// a directory that is not there.
+    /// Refuses the store in this directory if another version of the program wrote it. Changes nothing, and accepts a
+    /// directory that does not exist.
     ///
     /// # Errors
-    /// [`StoreError::Version`], and [`StoreError::Io`] where the manifest is there and cannot be read.
+    /// [`StoreError::Version`], and [`StoreError::Io`] where the manifest exists and cannot be read.
     pub fn check_format(dir: impl AsRef<Path>) -> Result<(), StoreError> {
         Format::check(&RealDisk::existing(dir.as_ref()))
     }
 
-    /// Opens the store in the directory `dir`, or makes one there.
+    /// Opens the store in the directory `dir`, or creates one there.
+    ///
+    /// # Errors
+    /// The store is of another version, damaged, in use by another process, or cannot be read or written.
     pub fn open_dir(dir: impl AsRef<Path>, config: &StoreConfig) -> Result<(Engine, Restored), StoreError> {
         let dir = dir.as_ref();
         Engine::check_format(dir)?;
@@ -65,8 +68,11 @@ impl Engine {
         Engine::open(Arc::new(disk), SledTables::new(dir, config.cache_bytes), config)
     }
 
-    /// Opens the store on `disk`, or makes one there. Everything given back is durable, whatever state the last process
-    /// left it in.
+    /// Opens the store on `disk`, or creates one there. Everything returned is durable, in any state that the last process
+    /// left the store in.
+    ///
+    /// # Errors
+    /// The store is of another version, damaged, in use by another process, or cannot be read or written.
     pub fn open(
         disk: Arc<dyn Disk>,
         tables: impl Tables + 'static,
@@ -75,43 +81,61 @@ impl Engine {
         opening::open(disk, Arc::new(tables), config)
     }
 
-    /// Hands out a batch: every [`Engine::load`] and [`Engine::scan`] from now on sees it. Batches are committed in the
-    /// order in which they were handed out.
+    /// Hands out a batch: every later [`Engine::load`] and [`Engine::scan`] sees it. Batches are committed in the order in
+    /// which they were handed out.
     pub fn stage(&self, changes: Vec<Change>) -> Staged {
         self.view.pending.stage(changes)
     }
 
     /// Makes batches durable, with one write and one sync for all of them.
+    ///
+    /// # Errors
+    /// A write or a sync failed: the batches may or may not be durable, and the store is unusable.
     pub fn commit(&mut self, staged: &[Staged]) -> Result<(), StoreError> {
         self.writer.commit(staged)
     }
 
-    /// [`Engine::stage`] and [`Engine::commit`] in one.
+    /// Stages and commits batches: [`Engine::stage`] and [`Engine::commit`] in one call.
+    ///
+    /// # Errors
+    /// As [`Engine::commit`].
     pub fn append(&mut self, batches: impl IntoIterator<Item = Vec<Change>>) -> Result<(), StoreError> {
         let staged = batches.into_iter().map(|changes| self.stage(changes)).collect::<Vec<_>>();
         self.commit(&staged)
     }
 
-    /// A record, as of all batches handed out before.
+    /// Returns a record, as of all batches handed out before.
+    ///
+    /// # Errors
+    /// The table is damaged or cannot be read.
     pub fn load(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         self.view.load(key)
     }
 
-    /// Records from `from` on, until they have about `bytes_max` bytes (at least one, if there is one), as of all batches
-    /// handed out before; and whether there are no more.
+    /// Returns records from `from` on, up to about `bytes_max` bytes (at least one, if there is one), as of all batches
+    /// handed out before; and whether no record follows.
+    ///
+    /// # Errors
+    /// The table is damaged or cannot be read.
     pub fn scan(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
         self.view.scan(from, bytes_max)
     }
 
-    /// Brings one portion of what is durable into the table. `false`: that was the last one of a sweep, and a checkpoint
-    /// was made, or waits for what was handed out and is not committed; or there was nothing.
+    /// Writes one portion of the durable changes to the table. Returns `false` where there was nothing to write, or where
+    /// that was the last portion of a sweep. Then a checkpoint was made, or waits for batches that are not committed yet.
+    ///
+    /// # Errors
+    /// A write failed. Changes that are durable stay so in the journal.
     pub fn write_behind(&mut self) -> Result<bool, StoreError> {
         self.behind.prepare()?;
         Ok(self.behind.step(self.config.behind_bytes)? == Progress::More)
     }
 
-    /// Brings everything that is durable into the table, writes the manifest and cuts the journal. The last two may be
-    /// left for later as long as batches are handed out and not committed.
+    /// Writes all durable changes to the table, writes the manifest and cuts the journal. The last two steps may be left for
+    /// later while some batches are handed out and not committed.
+    ///
+    /// # Errors
+    /// A write failed. Changes that are durable stay so in the journal.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         loop {
             self.behind.prepare()?;
@@ -123,42 +147,61 @@ impl Engine {
         }
     }
 
-    /// Copies one portion of the table into a new one, which is begun if there is none. The next [`Engine::checkpoint`]
-    /// after all is copied puts it in place of the old one. `false`: all is copied, or the new one failed and is given up
-    /// ([`StoreStats::given_up`]).
+    /// Copies one portion of the table into a new table, which is begun if there is none. Once all is copied, the next
+    /// [`Engine::checkpoint`] replaces the old table. Returns `false` where all is copied, or where the new table failed and
+    /// is given up ([`StoreStats::given_up`]).
+    ///
+    /// # Errors
+    /// The old table is damaged or cannot be read.
     pub fn rebuild(&mut self) -> Result<bool, StoreError> {
         Ok(self.behind.rebuild(self.config.behind_bytes)? == Copied::More)
     }
 
-    /// Compares one more range of the table with its books; `false` when all of them were.
+    /// Compares one more range of the table with its books; returns `false` when all ranges were compared.
+    ///
+    /// # Errors
+    /// The table is damaged or cannot be read.
     pub fn verify_next(&self) -> Result<bool, StoreError> {
         self.view.verify_next()
     }
 
     /// Reads the whole table and compares it with its books.
+    ///
+    /// # Errors
+    /// The table is damaged or cannot be read.
     pub fn verify(&self) -> Result<(), StoreError> {
         while self.verify_next()? {}
         Ok(())
     }
 
-    /// What a store does once nothing is to be committed for a moment: notes how far its journal goes, so that what goes bad
-    /// or missing up to there later is known to be damage.
+    /// Notes outside of the journal how far the journal goes, once no batch was committed for a moment. Any frame up to
+    /// there that is bad or missing later is known to be damage.
+    ///
+    /// # Errors
+    /// The mark cannot be written.
     pub fn mark(&mut self) -> Result<(), StoreError> {
         self.writer.mark()
     }
 
-    /// Whoever asks for it learns what the store does, also after its end.
+    /// Returns a function that reads the store's statistics, also after the store's end.
     pub fn watch(&self) -> impl Fn() -> StoreStats + Send + Sync + 'static {
         let pending = self.view.pending.clone();
         move || pending.stats()
     }
 
-    /// How much room there is.
+    /// Measures the room on the disk.
+    ///
+    /// # Errors
+    /// The sizes of files or the free room cannot be read.
     pub fn room(&mut self) -> Result<Room, StoreError> {
         self.gauge.read(self.behind.beside()?)
     }
 
-    /// A clean stop: after it the store says [`Sealed`](node::Tail::Sealed). Dropped without it, it will not.
+    /// Stops the store cleanly: the next start reports [`Sealed`](node::Tail::Sealed). A store dropped without it is not
+    /// sealed.
+    ///
+    /// # Errors
+    /// A write failed: the store is then not sealed.
     pub fn seal(mut self) -> Result<(), StoreError> {
         self.checkpoint()?;
         self.writer.seal()?;
@@ -167,17 +210,18 @@ impl Engine {
     }
 }
 
-/// The end at which batches go in.
+/// The write end of a store, which takes batches in.
 pub(crate) struct Writer {
     pub(crate) health: Arc<Health>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) journal: Journal,
     pub(crate) marked: Mark,
-    /// Bodies of about this length are cut into several frames, so that little is lost at the end of a segment.
+    /// Bodies of about this length, in bytes, are cut into several frames, so that little room is lost at the end of a
+    /// segment.
     pub(crate) frame_bytes: usize,
-    /// Bytes waiting that wake the write-behind.
+    /// Bytes that wait when the write-behind is woken.
     pub(crate) mark: usize,
-    /// The number of the last batch committed.
+    /// Number of the last committed batch.
     pub(crate) last: u64,
 }
 
@@ -202,19 +246,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Is something durable that the mark does not say to be?
+    /// Returns whether a frame behind the mark is durable.
     pub(crate) fn is_unmarked(&self) -> bool {
         self.marked.seq() < self.journal.seq()
     }
 
-    /// Says outside of the journal how far it goes. One write and one sync, or nothing where that is known.
+    /// Writes to the mark file how far the journal goes: one write and one sync, or nothing where the mark is up to date.
     pub(crate) fn mark(&mut self) -> Result<(), StoreError> {
         self.health.check()?;
         let marked = self.marked.advance(self.journal.seq());
         self.health.note(marked)
     }
 
-    /// The same with one write and no sync, which counts until the power goes out.
+    /// Like [`Writer::mark`], with one write and no sync; the note is lost if the power fails.
     pub(crate) fn note(&mut self) -> Result<(), StoreError> {
         self.health.check()?;
         let noted = self.marked.note(self.journal.seq());
@@ -222,7 +266,7 @@ impl Writer {
     }
 
     pub(crate) fn seal(&mut self) -> Result<(), StoreError> {
-        // Should the seal go bad, what lies before it is still known to have been there.
+        // If the seal is damaged later, the frames before it are still known to have existed.
         self.mark()?;
         let written = self.journal.append(Kind::Seal, []);
         self.health.note(written).map(drop)
@@ -244,12 +288,12 @@ impl Writer {
     }
 }
 
-/// A frame as the write-behind takes it.
+/// Returns a written frame as the write-behind takes it.
 pub(crate) fn durable(written: Written, batches: Vec<Staged>) -> Durable {
     Durable { seq: written.seq, segment: written.segment, bytes: written.bytes, batches }
 }
 
-/// The end at which records come out. May be shared.
+/// The read end of a store. May be shared.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) health: Arc<Health>,
@@ -260,7 +304,7 @@ pub(crate) struct View {
 impl View {
     pub(crate) fn load(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         self.health.check()?;
-        // In this order: what leaves the pending ones is in the table already.
+        // In this order: a record that has left the pending batches is in the table already.
         match self.pending.get(key) {
             Some(value) => Ok(value),
             None => self.health.note(self.current.get().get(key)),
@@ -271,10 +315,11 @@ impl View {
         self.health.check()?;
         let mut from = Bytes::copy_from_slice(from);
         loop {
-            // In this order, as above. A record changed between the two may show its newer state: never an older one.
+            // In this order, as above. A record that changes between the two reads may show its newer state, never an older
+            // one.
             let (pending, pending_done) = self.pending.page(&from, bytes_max);
             let (stored, stored_done) = self.health.note(self.current.get().scan(&from, bytes_max))?;
-            // What one page does not reach, the other must not speak for.
+            // Up to the end of the shorter page only: behind it, the other page alone could be wrong.
             let reach = |last: Option<&Bytes>, done: bool| if done { None } else { last.cloned() };
             let ends = [
                 reach(pending.last().map(|(key, _)| key), pending_done),
@@ -302,7 +347,7 @@ impl View {
     }
 }
 
-/// Both pages together may be twice as long as asked.
+/// Cuts the merged records to `bytes_max`: both pages together may be twice as long as the limit.
 fn trim(records: BTreeMap<Bytes, Bytes>, bytes_max: usize, done: bool) -> (Vec<(Bytes, Bytes)>, bool) {
     let (mut kept, mut bytes, all) = (Vec::new(), 0, records.len());
     for (key, value) in records {

@@ -1,10 +1,10 @@
-//! Which format a store has, and who wrote it: the beginning of the manifest, which has one form for good.
+//! A store's format and its writer: the beginning of the manifest, which has one form for good.
 //!
 //! ```text
 //! magic 8 | container version u32 | crc32 of these 12 bytes u32
 //! stored version u32 | program: length u32, text | crc32 of everything before u32      (since container version 9)
 //! ```
-//! A store of another format is refused by its name before anything is touched, and never taken for a damaged one.
+//! A store of another format is refused by its name before any file is touched, and never taken for a damaged one.
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ use super::disk::Disk;
 use super::error::{Doing, StoreError};
 use super::manifest::MANIFEST;
 
-/// The version of the container: of manifest, journal and table, but not of what a node keeps in them.
+/// Version of the container: of manifest, journal and table, but not of the node's data in them.
 pub const CONTAINER_VERSION: u32 = 11;
 
 const MAGIC: &[u8; 8] = b"SCATSTOR";
-/// The first container version that says which stored version it holds.
+/// The first container version that names the stored version.
 const NAMES_STORED: u32 = 9;
-/// No program has a longer name.
+/// Upper limit of a program's name, in bytes.
 const PROGRAM_BYTES_MAX: usize = 256;
-/// The beginning of a manifest, and what may follow, is not longer.
+/// Upper limit of a manifest's beginning, in bytes.
 const HEAD_BYTES: usize = 512;
 
 /// A store's format: the container's, and that of the node's entries and records in it.
@@ -31,7 +31,7 @@ const HEAD_BYTES: usize = 512;
 pub struct Format {
     /// See [`CONTAINER_VERSION`].
     pub container: u32,
-    /// See [`STORED_VERSION`]; 1 where the store is from a time when it was not written down.
+    /// See [`STORED_VERSION`]; 1 where the store is from a time when it was not recorded.
     pub stored: u32,
 }
 
@@ -39,7 +39,7 @@ impl Format {
     /// The only format that this program reads and writes.
     pub const OURS: Format = Format { container: CONTAINER_VERSION, stored: STORED_VERSION };
 
-    /// The beginning of a manifest that this program writes.
+    /// Appends the beginning of a manifest that this program writes.
     pub(super) fn begin(self, out: &mut Vec<u8>, program: &str) {
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.container.to_le_bytes());
@@ -49,16 +49,18 @@ impl Format {
         out.extend_from_slice(&crc32fast::hash(out).to_le_bytes());
     }
 
-    /// What follows the beginning of a manifest in our format; an error where it is in another one, or none.
+    /// Returns the bytes behind the beginning of a manifest in our format; an error where it is in another format, or
+    /// none.
     pub(super) fn skip(bytes: &[u8]) -> Result<&[u8], StoreError> {
         let (found, by, rest) = read(bytes).ok_or_else(|| StoreError::damaged("the manifest is unreadable"))?;
         if found == Format::OURS { Ok(rest) } else { Err(StoreError::Version { found, by }) }
     }
 
-    /// Refuses a store of another format. Reads one file and changes nothing; whether it is damaged is for others to find.
+    /// Refuses a store of another format. Reads one file and changes nothing; a damaged manifest passes here, and fails
+    /// when opened.
     ///
     /// # Errors
-    /// [`StoreError::Version`], and [`StoreError::Io`] where the manifest is there and cannot be read.
+    /// [`StoreError::Version`], and [`StoreError::Io`] where the manifest exists and cannot be read.
     pub(crate) fn check(disk: &dyn Disk) -> Result<(), StoreError> {
         let head = disk.head(MANIFEST, HEAD_BYTES).doing(|| "reading the manifest".into())?;
         let Some(bytes) = head else { return Ok(()) };
@@ -75,7 +77,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The format, who wrote it, and what follows; `None` for what no version wrote so.
+/// Returns the format, its writer, and the remaining bytes; `None` for bytes that no version wrote.
 fn read(bytes: &[u8]) -> Option<(Format, Option<String>, &[u8])> {
     let mut reader = Reader::new(bytes);
     let magic = reader.take(8)?;
@@ -92,7 +94,7 @@ fn read(bytes: &[u8]) -> Option<(Format, Option<String>, &[u8])> {
     if reader.u32()? != crc32fast::hash(&bytes[..said]) {
         return None;
     }
-    // It is shown to a person.
+    // The name is shown to administrators.
     let program = String::from_utf8_lossy(program).chars().filter(|char| !char.is_control()).collect();
     Some((Format { container, stored }, Some(program), reader.rest()))
 }
@@ -124,7 +126,7 @@ mod tests {
         }
     }
 
-    /// The manifests of programs that did not say which types they stored: 16 bytes, then another body.
+    /// The manifests of programs that did not name the types they stored: 16 bytes, then another body.
     #[test]
     fn an_older_one_is_named_without_its_program() {
         let mut old = MAGIC.to_vec();

@@ -1,31 +1,31 @@
 //! The journal's unit: one frame is one group commit.
 //!
-//! A frame is written and synced before the next one is begun. So at most the last frame can be torn by a power cut, and
-//! a bad frame *before* a good one is damage, whatever the disk did in which order. Were several frames under way at
-//! once, an honest power cut could leave the second and not the first.
+//! A frame is written and synced before the next one is begun. So a power cut can tear at most the last frame, and a bad frame
+//! *before* a good one is damage, for any order of the disk's writes. With several frames in flight, a mere power cut could
+//! leave the second one without the first.
 //!
-//! A frame names the segment and the place it was written for and the store's salt is part of its checksums. Old bytes
-//! of a segment that is used again never parse, nor does a frame that a client hides in a value.
+//! A frame names its segment and its place there, and the store's salt is part of its checksums. Old bytes of a reused segment
+//! never parse, nor does a frame that a client hides in a value.
 
 use super::codec::Reader;
 
-/// Length of a frame's header.
+/// Length of a frame's header, in bytes.
 pub(crate) const HEADER: usize = 40;
-/// Frames begin at multiples of this.
+/// Alignment of frames, in bytes.
 pub(crate) const ALIGN: usize = 8;
-/// The longest body. Lengths in a body are 32 bits; this leaves room and keeps a damaged length from costing memory.
+/// Longest body, in bytes. Lengths in a body are 32 bits; the limit leaves room and bounds the memory for a damaged length.
 pub(crate) const FRAME_BODY_MAX: usize = 1 << 30;
 
 const MAGIC: u32 = 0x314a_4353; // "SCJ1"
 
-/// What a frame says.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Batches of changes.
     Data = 1,
-    /// A process opened the store: a seal before this is broken.
+    /// A process opened the store: an earlier seal no longer holds.
     Open = 2,
-    /// A clean stop: nothing was acknowledged that is not here.
+    /// A clean stop: the journal holds every acknowledged change.
     Seal = 3,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct Frame<'a> {
     pub(crate) kind: Kind,
     pub(crate) seq: u64,
     pub(crate) body: &'a [u8],
-    /// Where the next one begins.
+    /// Position of the next frame, in bytes.
     pub(crate) next: usize,
 }
 
-/// Where a frame belongs.
+/// The place of a frame: the store's salt, the segment's id, and the position in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) salt: u64,
@@ -47,12 +47,12 @@ pub(crate) struct Place {
     pub(crate) at: u32,
 }
 
-/// How much room a frame with such a body takes.
+/// Returns the bytes that a frame with a body of this length takes.
 pub(crate) fn frame_bytes(body: usize) -> usize {
     (HEADER + body).next_multiple_of(ALIGN)
 }
 
-/// Fills in the header of `frame`, whose body follows [`HEADER`] bytes of room, and pads it.
+/// Fills in the header of `frame`, whose body follows [`HEADER`] reserved bytes, and pads it.
 pub(crate) fn finish(frame: &mut Vec<u8>, kind: Kind, seq: u64, place: Place) {
     let body = frame.len() - HEADER;
     let len = u32::try_from(body).expect("a body is at most FRAME_BODY_MAX");
@@ -69,10 +69,10 @@ pub(crate) fn finish(frame: &mut Vec<u8>, kind: Kind, seq: u64, place: Place) {
     frame.resize(frame_bytes(body), 0);
 }
 
-/// The frame at `place.at` of `segment`, if a whole and sound one is there.
+/// Parses the frame at `place.at` of `segment`; `None` unless a whole and sound frame is there.
 ///
-/// The header has a checksum of its own, so that a wrong length is never followed: looking for frames in arbitrary bytes
-/// costs one pass over them, not one pass for each thing that looks like a length.
+/// The header has a checksum of its own, so that a wrong length is never followed. A search for frames in arbitrary bytes
+/// therefore costs one pass over them, not one pass for each apparent length.
 pub(crate) fn parse(segment: &[u8], place: Place) -> Option<Frame<'_>> {
     let at = place.at as usize;
     let bytes = segment.get(at..)?;
@@ -101,11 +101,11 @@ pub(crate) fn parse(segment: &[u8], place: Place) -> Option<Frame<'_>> {
     Some(Frame { kind, seq, body, next: at + frame_bytes(len) })
 }
 
-/// Is there a trace of the frame of this number at `place`, where no sound one is? It was begun there, and cut short, or it was
-/// whole once.
+/// Returns whether `place`, where no sound frame is, has a trace of the frame with number `seq`. Such a frame was begun there
+/// and cut short, or it was whole once.
 ///
-/// A segment that is used again is full of old bytes. No frame of its former life has this segment's id, or a number as high as
-/// this one: what a header says of itself tells a trace from a remnant, be one of its fields bad or its end missing.
+/// A reused segment is full of old bytes. No frame of its former use has this segment's id, or a number as high as `seq`. So
+/// the header's fields tell a trace from a remnant, even if one of the fields is bad or the header's end is missing.
 pub(crate) fn is_begun(segment: &[u8], place: Place, seq: u64) -> bool {
     let at = place.at as usize;
     let Some(header) = at.checked_add(HEADER).and_then(|end| segment.get(at..end)) else { return false };
@@ -113,18 +113,18 @@ pub(crate) fn is_begun(segment: &[u8], place: Place, seq: u64) -> bool {
     let (is_frame, is_next) = (field(0, 4) == u64::from(MAGIC), field(16, 24) == seq);
     let (id, is_here) = (field(24, 32), field(32, 36) == u64::from(place.at));
     let known = [is_frame, is_next, id == place.segment, is_here].into_iter().filter(|known| *known).count();
-    // Ids begin at 1: where there is none, the rest of a segment that was all zeros follows.
+    // Ids begin at 1: id 0 means that the rest of a segment of zeros follows.
     known >= 3 || is_frame && (is_next || id == 0)
 }
 
-/// The first sound frame at or behind `from`.
+/// Returns the first sound frame at or behind `from`.
 pub(crate) fn find(segment: &[u8], from: usize, salt: u64, id: u64) -> Option<Frame<'_>> {
     (from.next_multiple_of(ALIGN)..segment.len())
         .step_by(ALIGN)
         .find_map(|at| parse(segment, Place { salt, segment: id, at: u32::try_from(at).ok()? }))
 }
 
-/// Checksum of bytes of the store with this salt.
+/// Returns the checksum of bytes in the store with this salt.
 pub(crate) fn crc(salt: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_le_bytes());
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn every_single_flip_is_seen() {
         let bytes = segment(b"some body");
-        let end = 16 + HEADER + 9; // What follows is padding.
+        let end = 16 + HEADER + 9; // Padding follows.
         for bit in 16 * 8..end * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// One bit, anywhere: the header that is left says what was there. What was never begun leaves no trace.
+    /// One bit, anywhere: the rest of the header identifies the frame. A frame that was never begun leaves no trace.
     #[test]
     fn a_frame_that_is_bad_anywhere_leaves_a_trace() {
         let bytes = segment(b"some body");

@@ -1,4 +1,4 @@
-//! The bytes of all files of a store but for what a node keeps in them.
+//! The bytes of all files of a store, except the node's data in them.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ fn golden_manifest() {
         meta: Meta::from([(Bytes::from("a key"), Bytes::from("a value")), (Bytes::from("b"), Bytes::new())]),
     };
     let mut golden = golden("manifest");
-    // The program's name changes with every commit, and the version of what is stored with the node's types.
+    // The program's name changes with every commit, and the stored version with the node's types.
     let mut begin = Vec::new();
     Format { container: CONTAINER_VERSION, stored: 7 }.begin(&mut begin, "scatter 0.1.0 (commit 0123456789ab)");
     golden.add("beginning, stored version 7", &begin);
@@ -58,7 +58,7 @@ fn golden_manifest() {
     );
 }
 
-/// The kinds of a frame; one that is new has to come in here.
+/// Returns the kinds of a frame; a new kind has to be added here.
 fn kinds() -> Vec<Kind> {
     let first = Kind::Data;
     let next = |kind: &Kind| match kind {
@@ -76,7 +76,7 @@ fn golden_journal() {
         .values
         .into_iter()
         .map(|(_, change)| match change {
-            // No key is as long as what an example would say.
+            // No key is as long as an example's number.
             Change::Promote { from, to, .. } => Change::Promote { from, to, strip: 19 },
             other => other,
         })

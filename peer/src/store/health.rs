@@ -1,14 +1,14 @@
-//! Whether a store can still be relied on. Once not, never again.
+//! Whether a store can still be relied on. A failed store never recovers.
 
 use std::sync::{Arc, OnceLock};
 
 use super::disk::Disk;
 use super::error::StoreError;
 
-/// The file that says to the next start that this store is damaged.
+/// Name of the file that tells the next start that this store is damaged.
 pub(crate) const DAMAGED: &str = "damaged";
 
-/// Shared by everything that works on one store.
+/// State of a store's failure, shared by all parts that work on the store.
 pub(crate) struct Health {
     disk: Arc<dyn Disk>,
     failed: OnceLock<StoreError>,
@@ -19,12 +19,12 @@ impl Health {
         Health { disk, failed: OnceLock::new() }
     }
 
-    /// The first error, for ever.
+    /// Returns the first error, for ever.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Passes a result on; an error ends this store. What the caller gets is the first error there was.
+    /// Passes a result on; an error ends this store. The caller gets the first error that occurred.
     pub(crate) fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         result.map_err(|error| {
             if self.failed.set(error.clone()).is_ok() {
@@ -37,7 +37,7 @@ impl Health {
         })
     }
 
-    /// Leaves word for the next start. If even that fails, the next start finds the damage as this one did.
+    /// Notes the damage for the next start. If even that fails, the next start finds the damage as this one did.
     fn mark(&self, error: &StoreError) {
         let written = self.disk.create(DAMAGED).and_then(|mut file| {
             file.write_at(0, error.to_string().as_bytes())?;

@@ -1,7 +1,7 @@
-//! The newest state of every record that the table does not have yet.
+//! The index: the newest state of every record that the table does not have yet.
 //!
 //! Loads and scans look here first; a *sweep* of the write-behind goes through it in the order of keys. A batch is sorted
-//! in once it is looked for, and at the latest before it is swept: what is in the journal already, and what is not.
+//! in at the next lookup, and at the latest before it is swept: batches in the journal, and later ones.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use overlay::{Placed, PointMap};
 use super::change::{Before, Meta, apply, undo};
 use super::pending::{Batch, CHANGE_WEIGHT};
 
-/// Records looked at for one portion.
+/// Upper limit of records that are visited for one portion.
 const VISITS_MAX: usize = 4096;
 
 /// A record's key as the node gives it: it begins with the place on the ring.
@@ -29,35 +29,35 @@ impl Placed for Name {
     }
 }
 
-/// The newest state of a record; `None` is dropped.
+/// The newest state of a record; `None` means dropped.
 #[derive(Debug)]
 struct Slot {
-    /// The batch that made it so.
+    /// Number of the batch that made this state.
     batch: u64,
     value: Option<Bytes>,
 }
 
-/// Everything staged, sorted.
+/// All staged batches, sorted by record.
 #[derive(Default)]
 pub(crate) struct Index {
-    /// The small entries as of the last batch in here: a promotion makes records of them.
+    /// The small entries as of the last batch in the index: a promotion makes records of them.
     meta: Meta,
     records: PointMap<Name, Slot>,
-    /// What the records take.
+    /// Weight of the records, in bytes.
     bytes: usize,
-    /// The batches in here that may not be durable.
+    /// The batches in the index that may not be durable.
     young: VecDeque<Young>,
     young_bytes: usize,
-    /// What the small entries were that these batches changed, in the order of the changes.
+    /// Earlier values of the small entries that these batches changed, in the order of the changes.
     before: VecDeque<Before>,
 }
 
 /// A batch that may not be durable.
 struct Young {
     number: u64,
-    /// What its records took.
+    /// Weight of its records, in bytes.
     bytes: usize,
-    /// How many small entries it changed.
+    /// Number of small entries that it changed.
     entries: usize,
 }
 
@@ -65,21 +65,21 @@ struct Young {
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
     pub(crate) records: Vec<(Bytes, Option<Bytes>)>,
-    /// Of each record, the batch that made it what it is.
+    /// For each record, the batch that made its state.
     pub(crate) batches: Vec<u64>,
-    /// The last record looked at; `None` at the end of all.
+    /// The last record visited; `None` at the end of the index.
     pub(crate) last: Option<Bytes>,
-    /// The newest of the batches that changed a record again which was passed over; 0 if there was none.
+    /// The newest of the batches that changed a passed-over record again; 0 if there was none.
     pub(crate) passed: u64,
 }
 
 impl Index {
-    /// Nothing, on top of these small entries.
+    /// Creates an empty index, on top of these small entries.
     pub(crate) fn new(meta: Meta) -> Index {
         Index { meta, ..Index::default() }
     }
 
-    /// Takes in the next batches.
+    /// Sorts in the next batches.
     pub(crate) fn sort_in(&mut self, batches: &[Arc<Batch>]) {
         let Index { meta, records, bytes, young, young_bytes, before } = self;
         for Batch { number, changes, .. } in batches.iter().map(Arc::as_ref) {
@@ -100,7 +100,7 @@ impl Index {
         }
     }
 
-    /// All batches up to this one are durable.
+    /// Notes that all batches up to this one are durable.
     pub(crate) fn durable(&mut self, last: u64) {
         while self.young.front().is_some_and(|young| young.number <= last)
             && let Some(young) = self.young.pop_front()
@@ -110,30 +110,30 @@ impl Index {
         }
     }
 
-    /// What the write-behind could write by now: what those records take that are durable.
+    /// Returns the bytes that the write-behind could write by now: the weight of the durable records.
     pub(crate) fn bytes(&self) -> usize {
         // A record that two young batches changed counts twice there, and once here.
         self.bytes.saturating_sub(self.young_bytes)
     }
 
-    /// The small entries.
+    /// Returns the small entries.
     pub(crate) fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// The small entries as of the last batch that is known to be durable.
+    /// Returns the small entries as of the last batch that is known to be durable.
     pub(crate) fn durable_meta(&self) -> Meta {
         let mut meta = self.meta.clone();
         undo(&mut meta, self.before.iter().rev());
         meta
     }
 
-    /// The newest state of a record: `None` if it is not here, `Some(None)` if it is dropped.
+    /// Returns the newest state of a record: `None` if the index lacks it, `Some(None)` if it is dropped.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         self.records.get(&Name(Bytes::copy_from_slice(key))).map(|slot| slot.value.clone())
     }
 
-    /// Records from `from` on until they have about `bytes_max` bytes, and whether these are all.
+    /// Returns records from `from` on, up to about `bytes_max` bytes, and whether no record follows.
     pub(crate) fn page(&self, from: &[u8], bytes_max: usize) -> (Vec<(Bytes, Option<Bytes>)>, bool) {
         let (mut page, mut bytes) = (Vec::new(), 0);
         for (Name(key), slot) in self.records.range_from(Bound::Included(&Name(Bytes::copy_from_slice(from)))) {
@@ -146,7 +146,7 @@ impl Index {
         (page, true)
     }
 
-    /// About `bytes_max` bytes of the records behind `after` that are as batches up to `upto` made them.
+    /// Returns about `bytes_max` bytes of the records behind `after` whose state is from a batch up to `upto`.
     pub(crate) fn portion(&self, after: Option<&Bytes>, upto: u64, bytes_max: usize) -> Portion {
         let (mut portion, mut bytes) = (Portion::default(), 0);
         let after = after.map(|key| Name(key.clone()));
@@ -167,7 +167,7 @@ impl Index {
         portion
     }
 
-    /// The table has this record as that batch made it.
+    /// Notes that the table has this record as that batch made it.
     pub(crate) fn written(&mut self, key: &Bytes, batch: u64) {
         let name = Name(key.clone());
         if self.records.get(&name).is_some_and(|slot| slot.batch <= batch)
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!((index.get(b"b"), index.get(b"c")), (Some(Some("2".into())), None));
     }
 
-    /// Room is made for what can be written: the rest would be waited for in vain.
+    /// Room counts only for records that can be written: a commit would wait for the rest in vain.
     #[test]
     fn what_is_not_durable_yet_does_not_count() {
         let mut index = Index::new(Meta::from([("wk".into(), "long value".into())]));

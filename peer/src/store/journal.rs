@@ -1,4 +1,4 @@
-//! The journal's writing end. Acknowledgements rest on it, and on nothing else.
+//! The journal's writing end. Acknowledgements rest on it alone.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use super::error::{Doing, StoreError};
 use super::frame::{FRAME_BODY_MAX, HEADER, Kind, Place, finish, frame_bytes};
 use super::segment::{Segment, SegmentName, Segments};
 
-/// Appends frames, each durable before the call returns.
+/// Writer of the journal, which appends frames, each durable before the call returns.
 ///
-/// After an error it must not be used again; [`Health`](super::health::Health) sees to that for the whole store.
+/// After an error it must not be used again; [`Health`](super::health::Health) ensures that for the whole store.
 pub(crate) struct Journal {
     segments: Arc<Segments>,
     salt: u64,
     active: Segment,
-    /// Where the next frame begins in the active segment.
+    /// Position of the next frame in the active segment, in bytes.
     at: u64,
-    /// The number of the last frame.
+    /// Number of the last frame.
     seq: u64,
     /// Reused, so that a commit allocates nothing.
     buffer: Vec<u8>,
 }
 
-/// Where a frame came to stand.
+/// The place of a written frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     pub(crate) seq: u64,
@@ -33,10 +33,10 @@ pub(crate) struct Written {
 }
 
 impl Journal {
-    /// Goes on behind frame `seq`, always in a fresh segment: whatever a power cut left behind the last sound frame stays
-    /// as it is.
+    /// Continues behind frame `seq`, always in a fresh segment: the bytes that a power cut left behind the last sound
+    /// frame stay as they are.
     ///
-    /// With the first frame, which says that the store was opened, what was `found` at that becomes durable.
+    /// The first frame, which records the opening of the store, also makes the changes in `found` durable.
     pub(crate) fn start(
         segments: Arc<Segments>,
         salt: u64,
@@ -49,7 +49,7 @@ impl Journal {
         Ok((journal, opened))
     }
 
-    /// The number of the last frame.
+    /// Returns the number of the last frame.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
     }

@@ -1,14 +1,14 @@
-//! The table with its books: for every range of records their [`Sum`], changed in the same atomic batch as the records.
+//! The table with its books: one [`Sum`] for every range of records, changed in the same atomic batch as the records.
 //!
-//! A damaged sled may open without complaint and answer "absent" for a record that was there, or give back an older one.
-//! To read the whole table at every start would catch that, and take minutes for a large store. So the books are kept
-//! for ranges of about a thousand records, and a range that was there at the start is read and compared *once, before
-//! the first answer from it*: a few milliseconds at the first touch, nothing at the start. A thread in the background
-//! goes through the rest ([`Ledger::verify_next`]). The ranges' sums add up to a total, the total is bound to a count
-//! of what was written and, at a checkpoint, to the manifest; so a lost or outdated book is found at the start.
+//! A damaged sled may open without an error and answer "absent" for a record that existed, or return an older record. Reading
+//! the whole table at every start would detect that, but would take minutes for a large store. So the books are kept for ranges
+//! of about a thousand records. A range that existed at the start is read and compared *once, before the first answer from it*.
+//! This takes a few milliseconds at the first access, and nothing at the start. A background thread goes through the rest
+//! ([`Ledger::verify_next`]). The ranges' sums add up to a total. The total is bound to the number of portions written and, at
+//! a checkpoint, to the manifest. So a lost or outdated book is found at the start.
 //!
 //! Keys in the table: `m` the total, `g<first key>` a range's sum, `r<first key>` a block of records ([`blocks`]), `x…` a piece
-//! of a long one ([`pieces`](super::pieces)). A block lies in one range; a sum is that of the range's blocks.
+//! of a long block ([`pieces`](super::pieces)). A block lies in one range; the sum of a range covers its blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -30,17 +30,17 @@ use crate::lock::lock;
 const TOTAL: &[u8] = b"m";
 const RANGES: u8 = b'g';
 const RECORDS: u8 = b'r';
-/// Bytes read from the table at once.
+/// Bytes that are read from the table at once.
 const PAGE: usize = 1 << 20;
 
-/// When a range is divided, a block, and a value.
+/// Limits beyond which a range, a block or a value is divided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Blocks of a range, and their bytes.
+    /// Upper limits of a range: blocks, and bytes.
     pub(crate) range_blocks: u64,
     pub(crate) range_bytes: u64,
     pub(crate) block_bytes: usize,
-    /// The longest value of an entry.
+    /// Longest value of an entry, in bytes.
     pub(crate) piece_bytes: usize,
 }
 
@@ -51,33 +51,33 @@ pub(crate) struct Ledger {
     books: Mutex<Books>,
     precedence: Precedence,
     trust: Mutex<Trust>,
-    /// Every range was read and compared: nothing more to ask.
+    /// Every range was read and compared: no range needs verification any more.
     all_trusted: AtomicBool,
 }
 
 struct Books {
-    /// They are in the table, and not just those of an empty one.
+    /// Whether the books are in the table. The books of an empty table are not.
     stored: bool,
-    /// So many portions were written.
+    /// Number of portions that were written.
     portions: u64,
-    /// Nothing in the table is from a later frame of the journal.
+    /// Upper bound of the journal frames from which the table's content comes.
     seq: u64,
     total: Sum,
-    /// By the first key of each range; a range ends where the next begins.
+    /// By the first key of each range; a range ends where the next range begins.
     ranges: BTreeMap<Bytes, Sum>,
 }
 
-/// A record: its key, and its value.
+/// A record: its key and its value.
 type Record = (Bytes, Bytes);
 
-/// A block: its key, and what it holds.
+/// A block: its key and its encoded records.
 type Block = (Bytes, Bytes);
 
-/// The ranges as they were at the start, and whether each was read and compared since.
+/// The ranges as of the start, and whether each of them was read and compared since.
 type Trust = BTreeMap<Bytes, bool>;
 
 impl Ledger {
-    /// Reads the books of a table and compares them with each other. `checkpoint` is what the manifest knows.
+    /// Reads the books of a table and compares them with each other. `checkpoint` is the manifest's count and sum.
     pub(crate) fn open(table: Box<dyn Table>, limits: Limits, checkpoint: (u64, Sum)) -> Result<Ledger, StoreError> {
         let table = Pieces::new(table, limits.piece_bytes).map_err(|error| error.doing("opening the table"))?;
         let (books, trusted) = Books::read(&table)?;
@@ -98,28 +98,28 @@ impl Ledger {
         })
     }
 
-    /// When its ranges and blocks are divided.
+    /// Returns the limits beyond which ranges and blocks are divided.
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// How many portions were written, and the sum of all records.
+    /// Returns the number of portions that were written, and the sum of all records.
     pub(crate) fn stands(&self) -> (u64, Sum) {
         let books = self.books();
         (books.portions, books.total)
     }
 
-    /// Nothing in the table is from a later frame of the journal.
+    /// Returns the upper bound of the journal frames from which the table's content comes.
     pub(crate) fn newest(&self) -> u64 {
         self.books().seq
     }
 
-    /// Waits while ranges are compared in order to answer somebody: not for long, since each range is compared once.
+    /// Waits while ranges are compared for a pending request: not for long, since each range is compared once.
     pub(crate) fn give_way(&self) {
         self.precedence.give_way();
     }
 
-    /// Writes a portion of records, in the order of their keys and none twice. None of them is from a frame after `seq`.
+    /// Writes a portion of records, in the order of their keys and without duplicates. No record is from a frame after `seq`.
     /// Not durable before [`Ledger::flush`].
     pub(crate) fn apply(&self, seq: u64, changes: &[Entry]) -> Result<(), StoreError> {
         let mut books = self.books();
@@ -147,8 +147,8 @@ impl Ledger {
         for first in touched {
             let stored = range_key(&first);
             if tidy && books.ranges[&first] == Sum::default() && !first.is_empty() {
-                // Empty: the range before it covers its keys from now on. Not before all is verified: until then ranges
-                // are still looked up as they were at the start.
+                // An empty range: the range before it covers its keys from now on. Not before all ranges are verified: until
+                // then, lookups use the ranges as of the start.
                 books.ranges.remove(&first);
                 batch.push((stored, None));
             } else {
@@ -160,7 +160,7 @@ impl Ledger {
         oversized.into_iter().try_for_each(|first| self.divide(&mut books, first))
     }
 
-    /// The block of a range that a key lies in, if there is one, and where that ends.
+    /// Returns the block of a range that contains a key, if there is one, and the end of that block.
     fn block_of(
         &self,
         range: &Bytes,
@@ -174,8 +174,8 @@ impl Ledger {
         Ok((block, next.first().map(|(stored, _)| stored.slice(1..)).or(range_end)))
     }
 
-    /// Changes one block, or makes the first of a range; books it, and adds what is to be written to the batch. False:
-    /// nothing changes.
+    /// Changes one block, or makes the first block of a range; books the change, and adds the writes to the batch. Returns
+    /// `false` where nothing changes.
     fn rewrite(
         &self,
         books: &mut Books,
@@ -191,7 +191,7 @@ impl Ledger {
         let firsts = std::iter::once(begin).chain(parts.iter().skip(1).map(|part| part[0].0.clone()));
         let mut new: Vec<_> = firsts.zip(&parts).map(|(first, part)| (first, blocks::encode(part))).collect();
         match block {
-            // What is added may all lie behind it.
+            // The added records may all lie behind the old block.
             Some(old) if new.first() == Some(&old) => drop(new.remove(0)),
             Some((first, old)) => {
                 books.change(range, |sum| sum.remove(Sum::of(&first, &old)));
@@ -213,13 +213,13 @@ impl Ledger {
     /// Makes everything applied so far durable.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         self.table.flush().map_err(|error| match error {
-            // What the system could not write it may show as written from now on: this table is not to be trusted again.
+            // The system may show data as written that it could not write: this table is not to be trusted again.
             TableError::Io(error) if !is_full(&error) => StoreError::damaged(format!("flushing the table: {error}")),
             other => other.doing("flushing the table"),
         })
     }
 
-    /// One record.
+    /// Returns one record.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let (first, _) = self.trust_range(key, true)?;
         match self.last(&record_key(&first), key)? {
@@ -228,14 +228,14 @@ impl Ledger {
         }
     }
 
-    /// Records from `from` on, in order, until they have about `bytes_max` bytes; and whether these are all.
+    /// Returns records from `from` on, in order, up to about `bytes_max` bytes; and whether no record follows.
     pub(crate) fn scan(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
         self.read(from, None, bytes_max, true)
     }
 
-    /// Some records from `from` on, for a copy of the whole table, and where it goes on; `None`: nowhere. Each range is
-    /// compared with its book once more before it is copied: what was lost of it must not be lost for good. For the one that
-    /// writes.
+    /// Returns some records from `from` on, for a copy of the whole table, and the key at which the copy goes on (`None` at the
+    /// end). Each range is compared with its book once more before it is copied: otherwise a lost record would be lost for
+    /// good. Only the writer calls it.
     pub(crate) fn copy(&self, from: &Bytes, bytes_max: usize) -> Result<(Vec<Record>, Option<Bytes>), StoreError> {
         let (first, end) = {
             let books = self.books();
@@ -251,7 +251,7 @@ impl Ledger {
         Ok((records, next))
     }
 
-    /// Records from `from` on, and before `upto`.
+    /// Returns records from `from` on and before `upto`.
     fn read(
         &self,
         from: &[u8],
@@ -262,10 +262,10 @@ impl Ledger {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let mut from = Bytes::copy_from_slice(from);
         loop {
-            // One verified range at a time, until all are.
+            // One verified range at a time, until all ranges are verified.
             let (first, end) = self.trust_range(&from, is_urgent)?;
             let end = end.iter().chain(upto).min().cloned();
-            // The block that it lies in begins before it, perhaps.
+            // The block that contains `from` may begin before it.
             let begun = self.last(&record_key(&first), &from)?;
             let mut at = record_key(begun.as_ref().map_or(&from, |(first, _)| first));
             loop {
@@ -274,7 +274,7 @@ impl Ledger {
                 at = record_key(&behind(last));
                 for (_, block) in &page {
                     for (key, value) in blocks::records(block)? {
-                        // A block may be divided between two looks.
+                        // A block may be divided between two reads.
                         if key >= from {
                             bytes += key.len() + value.len();
                             from = behind(&key);
@@ -293,9 +293,9 @@ impl Ledger {
         }
     }
 
-    /// Reads and compares one more range of those there were at the start; `false` when none is left.
+    /// Reads and compares one more of the ranges that existed at the start; `false` when none is left.
     pub(crate) fn verify_next(&self) -> Result<bool, StoreError> {
-        // From the end: whoever reads everything begins at the beginning.
+        // From the end: a reader of the whole table begins at the beginning.
         let next = self.trust().iter().rev().find(|(_, trusted)| !**trusted).map(|(first, _)| first.clone());
         match next {
             Some(first) => self.trust_range(&first, false).map(|_| true),
@@ -306,13 +306,13 @@ impl Ledger {
         }
     }
 
-    /// Bytes on disk.
+    /// Returns the bytes that the table takes on disk.
     pub(crate) fn disk_bytes(&self) -> Result<u64, StoreError> {
         self.table.disk_bytes().map_err(|error| error.doing("measuring the table"))
     }
 
-    /// Sees to it that the range of `key` was compared with its books before somebody is answered from it, and says where
-    /// it begins and ends (as it was at the start; once all are trusted, all are one).
+    /// Ensures that the range of `key` was compared with its books before a request is answered from it. Returns the begin and
+    /// the end of the range as of the start; once all ranges are trusted, they count as one.
     fn trust_range(&self, key: &[u8], is_urgent: bool) -> Result<(Bytes, Option<Bytes>), StoreError> {
         if self.all_trusted.load(Ordering::Acquire) {
             return Ok((Bytes::new(), None));
@@ -332,7 +332,7 @@ impl Ledger {
         Ok((first, end))
     }
 
-    /// Compares the blocks from `first` up to `end` with their books. None changes meanwhile.
+    /// Compares the blocks from `first` up to `end` with their books. No block changes meanwhile.
     fn verify(&self, first: &Bytes, end: Option<&Bytes>) -> Result<(), StoreError> {
         let books = self.books();
         let upto = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.clone()));
@@ -346,7 +346,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Divides a range into several. Reading all of it anyway, compares it with its book.
+    /// Divides a range into several. It reads the whole range anyway, so it also compares the range with its book.
     fn divide(&self, books: &mut Books, first: Bytes) -> Result<(), StoreError> {
         let (whole, end) = (books.ranges[&first], books.end_of(&first));
         let (blocks_max, bytes_max) = (self.limits.range_blocks / 2, self.limits.range_bytes / 2);
@@ -388,13 +388,13 @@ impl Ledger {
         }
     }
 
-    /// A page of blocks with their keys, their checksums tested.
+    /// Returns a page of blocks with their keys, after a check of their checksums.
     fn page(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<Block>, StoreError> {
         let page = self.table.scan(from, to, bytes_max).map_err(|error| error.doing("reading the table"))?;
         page.into_iter().map(|(stored, value)| Ok((stored.slice(1..), unseal(&stored, &value)?))).collect()
     }
 
-    /// The last block that begins at `upto` or before, from that entry on.
+    /// Returns the last block that begins at `upto` or before, among entries from `from` on.
     fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<Block>, StoreError> {
         let last = self.table.last(from, &record_key(upto)).map_err(|error| error.doing("reading the table"))?;
         last.map(|(stored, block)| Ok((stored.slice(1..), unseal(&stored, &block)?))).transpose()
@@ -405,7 +405,7 @@ impl Ledger {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        // After a panic in between the books may be half changed; then they no longer fit the table, which is found.
+        // After a panic the books may be half changed; then they do not fit the table, and verification finds that.
         lock(&self.books)
     }
 
@@ -415,7 +415,7 @@ impl Ledger {
 }
 
 impl Books {
-    /// The books of a table, and whether they can be trusted already: those of an empty one.
+    /// Reads the books of a table, and returns whether they are trusted already: the books of an empty table are.
     fn read(table: &Pieces) -> Result<(Books, bool), StoreError> {
         let failed = |error: TableError| error.doing("reading the table's books");
         let Some(total) = table.get(TOTAL).map_err(failed)? else {
@@ -428,7 +428,7 @@ impl Books {
         let nonsense = || StoreError::damaged("the table's books are unreadable");
         let total = unseal(TOTAL, &total)?;
         let mut reader = Reader::new(&total);
-        // The manifest is in our format, so this one came from elsewhere: out of a copy, say.
+        // The manifest is in our format, so this table came from elsewhere, for example out of a copy.
         let container = reader.u32().ok_or_else(nonsense)?;
         if container != CONTAINER_VERSION {
             return Err(StoreError::Version { found: Format { container, ..Format::OURS }, by: None });
@@ -504,12 +504,12 @@ fn record_key(key: &[u8]) -> Bytes {
     prefixed(RECORDS, key)
 }
 
-/// Where the blocks end that begin before this; all of them, if it is `None`.
+/// Returns the key behind the blocks that begin before `end`; behind all blocks if `end` is `None`.
 fn end_key(end: Option<&Bytes>) -> Bytes {
     end.map_or(Bytes::from_static(&[RECORDS + 1]), |end| record_key(end))
 }
 
-/// The first key behind one.
+/// Returns the first key behind `key`.
 pub(super) fn behind(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
 }

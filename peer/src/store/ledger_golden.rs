@@ -1,4 +1,4 @@
-//! What the golden files may see of the books.
+//! Access of the golden files to the books.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn books() -> Books {
     Books { stored: true, portions: 0x1112_1314, seq: 0x2122_2324, total: SUM, ranges }
 }
 
-/// Entries of each kind: a name, the key, and the value under its seal.
+/// Returns entries of each kind: a name, the key, and the value under its seal.
 pub(in super::super) fn entries() -> Vec<(&'static str, Bytes, Bytes)> {
     let books = books();
     let sealed = |name, key: Bytes, value: &[u8]| (name, key.clone(), seal(&key, value));
@@ -21,7 +21,7 @@ pub(in super::super) fn entries() -> Vec<(&'static str, Bytes, Bytes)> {
     ]
 }
 
-/// The books of a table with these entries, by their names.
+/// Reads the books of a table with these entries, by their names.
 pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
     let disk = super::super::sim::SimDisk::new();
     let table = super::super::table::Tables::open(&disk.tables(), 1).unwrap();
@@ -33,7 +33,7 @@ pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
     let books = books();
     assert_eq!((read.portions, read.seq, read.total), (books.portions, books.seq, books.total));
     assert_eq!(read.ranges, books.ranges);
-    // One of another version.
+    // A total of another version.
     let (_, total) = stored("total");
     let mut other = unseal(TOTAL, &total).unwrap().to_vec();
     other[0] ^= 1;

@@ -1,4 +1,4 @@
-//! The manifest: what a checkpoint leaves outside the table, replaced as a whole.
+//! The manifest: the part of a checkpoint outside the table, replaced as a whole.
 //!
 //! ```text
 //! the store's format, see `format`
@@ -17,12 +17,12 @@ use super::replay::From;
 use super::sum::Sum;
 use crate::version::PROGRAM;
 
-/// The manifest's file.
+/// Name of the manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";
-/// Its file while it is written.
+/// Name of its file while it is written.
 pub(crate) const MANIFEST_TEMPORARY: &str = "manifest.tmp";
 
-/// The small entries are kept in memory anyway; more than this is damage.
+/// Upper limit of the manifest, in bytes. The small entries are kept in memory anyway; a longer manifest is damage.
 const BYTES_MAX: u64 = 4 << 30;
 
 /// A checkpoint.
@@ -30,13 +30,13 @@ const BYTES_MAX: u64 = 4 << 30;
 pub(crate) struct Manifest {
     /// Part of every checksum in the journal; drawn when the store is made.
     pub(crate) salt: u64,
-    /// Where the journal goes on.
+    /// The position where the journal goes on.
     pub(crate) from: From,
     /// The number of the table.
     pub(crate) table: u64,
-    /// So many portions had been written to the table by then. It must not be older.
+    /// Number of portions that had been written to the table by then. The table must not be older.
     pub(crate) portions: u64,
-    /// All blocks as of then.
+    /// Sum of all blocks as of then.
     pub(crate) sum: Sum,
     /// The small entries as of `from.seq`.
     pub(crate) meta: Meta,
@@ -54,7 +54,7 @@ impl Manifest {
         disk.sync_dir().doing(|| "syncing the store's directory".into())
     }
 
-    /// The manifest of this store.
+    /// Reads the manifest of this store.
     pub(crate) fn read(disk: &dyn Disk) -> Result<Manifest, StoreError> {
         let mut file = disk.open(MANIFEST).doing(|| "opening the manifest".into())?;
         Manifest::decode(&file.read_all(BYTES_MAX).doing(|| "reading the manifest".into())?)

@@ -1,14 +1,15 @@
-//! The mark: up to which frame the journal is known to be durable, kept outside of it.
+//! The mark: the last frame that is known to be durable, kept outside of the journal.
 //!
-//! The journal alone cannot tell a last frame that was never finished from one that was synced and went bad later, nor notice
-//! that its end is gone. So, once nothing is to be committed for a moment, the number of the last frame is written here, and
-//! synced; under steady load it is written now and then, and left to the system. What is bad or missing up to there is damage; a
+//! The journal alone cannot tell an unfinished last frame from one that was synced and went bad later. Nor can it detect that
+//! its end is gone. So, once no batch was committed for a moment, the number of the last frame is written here and synced. Under
+//! steady load it is written at intervals, and left to the system. A frame up to the mark that is bad or missing is damage; a
 //! trace of a frame behind it is doubt (see [`replay`](super::replay)).
 //!
 //! ```text
 //! two slots, at 0 and at 4096: magic u32 | seq u64 | crc32 of the salt and these 12 bytes u32
 //! ```
-//! A slot lies within one sector, and each in another one. One of them is durable while the other is written: a power cut leaves that one at least.
+//! Each slot lies within a sector of its own. One of them is durable while the other is written: a power cut leaves at least
+//! that one.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::disk::{Disk, DiskFile};
 use super::error::{Doing, StoreError};
 use super::frame::crc;
 
-/// The file.
+/// Name of the mark's file.
 pub(crate) const MARK: &str = "mark";
 
 const MAGIC: u32 = 0x314d_4353; // "SCM1"
@@ -28,15 +29,15 @@ const FIELDS: usize = 16;
 pub(crate) struct Mark {
     file: Box<dyn DiskFile>,
     salt: u64,
-    /// Which slot is written next: the other one is durable.
+    /// The slot that is written next: the other one is durable.
     next: usize,
     seq: u64,
-    /// What was written last to the next slot, and not synced.
+    /// The highest number that was written to a slot, synced or not.
     noted: u64,
 }
 
 impl Mark {
-    /// A new one, at frame 0. The file's name is durable once the caller has synced the directory.
+    /// Creates a new mark at frame 0. The file's name is durable once the caller has synced the directory.
     pub(crate) fn make(disk: &Arc<dyn Disk>, salt: u64) -> Result<Mark, StoreError> {
         let mut file = disk.create(MARK).doing(|| "creating the mark".into())?;
         let mut content = slot(salt, 0);
@@ -46,10 +47,10 @@ impl Mark {
         Ok(Mark { file, salt, next: 1, seq: 0, noted: 0 })
     }
 
-    /// The one that is there.
+    /// Opens the existing mark.
     ///
     /// # Errors
-    /// [`StoreError::is_damage`] where none is, or neither slot is sound.
+    /// [`StoreError::is_damage`] where there is none, or neither slot is sound.
     pub(crate) fn open(disk: &Arc<dyn Disk>, salt: u64) -> Result<Mark, StoreError> {
         let files = disk.list().doing(|| "listing the store's directory".into())?;
         if !files.iter().any(|(name, _)| name == MARK) {
@@ -66,17 +67,17 @@ impl Mark {
             [_, Some(second)] => (1, second),
             _ => return Err(StoreError::damaged("the journal's mark is unreadable")),
         };
-        // It may have been noted only.
+        // The newest slot may have been noted only.
         file.sync().doing(|| "syncing the mark".into())?;
         Ok(Mark { file, salt, next: 1 - newest, seq, noted: seq })
     }
 
-    /// All frames up to this one were durable.
+    /// Returns the last frame that is known to be durable, with all frames before it.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// All frames up to this one are: durable when this returns. Nothing is written where that was known.
+    /// Marks all frames up to this one as durable; the mark is durable when this returns. Nothing is written where it was known.
     pub(crate) fn advance(&mut self, seq: u64) -> Result<(), StoreError> {
         if seq <= self.seq {
             return Ok(());
@@ -88,7 +89,7 @@ impl Mark {
         Ok(())
     }
 
-    /// All frames up to this one are, and there is no time for a sync: whatever becomes of this note, the mark before it stands.
+    /// Notes that all frames up to this one are durable, without a sync: for any fate of this note, the mark before it stands.
     pub(crate) fn note(&mut self, seq: u64) -> Result<(), StoreError> {
         if seq <= self.noted {
             return Ok(());
@@ -142,7 +143,7 @@ mod tests {
         assert!(Mark::open(&disk, 8).err().is_some_and(|error| error.is_damage()), "another store's");
     }
 
-    /// A note counts while the system lives; whatever a power cut makes of it, the mark before stands, also where others follow.
+    /// A note counts while the system lives; after any power cut the mark before stands, also where other marks follow.
     #[test]
     fn a_note_is_a_mark_until_the_power_goes_out() {
         let sim = SimDisk::new();
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(mark.seq(), 3, "nothing else is known to be durable");
         let seq_after = |loss| Mark::open(&(Arc::new(sim.fork().restart(loss)) as Arc<dyn Disk>), 7).unwrap().seq();
         assert_eq!((seq_after(Loss::Process), seq_after(Loss::All)), (7, 3));
-        // Read back after a kill it is synced before the other slot is written.
+        // Read back after a kill, the note is synced before the other slot is written.
         let killed = sim.restart(Loss::Process);
         let disk: Arc<dyn Disk> = Arc::new(killed.clone());
         let mut mark = Mark::open(&disk, 7).unwrap();
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(Mark::open(&(Arc::new(killed.restart(Loss::All)) as Arc<dyn Disk>), 7).unwrap().seq(), 7);
     }
 
-    /// Whatever happens to the slot that is being written, the one before stands; and it is the bad one that is written next.
+    /// For any damage to the slot that is being written, the one before stands; and the bad slot is written next.
     #[test]
     fn one_bad_slot_leaves_the_other() {
         for bit in 0..FIELDS * 8 {

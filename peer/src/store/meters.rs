@@ -1,9 +1,9 @@
-//! What the store counts and how long it waits, for whoever looks on.
+//! Counters and waiting times of the store, for status and metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Counts since the store was opened.
+/// Counters since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     frames: AtomicU64,
@@ -19,7 +19,7 @@ pub(crate) struct Meters {
     used_bytes: AtomicU64,
 }
 
-/// Nanoseconds.
+/// A total of waiting times, in nanoseconds.
 #[derive(Debug, Default)]
 struct Waits(AtomicU64);
 
@@ -34,12 +34,12 @@ impl Waits {
     }
 }
 
-/// A picture of the store as of now; counts are since it was opened.
+/// The store's counters as of now; they count since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreStats {
     /// Frames written to the journal, each with one sync.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
     /// Time that these writes and syncs took.
     pub writing: Duration,
@@ -49,11 +49,11 @@ pub struct StoreStats {
     pub records: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
-    /// Times that the table was made anew, since its files took several times what it held.
+    /// Rebuilds of the table, whose files took several times the bytes of its content.
     pub rebuilds: u64,
-    /// Times that this was given up: there was no room, or the new table failed.
+    /// Rebuilds that were given up: there was no room, or the new table failed.
     pub given_up: u64,
-    /// Tables that are not used any more, and could not be removed: the next start tries again.
+    /// Unused tables that could not be removed: the next start tries again.
     pub not_removed: u64,
     /// Times that the disk had no room for a segment of the journal that was to be made ahead.
     pub unprepared: u64,
@@ -61,59 +61,59 @@ pub struct StoreStats {
     pub pending_bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
     pub backlog_bytes: u64,
-    /// Bytes that the store takes on its disk, as they were measured last.
+    /// Bytes that the store takes on its disk, as last measured.
     pub used_bytes: u64,
 }
 
 impl Meters {
-    /// A frame of so many bytes is durable; its write began then.
+    /// Counts a durable frame of so many bytes, whose write began at `since`.
     pub(crate) fn frame(&self, bytes: u64, since: Instant) {
         self.frames.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.written.add(since);
     }
 
-    /// Commits waited for room since then.
+    /// Counts a wait of commits for room since then.
     pub(crate) fn waited(&self, since: Instant) {
         self.no_room.add(since);
     }
 
-    /// So many records were written to the table.
+    /// Counts records written to the table.
     pub(crate) fn records(&self, records: usize) {
         self.records.fetch_add(records as u64, Ordering::Relaxed);
     }
 
-    /// A checkpoint was made.
+    /// Counts a checkpoint.
     pub(crate) fn checkpoint(&self) {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The table was made anew.
+    /// Counts a rebuild of the table.
     pub(crate) fn rebuild(&self) {
         self.rebuilds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A table could not be removed.
+    /// Counts a table that could not be removed.
     pub(crate) fn not_removed(&self) {
         self.not_removed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// There was no room for the journal's next segment yet.
+    /// Counts a segment of the journal that found no room.
     pub(crate) fn unprepared(&self) {
         self.unprepared.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// That was given up.
+    /// Counts a rebuild that was given up.
     pub(crate) fn give_up(&self) {
         self.given_up.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The store takes so many bytes on its disk.
+    /// Sets the bytes that the store takes on its disk.
     pub(crate) fn used(&self, bytes: u64) {
         self.used_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// All of it, where so much waits and lies behind the last checkpoint.
+    /// Returns all counters, with these bytes that wait and that lie behind the last checkpoint.
     pub(crate) fn stats(&self, (pending_bytes, backlog_bytes): (usize, u64)) -> StoreStats {
         StoreStats {
             frames: self.frames.load(Ordering::Relaxed),

@@ -1,18 +1,18 @@
 //! The durable store of a peer.
 //!
-//! Acknowledgements rest on a *journal*: batches of changes, one write and one sync for all that wait. A *table* on disk
-//! holds the records, written behind; small entries are kept in memory and in the *manifest* of each checkpoint. What is
-//! damaged is said to be damaged: never to be empty, never to be older than it was.
+//! Acknowledgements rest on a *journal*: batches of changes, with one write and one sync for all waiting ones. A *table*
+//! on disk holds the records, written behind; small entries are kept in memory and in the *manifest* of each checkpoint.
+//! A damaged part is reported as damaged: never as empty, and never as an older state.
 //!
 //! | to learn about | see |
 //! | --- | --- |
 //! | opening a store, loading, committing | [`Engine`] |
 //! | the threads that a running peer uses | [`StoreThread`] |
-//! | what is believed at a start | `replay`, `opening` |
-//! | how a table that lies is found out | `ledger` |
+//! | the files that a start trusts | `replay`, `opening` |
+//! | detection of a table that lies | `ledger` |
 //! | order of writes | `behind` |
-//! | when what is written | `turns` |
-//! | how its table is made anew | `rebuild` |
+//! | the schedule of writes | `turns` |
+//! | the rebuild of its table | `rebuild` |
 //! | large values in it | `pieces` |
 //! | a disk for tests that crashes and fails | [`sim`] |
 

@@ -1,4 +1,4 @@
-//! What happens when a store is opened: which of its files to believe.
+//! The opening of a store, and the choice of the files to trust.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use super::segment::{SegmentName, Segments, is_temporary, remove_unused};
 use super::sum::Sum;
 use super::table::Tables;
 
-/// The file that is there while a store is being made. Without it a store that lost its manifest could not be told from
-/// one whose making was cut short.
+/// Name of a file that exists while a store is being made. Without it, a store that lost its manifest would look like one
+/// whose creation was cut short.
 const NEW: &str = "new";
 
-/// The table of a new store.
+/// Number of a new store's table.
 const FIRST_TABLE: u64 = 1;
 
-/// Opens a store, or makes one.
+/// Opens a store, or creates one.
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
     tables: Arc<dyn Tables>,
     config: &StoreConfig,
 ) -> Result<(Engine, Restored), StoreError> {
-    // Before anything is changed, and before anything is called damage.
+    // Before any change, and before any file counts as damaged.
     Format::check(&*disk)?;
     let lock = disk.lock().doing(|| "locking the store".into())?.ok_or(StoreError::InUse)?;
     let files = disk.list().doing(|| "listing the store's directory".into())?;
@@ -50,7 +50,7 @@ pub(crate) fn open(
     let total = disk.space().doing(|| "measuring the disk".into())?.total;
     let config = config.fitted(total);
     drop_ballast(&*disk, config.ballast_bytes)?;
-    // What this process can read it will act on; first make sure that it stays, names included.
+    // This process acts on everything that it can read; so it first makes that durable, names included.
     disk.sync_dir().doing(|| "syncing the store's directory".into())?;
     let blank = !has(MANIFEST) && known(&*tables)?.is_empty() && segments(&*disk)?.is_empty();
     let parts = if has(NEW) || blank {
@@ -65,7 +65,7 @@ pub(crate) fn open(
     Ok(parts.assemble(disk, (tables, newest), config, lock))
 }
 
-/// Removes whatever was left here.
+/// Removes all leftovers of an unfinished store.
 fn clear(disk: &dyn Disk, tables: &dyn Tables) -> Result<(), StoreError> {
     for number in known(tables)? {
         tables.remove(number).doing(|| "removing an unfinished table".into())?;
@@ -78,13 +78,13 @@ fn clear(disk: &dyn Disk, tables: &dyn Tables) -> Result<(), StoreError> {
     disk.sync_dir().doing(|| "syncing the store's directory".into())
 }
 
-/// The tables that are there.
+/// Returns the existing tables.
 fn known(tables: &dyn Tables) -> Result<Vec<u64>, StoreError> {
     tables.list().doing(|| "looking for the table".into())
 }
 
-/// Removes the tables that a rebuild has left. What cannot be removed is no reason not to start. Whether there were any, and
-/// how many are left.
+/// Removes the tables that a rebuild has left. A table that cannot be removed does not prevent a start. Returns whether
+/// there were any, and the number of those that are left.
 fn remove_others(tables: &dyn Tables, used: u64) -> Result<(bool, u64), StoreError> {
     let (mut any, mut left) = (false, 0);
     for number in known(tables)?.into_iter().filter(|number| *number != used) {
@@ -101,7 +101,7 @@ fn is_leftover(file: &str) -> bool {
     file == MANIFEST_TEMPORARY || is_temporary(file)
 }
 
-/// Everything an engine is made of.
+/// The parts of an engine.
 struct Parts {
     health: Arc<Health>,
     ledger: Ledger,
@@ -116,7 +116,7 @@ struct Parts {
     restored: Restored,
 }
 
-/// Makes a new store. As long as [`NEW`] is there, nothing of it was used yet and it may be made anew.
+/// Makes a new store. As long as [`NEW`] exists, no part of it was used yet, and it may be made anew.
 fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Result<Parts, StoreError> {
     let marked = disk.create(NEW).and_then(|mut file| file.sync()).and_then(|()| disk.sync_dir());
     marked.doing(|| "beginning a new store".into())?;
@@ -145,14 +145,14 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
     })
 }
 
-/// Takes up an existing store.
+/// Resumes an existing store.
 fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Result<Parts, StoreError> {
     let mut manifest = Manifest::read(&**disk)?;
     let table = manifest.table;
     if !known(tables)?.contains(&table) {
         return Err(StoreError::damaged("the table is missing"));
     }
-    // Before the table is opened: on a full disk it needs the room that a cut or a making of files left taken.
+    // Before the table is opened: on a full disk it needs the room of leftovers from a cut or an unfinished file.
     let oldest = manifest.from.segment;
     let (any, left) = remove_others(tables, table)?;
     discard(&**disk, any, |name| name.id < oldest)?;
@@ -165,7 +165,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     let ledger = open_ledger(tables, config, (table, manifest.portions, manifest.sum))?;
     tracing::info!(journal = ?replayed, all = ?began.elapsed(), frames = frames.len(), "the store is read");
     if ledger.newest() > last_seq {
-        // The table gets nothing that the journal did not hold durably before.
+        // The table gets only changes that the journal held durably before.
         let what =
             format!("the journal ends at frame {last_seq}, the table has some of frame {} already", ledger.newest());
         return Err(StoreError::damaged(what));
@@ -173,7 +173,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     let newest = chain.last().map_or(manifest.from.segment, |(name, _)| name.id);
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, newest + 1));
     adopt(&**disk, &segments, &unused)?;
-    // Also what the table holds already: a sweep passes over it quickly, for it changes nothing.
+    // Also changes that the table holds already: a sweep passes over them quickly, because they change nothing.
     let pending = Arc::new(Pending::new(std::mem::take(&mut manifest.meta)));
     (0..left).for_each(|_| pending.meters.not_removed());
     let mut waiting = Vec::new();
@@ -187,7 +187,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
         }
         waiting.push(Durable { seq: frame.seq, segment: frame.segment, bytes: frame.bytes, batches });
     }
-    // With the frame that says that the store was opened: a start that ends right after it must not forget the doubt.
+    // In the frame that records the opening of the store: a start that ends right after it must not forget the doubt.
     if let Some(doubt) = &doubt {
         tracing::warn!("{doubt}: this peer may have acknowledged that to others, and asks them before it votes again");
     }
@@ -217,7 +217,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     })
 }
 
-/// Takes over the segments that were made ahead, as far as they suit, and removes the others.
+/// Takes over the segments that were made ahead, as far as they fit, and removes the rest.
 fn adopt(disk: &dyn Disk, pool: &Segments, unused: &[SegmentName]) -> Result<(), StoreError> {
     let mut adopted = 0;
     while let Some(next) = unused.get(adopted)
@@ -228,8 +228,7 @@ fn adopt(disk: &dyn Disk, pool: &Segments, unused: &[SegmentName]) -> Result<(),
     remove_unused(disk, &unused[adopted..])
 }
 
-/// Removes files that were never finished, and the segments that are not wanted. Durable, also where something else was
-/// `removed` before.
+/// Removes unfinished files, and the unwanted segments. Durable, also where the caller `removed` another file before.
 fn discard(disk: &dyn Disk, mut removed: bool, unwanted: impl Fn(SegmentName) -> bool) -> Result<(), StoreError> {
     for (file, _) in disk.list().doing(|| "listing the store's directory".into())? {
         if is_leftover(&file) || SegmentName::parse(&file).is_some_and(&unwanted) {
@@ -243,7 +242,7 @@ fn discard(disk: &dyn Disk, mut removed: bool, unwanted: impl Fn(SegmentName) ->
     Ok(())
 }
 
-/// Opens the table of this number, of which a checkpoint knows how many portions it has at least, and their sum.
+/// Opens the table of this number. A checkpoint knows the least number of its portions, and their sum.
 fn open_ledger(
     tables: &dyn Tables,
     config: &StoreConfig,
@@ -259,7 +258,7 @@ fn open_ledger(
     Ledger::open(table, limits, (portions, sum))
 }
 
-/// What the process that found the damage wrote down.
+/// Returns the note of the process that found the damage.
 fn read_mark(disk: &dyn Disk) -> String {
     let text = disk.open(DAMAGED).and_then(|mut file| file.read_all(1 << 16));
     text.map_or_else(|error| error.to_string(), |text| format!("found earlier: {}", String::from_utf8_lossy(&text)))

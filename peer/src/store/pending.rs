@@ -1,8 +1,8 @@
-//! What the table does not hold yet: batches on their way to the journal and behind it.
+//! Batches that the table does not hold yet: on their way to the journal, and behind it.
 //!
-//! A batch is visible to loads and scans from the moment it is handed out ([`Pending::stage`]), waits in a queue once the
-//! journal holds it durably, and leaves when it is in the table. Staging costs the loop one short lock; sorting the
-//! records into the index is left to whoever looks something up, or to the write-behind.
+//! Loads and scans see a batch from the moment it is handed out ([`Pending::stage`]). A batch waits in a queue once the
+//! journal holds it durably, and leaves when it is in the table. Staging costs the loop one short lock; the next lookup or
+//! the write-behind sorts the records into the index.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,26 +19,26 @@ use super::meters::{Meters, StoreStats};
 use super::segment::SegmentName;
 use crate::lock::lock;
 
-/// Index entries changed or visited under one hold of its lock, so that a load does not wait long.
+/// Index entries that are changed or visited under one hold of the index's lock, so that a load does not wait long.
 const HOLD_MAX: usize = 256;
-/// Bytes left for a load to sort into the index: more are sorted in by the write-behind.
+/// Bytes that may be left for a load to sort into the index: the write-behind sorts in more than that.
 const UNSORTED_MAX: usize = 1 << 20;
 
-/// What a change takes in memory beside its own bytes: two handles, their counts, a place in the index.
+/// Memory that a change takes beside its own bytes, in bytes: two handles, their counts, a place in the index.
 pub(crate) const CHANGE_WEIGHT: usize = 128;
 
 /// A batch that was handed out.
 #[derive(Debug)]
 pub struct Batch {
-    /// Batches are numbered as they are handed out, from 1.
+    /// Number of the batch: batches are numbered from 1 as they are handed out.
     pub(crate) number: u64,
     pub(crate) changes: Vec<Change>,
-    /// An upper bound of its length in the journal.
+    /// Upper bound of the batch's length in the journal, in bytes.
     pub(crate) bytes: usize,
 }
 
 impl Batch {
-    /// What it counts for while it is kept in memory.
+    /// Returns the bytes that the batch counts for while it is kept in memory.
     fn weight(&self) -> usize {
         self.bytes + CHANGE_WEIGHT * self.changes.len()
     }
@@ -48,13 +48,13 @@ impl Batch {
 pub(crate) struct Durable {
     pub(crate) seq: u64,
     pub(crate) segment: SegmentName,
-    /// In the journal.
+    /// Bytes in the journal.
     pub(crate) bytes: u64,
     pub(crate) batches: Vec<Arc<Batch>>,
 }
 
 impl Durable {
-    /// What its batches count for.
+    /// Returns the bytes that its batches count for in memory.
     pub(crate) fn weight(&self) -> usize {
         self.batches.iter().map(|batch| batch.weight()).sum()
     }
@@ -67,48 +67,49 @@ pub(crate) struct Pending {
     queue: Mutex<Queue>,
     /// Bytes of records in the index that could be written to the table by now.
     gathered: AtomicUsize,
-    /// What happened so far.
+    /// Counters of past events.
     pub(crate) meters: Meters,
-    /// The queue grew past its mark, or something ended.
+    /// Signals that the queue grew past its mark, or that a thread of the store ended.
     work: Condvar,
-    /// The queue shrank, or something ended.
+    /// Signals that the queue shrank, or that a thread of the store ended.
     room: Condvar,
 }
 
-/// Staged, not yet in the index.
+/// Batches that are staged, but not yet in the index.
 #[derive(Default)]
 struct Inbox {
     last: u64,
     batches: Vec<Arc<Batch>>,
 }
 
-/// Durable, not yet taken in by the write-behind.
+/// Frames that are durable, but not yet taken in by the write-behind.
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Durable>,
-    /// Of their batches.
+    /// Bytes of the frames' batches.
     bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
     backlog: u64,
-    /// Of both, what may be there even if it is more than the store is given: see [`Pending::begin`].
+    /// Amounts of `bytes` and `backlog` that are allowed even beyond the store's limits: see [`Pending::begin`].
     allowed: (usize, u64),
     room: (usize, u64),
-    /// The newest segment; when it changes, the one after it should be made.
+    /// Id of the newest segment; when it changes, the write-behind should make the segment after it.
     segment: u64,
-    /// Something is to be done at once.
+    /// Whether the write-behind has to act at once.
     called: bool,
-    /// Bytes since the write-behind was last asked to sort them into the index.
+    /// Bytes since the last request to the write-behind to sort them into the index.
     unsorted: usize,
-    /// The last durable batch.
+    /// Number of the last durable batch.
     durable: u64,
-    /// A checkpoint waits until this batch is durable: commits up to it do not wait for the room which that will make.
+    /// A checkpoint waits until this batch is durable. Commits up to it do not wait for room, because the checkpoint makes
+    /// room.
     awaited: u64,
-    /// No more waiting.
+    /// No caller waits any more.
     ended: bool,
 }
 
 impl Queue {
-    /// Whether commits must wait, where so many bytes are gathered.
+    /// Returns whether commits must wait, where `gathered` bytes are in the index.
     fn is_full(&self, gathered: usize, bytes_max: usize, backlog_max: u64) -> bool {
         let much = self.bytes + gathered >= bytes_max.max(self.allowed.0);
         self.durable >= self.awaited && (much || self.backlog >= backlog_max.max(self.allowed.1))
@@ -121,7 +122,7 @@ impl Queue {
 }
 
 impl Pending {
-    /// Nothing pending, on top of these small entries.
+    /// Creates an empty set of pending batches, on top of these small entries.
     pub(crate) fn new(meta: Meta) -> Pending {
         Pending {
             inbox: Mutex::default(),
@@ -134,7 +135,7 @@ impl Pending {
         }
     }
 
-    /// Hands out a batch: from now on every load and scan sees it.
+    /// Hands out a batch: every load and scan sees it from now on.
     pub(crate) fn stage(&self, changes: Vec<Change>) -> Arc<Batch> {
         let bytes = batch_bytes(&changes);
         let mut inbox = lock(&self.inbox);
@@ -144,17 +145,18 @@ impl Pending {
         batch
     }
 
-    /// The newest state of a record: `None` if nothing pending changes it, `Some(None)` if it is dropped.
+    /// Returns the newest state of a record: `None` if no pending batch changes it, `Some(None)` if one drops it.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         self.settled().get(key)
     }
 
-    /// Pending records from `from` on until they have about `bytes_max` bytes, and whether these are all.
+    /// Returns pending records from `from` on, up to about `bytes_max` bytes, and whether no record follows.
     pub(crate) fn page(&self, from: &[u8], bytes_max: usize) -> (Vec<(Bytes, Option<Bytes>)>, bool) {
         self.settled().page(from, bytes_max)
     }
 
-    /// Takes in a frame that is now durable. The write-behind is woken when `mark` bytes wait, and at each new segment.
+    /// Takes in a frame that is now durable. Wakes the write-behind when `mark` bytes wait, at each new segment, when
+    /// `UNSORTED_MAX` bytes are unsorted, and when the awaited batch is durable.
     pub(crate) fn push(&self, frame: Durable, mark: usize) {
         let mut queue = lock(&self.queue);
         let before = queue.bytes;
@@ -174,12 +176,12 @@ impl Pending {
         }
     }
 
-    /// The oldest frame.
+    /// Removes and returns the oldest frame.
     pub(crate) fn pop(&self) -> Option<Durable> {
         lock(&self.queue).frames.pop_front()
     }
 
-    /// The write-behind has taken in the frames up to this batch, which had so many bytes.
+    /// Notes that the write-behind has taken in the frames up to batch `last`, which had `bytes` bytes.
     pub(crate) fn taken_in(&self, last: u64, bytes: usize) {
         let mut index = self.settled();
         index.durable(last);
@@ -188,12 +190,12 @@ impl Pending {
         self.make_room(|queue| queue.bytes -= bytes);
     }
 
-    /// Of what the table does not have, about `bytes_max` bytes behind `after`, as batches up to `upto` made it.
+    /// Returns about `bytes_max` bytes of records behind `after` that the table lacks, as batches up to `upto` made them.
     pub(crate) fn portion(&self, after: Option<&Bytes>, upto: u64, bytes_max: usize) -> Portion {
         self.settled().portion(after, upto, bytes_max)
     }
 
-    /// The table has this portion: what nothing newer has changed since leaves the index.
+    /// Notes that the table has this portion: its records leave the index, unless a newer batch has changed them since.
     pub(crate) fn written(&self, portion: &Portion) {
         let written = portion.records.iter().map(|(key, _)| key).zip(&portion.batches).collect::<Vec<_>>();
         for some in written.chunks(HOLD_MAX) {
@@ -204,7 +206,7 @@ impl Pending {
         self.make_room(|_| ());
     }
 
-    /// Less waits than before: whoever waits for that looks again.
+    /// Applies a change that reduces the pending bytes, and wakes the callers that wait for room.
     fn make_room(&self, change: impl FnOnce(&mut Queue)) {
         let mut queue = lock(&self.queue);
         change(&mut queue);
@@ -216,43 +218,43 @@ impl Pending {
         self.gathered.load(Ordering::Acquire)
     }
 
-    /// The small entries as of everything staged.
+    /// Returns the small entries as of everything staged.
     pub(crate) fn meta(&self) -> Meta {
         self.settled().meta().clone()
     }
 
-    /// The small entries as of the last batch that was taken in.
+    /// Returns the small entries as of the last batch that was taken in.
     pub(crate) fn meta_taken_in(&self) -> Meta {
         lock(&self.index).durable_meta()
     }
 
-    /// A checkpoint was made; so many bytes of the journal are behind it.
+    /// Notes a checkpoint with `bytes` bytes of the journal behind it.
     pub(crate) fn checkpointed(&self, bytes: u64) {
         self.make_room(|queue| queue.backlog -= bytes);
     }
 
-    /// Bytes that wait to be written behind, and bytes of the journal behind the last checkpoint.
+    /// Returns the bytes that wait to be written behind, and the bytes of the journal behind the last checkpoint.
     pub(crate) fn sizes(&self) -> (usize, u64) {
         let queue = lock(&self.queue);
         (queue.bytes + self.gathered(), queue.backlog)
     }
 
-    /// Bytes that wait to be written behind, but for those that a start gathered beyond the usual and that are still
-    /// allowed for: how the write-behind keeps up.
+    /// Returns the bytes that wait to be written behind, without those that a start gathered beyond the usual and that are
+    /// still allowed. This value shows whether the write-behind keeps up.
     pub(crate) fn load(&self, bytes_max: usize) -> usize {
         let queue = lock(&self.queue);
         (queue.bytes + self.gathered()).saturating_sub(queue.allowed.0.saturating_sub(bytes_max))
     }
 
-    /// What was counted, and what waits now.
+    /// Returns the counters, and the bytes that wait now.
     pub(crate) fn stats(&self) -> StoreStats {
         self.meters.stats(self.sizes())
     }
 
-    /// What is here was read at a start, and may be more than usual, for what a sweep had written is gathered once more.
-    /// Commits need not wait until that is brought over: they have a half of the usual room beside it. But the journal may
-    /// be half as long again as usual at most, or it would grow with each start that comes to no checkpoint, and with it
-    /// what is gathered.
+    /// Sets the allowances after a start. The batches read at a start may exceed the usual limits, because the records of
+    /// an unfinished sweep are gathered once more. Commits need not wait until these are written: they get half of the
+    /// usual room beside them. But the journal may exceed its usual limit by half at most. Otherwise the journal, and with
+    /// it the gathered records, would grow with each start that reaches no checkpoint.
     pub(crate) fn begin(&self, bytes_max: usize, backlog_max: u64) {
         let mut queue = lock(&self.queue);
         queue.room = (bytes_max / 2, backlog_max / 2);
@@ -261,7 +263,7 @@ impl Pending {
         queue.allowed = (bytes, backlog);
     }
 
-    /// Waits until less than this is waiting, or something ended.
+    /// Waits until fewer bytes than these limits wait, or until the store ends.
     pub(crate) fn wait_for_room(&self, bytes_max: usize, backlog_max: u64) {
         let full = |queue: &mut Queue| !queue.ended && queue.is_full(self.gathered(), bytes_max, backlog_max);
         let mut queue = lock(&self.queue);
@@ -274,14 +276,14 @@ impl Pending {
         }
     }
 
-    /// Waits until something is to be done at once, or so many bytes wait to be written behind, or so many of the journal
-    /// lie behind the last checkpoint; for at most `most`. `false` when something ended.
+    /// Waits until there is urgent work, or `bytes` bytes wait to be written behind, or `backlog` bytes of the journal lie
+    /// behind the last checkpoint; for at most `most`. Returns `false` when the store ended.
     pub(crate) fn wait_for_work(&self, bytes: usize, backlog: u64, most: Duration) -> bool {
         self.wait(lock(&self.queue), most, |queue| queue.bytes + self.gathered() < bytes && queue.backlog < backlog)
     }
 
-    /// Waits until this batch is durable, or something is to be done at once, for at most `most`; the batch shall be
-    /// committed though there is no room. `false` when something ended.
+    /// Waits until this batch is durable, or there is urgent work, for at most `most`; the batch is committed even without
+    /// room. Returns `false` when the store ended.
     pub(crate) fn wait_for_durable(&self, batch: u64, most: Duration) -> bool {
         let mut queue = lock(&self.queue);
         queue.awaited = batch;
@@ -300,22 +302,22 @@ impl Pending {
         }
     }
 
-    /// Whether something ended.
+    /// Returns whether the store ended.
     pub(crate) fn is_ended(&self) -> bool {
         lock(&self.queue).ended
     }
 
-    /// Wakes everybody who waits, for ever.
+    /// Wakes all waiting callers, for ever.
     pub(crate) fn end(&self) {
         lock(&self.queue).ended = true;
         self.work.notify_all();
         self.room.notify_all();
     }
 
-    /// The index with everything that was staged.
+    /// Returns the index with all staged batches sorted in.
     fn settled(&self) -> MutexGuard<'_, Index> {
         let mut index = lock(&self.index);
-        // Under the index's lock, so that two do not sort in their shares out of order.
+        // Under the index's lock, so that two callers do not sort in their shares out of order.
         let batches = std::mem::take(&mut lock(&self.inbox).batches);
         index.sort_in(&batches);
         index
@@ -334,7 +336,8 @@ mod tests {
         Durable { seq, segment: SegmentName { id: 1, bytes: 4096 }, bytes, batches }
     }
 
-    /// A start that found more than the store is given: commits go on beside it, up to a mark that sinks as it is written.
+    /// A start that found more than the store's limits: commits continue beside it, up to a mark that sinks as it is
+    /// written.
     #[test]
     fn what_a_start_found_does_not_hold_up_commits() {
         let pending = Pending::new(Meta::default());
@@ -363,11 +366,11 @@ mod tests {
         assert!(is_full(found / 8));
     }
 
-    /// Each of these would wait for an hour if it were not seen.
+    /// Each of these waits would last an hour if its event were missed.
     #[test]
     fn a_rest_ends_early_for_each_thing_that_cannot_wait() {
         let pending = Pending::new(Meta::default());
-        pending.push(durable(&pending, 1, 1000), usize::MAX); // The first segment: said at once.
+        pending.push(durable(&pending, 1, 1000), usize::MAX); // The first segment: reported at once.
         assert!(pending.wait_for_work(usize::MAX, u64::MAX, HOUR));
         assert!(pending.wait_for_work(1000, u64::MAX, HOUR), "so much waits");
         assert!(pending.wait_for_work(usize::MAX, 1000, HOUR), "the journal has grown so far");

@@ -1,16 +1,17 @@
 //! Large values of the table, in pieces.
 //!
-//! sled keeps a page over 128 KiB in a file of its own, which it never syncs: after a power cut its log may speak of pages
-//! that are gone, and no longer holds batches as a whole. A page has up to some 20 entries, so none of them may be longer
-//! than [`PIECE_BYTES`]. What is longer is divided; its entry says where the pieces are.
+//! sled keeps a page over 128 KiB in a file of its own, which it never syncs. After a power cut its log may then refer to
+//! pages that are gone, and batches are no longer atomic. A page has up to some 20 entries, so no entry may be longer than
+//! [`PIECE_BYTES`]. A longer value is divided; its entry names the pieces.
 //!
 //! ```text
 //! an entry: 0 u8 | value                                               a value as it is
 //!           1 u8 | id u64 | pieces u32                                 one in pieces
 //! piece:    key `x` | id u64, big-endian | number u32, big-endian      each but the last of the same length
 //! ```
-//! Each writing of a value has an id of its own, so a piece never changes: whoever finds some missing has read an entry
-//! that was replaced since, and looks anew: never only for the entry's newer value, which may be another block.
+//! Each write of a value has an id of its own, so a piece never changes. A reader that finds some pieces missing has read
+//! an entry that was replaced since, and repeats its whole lookup. To read the entry alone again is not enough: its newer
+//! value may be another block.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,30 +24,30 @@ use super::ledger::behind;
 use super::table::{Table, TableError};
 use crate::lock::lock;
 
-/// Longer values are divided. With their keys of up to 1 KiB twenty of them make no page of 128 KiB.
+/// Length beyond which values are divided, in bytes. Twenty of them, with keys of up to 1 KiB, make no page of 128 KiB.
 pub(crate) const PIECE_BYTES: usize = 5_000;
 
-/// Entries are read in steps of about so many bytes.
+/// Bytes of entries that one step of a scan reads, about.
 const STEP_BYTES: usize = 16 << 10;
 
 const WHOLE: u8 = 0;
 const DIVIDED: u8 = 1;
-/// What the keys of pieces begin with. Behind all other keys.
+/// Prefix of the keys of pieces. Behind all other keys.
 const PIECES: u8 = b'x';
 
-/// A table whose values may be of any length, on one whose values may not.
+/// A table with values of any length, on top of a table with values of limited length.
 pub(crate) struct Pieces {
     table: Box<dyn Table>,
     piece_bytes: usize,
-    /// The next value's.
+    /// Id of the next divided value.
     id: AtomicU64,
-    /// Some values are in pieces.
+    /// Whether some values are in pieces.
     any: AtomicBool,
-    /// A batch failed. Held while one is written.
+    /// Whether a batch failed. Held while a batch is written.
     failed: Mutex<bool>,
 }
 
-/// Where the pieces of a value are.
+/// Reference to the pieces of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Divided {
     id: u64,
@@ -61,7 +62,7 @@ impl Pieces {
         Ok(Pieces { table, piece_bytes, id, any: AtomicBool::new(last.is_some()), failed: Mutex::default() })
     }
 
-    /// As [`Table::get`].
+    /// Does the same as [`Table::get`].
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         let mut before = None;
         loop {
@@ -73,19 +74,19 @@ impl Pieces {
         }
     }
 
-    /// As [`Table::scan`].
+    /// Does the same as [`Table::scan`].
     pub(crate) fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError> {
         let (mut found, mut bytes, mut before) = (Vec::new(), 0, None);
         let mut from = Bytes::copy_from_slice(from);
         while found.is_empty() || bytes < bytes_max {
-            // An entry in pieces is short itself: not many more than are wanted.
+            // An entry in pieces is short itself: small steps keep a page from having many more entries than are wanted.
             let page = self.table.scan(&from, to, bytes_max.min(STEP_BYTES))?;
             if page.is_empty() {
                 break;
             }
             for (key, stored) in page {
                 let Some(value) = self.value(&key, &stored)? else {
-                    // What came in its place, or behind it, is to be looked for from here on.
+                    // The lookup goes on from here, for the entry that replaced it or follows it.
                     self.look_again(&mut before, &key, stored)?;
                     break;
                 };
@@ -100,7 +101,7 @@ impl Pieces {
         Ok(found)
     }
 
-    /// As [`Table::last`].
+    /// Does the same as [`Table::last`].
     pub(crate) fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError> {
         let mut before = None;
         loop {
@@ -112,7 +113,7 @@ impl Pieces {
         }
     }
 
-    /// As [`Table::apply`]. One caller at a time.
+    /// Does the same as [`Table::apply`]. One caller at a time.
     pub(crate) fn apply(&self, changes: &[Entry]) -> Result<(), TableError> {
         let mut batch = Vec::with_capacity(changes.len());
         for (key, value) in changes {
@@ -143,8 +144,8 @@ impl Pieces {
         batch.push((key.clone(), Some(encode(Divided { id, pieces }))));
     }
 
-    /// The value of an entry; `None` where pieces of it are missing: then it was replaced, and what is there now may hold
-    /// something else.
+    /// Returns the value of an entry; `None` where pieces of it are missing. Then the entry was replaced, and the present
+    /// entry may hold other content.
     fn value(&self, key: &[u8], stored: &Bytes) -> Result<Option<Bytes>, TableError> {
         match divided(key, stored)? {
             Some(divided) => self.assemble(divided),
@@ -152,12 +153,12 @@ impl Pieces {
         }
     }
 
-    /// Pieces of this entry were missing. `before`: which entry that was said of last, in the same look.
+    /// Notes that pieces of this entry were missing. `before` is the entry that was last found so, in the same lookup.
     ///
     /// # Errors
-    /// Damage where it is the same entry once more; whatever ended the table where that is so.
+    /// Damage where it is the same entry once more; an I/O error where a write to the table has failed.
     fn look_again(&self, before: &mut Option<(Bytes, Bytes)>, key: &[u8], stored: Bytes) -> Result<(), TableError> {
-        // A batch that failed may have been written in part: that is no damage, and who wrote it says so.
+        // A batch that failed may have been written in part: that is no damage, and the caller that wrote it reports it.
         if *lock(&self.failed) {
             return Err(TableError::Io(std::io::Error::other("a write to the table has failed")));
         }
@@ -170,7 +171,7 @@ impl Pieces {
         }
     }
 
-    /// All pieces together; `None` where some are missing.
+    /// Joins all pieces; returns `None` where some are missing.
     fn assemble(&self, Divided { id, pieces }: Divided) -> Result<Option<Bytes>, TableError> {
         let found = self.table.scan(&piece_key(id, 0), &piece_key(id, pieces), usize::MAX)?;
         let all = found.iter().map(|(_, piece)| piece.len()).sum();
@@ -181,18 +182,18 @@ impl Pieces {
         Ok((found.len() as u64 == u64::from(pieces)).then(|| value.into()))
     }
 
-    /// As [`Table::flush`].
+    /// Does the same as [`Table::flush`].
     pub(crate) fn flush(&self) -> Result<(), TableError> {
         self.table.flush()
     }
 
-    /// As [`Table::disk_bytes`].
+    /// Does the same as [`Table::disk_bytes`].
     pub(crate) fn disk_bytes(&self) -> Result<u64, TableError> {
         self.table.disk_bytes()
     }
 }
 
-/// Where the pieces of a stored value are, if it is in pieces.
+/// Returns the reference to the pieces of a stored value, if it is in pieces.
 fn divided(key: &[u8], stored: &Bytes) -> Result<Option<Divided>, TableError> {
     let mut reader = Reader::new(stored.get(1..).unwrap_or_default());
     match stored.first() {
@@ -227,7 +228,7 @@ fn nonsense(key: &[u8]) -> TableError {
     TableError::Damaged(format!("the table's entry {} cannot be read", key.escape_ascii()))
 }
 
-/// What the golden files may see of it.
+/// Access for the golden files.
 #[cfg(test)]
 pub(super) mod golden {
     use super::*;
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(table.last(b"a", b"w").expect("reads").map(|(_, value)| value.len()), Some(105));
         assert_eq!(table.get(b"c").expect("reads"), Some(vec![3; 11].into()));
         assert!(disk.tables().entries().iter().all(|(_, value)| value.len() <= 13), "none is longer");
-        // Opened anew, its ids go on.
+        // Opened anew, the table continues with unused ids.
         let table = pieces(&disk);
         table.apply(&[put("c", 25, 5)]).expect("writes");
         assert_eq!(table.get(b"c").expect("reads"), Some(vec![5; 25].into()));
@@ -290,14 +291,14 @@ mod tests {
         assert_eq!(count(), 1);
     }
 
-    /// Shows an entry once that was replaced since, as a reader may have seen it.
+    /// A table that shows once an entry that was replaced since, as a reader may have seen it.
     struct Ghost {
         table: Box<dyn Table>,
         seen: Mutex<Option<(Bytes, Bytes)>>,
     }
 
     impl Ghost {
-        /// A table in which `a` was one block, seen in pieces that are gone, and is two by now.
+        /// Creates a table in which `a` was one block, seen in pieces that are gone, and is two blocks by now.
         fn pieces() -> Pieces {
             let table = SimDisk::new().tables().open(1).expect("opens");
             let pieces = Pieces::new(Box::new(Ghost { table, seen: Mutex::default() }), 10).expect("reads");
@@ -336,7 +337,7 @@ mod tests {
         }
     }
 
-    /// What was in the old block may be in one behind it by now.
+    /// Records of the old block may be in a block behind it by now.
     #[test]
     fn who_saw_a_block_that_was_replaced_looks_anew() {
         let key = |found: Option<(Bytes, Bytes)>| found.map(|(key, _)| key);
@@ -347,7 +348,7 @@ mod tests {
         assert_eq!(found.iter().map(|(_, value)| value.len()).collect::<Vec<_>>(), [3, 35]);
     }
 
-    /// Of a batch that a full disk has cut short some pieces may be there.
+    /// Some pieces of a batch that a full disk cut short may exist.
     #[test]
     fn a_failed_batch_is_no_damage() {
         let disk = SimDisk::new();

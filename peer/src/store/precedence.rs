@@ -1,20 +1,20 @@
-//! Who answers somebody goes before the write-behind.
+//! The precedence of answers over the write-behind.
 //!
-//! After a start a range of the table is compared with its books before the first answer from it, and a mutex is not fair:
-//! a write-behind that has much to do would take the books again and again, for longer than a comparison takes, before
-//! anybody else wakes up.
+//! After a start a range of the table is compared with its books before the first answer from it, and a mutex is not fair.
+//! A busy write-behind would take the books again and again, for longer than a comparison takes, before any other thread
+//! wakes up.
 
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::lock::lock;
 
-/// For so long after an answer another one is expected...
+/// Time after an answer for which another one is expected.
 const ASKS_AGAIN: Duration = Duration::from_millis(5);
-/// ...and so long the write-behind waits at most: commits wait for room in the end.
+/// Longest wait of the write-behind: commits wait for room in the end.
 const GIVE_WAY_MAX: Duration = Duration::from_millis(250);
 
-/// See the module's text.
+/// The precedence of answers; see the module.
 #[derive(Default)]
 pub(crate) struct Precedence {
     state: Mutex<State>,
@@ -23,14 +23,14 @@ pub(crate) struct Precedence {
 
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// Who works on an answer now.
+    /// Number of threads that work on an answer now.
     asking: usize,
-    /// When the last one was done.
+    /// Time when the last answer was done.
     asked: Option<Instant>,
 }
 
 impl State {
-    /// How long the write-behind gives way from now on, unless somebody is done sooner.
+    /// Returns how long the write-behind gives way from now on, unless an answer is done sooner.
     fn gives_way(&self, now: Instant) -> Option<Duration> {
         if self.asking > 0 {
             return Some(GIVE_WAY_MAX);
@@ -41,13 +41,13 @@ impl State {
 }
 
 impl Precedence {
-    /// Works on an answer until this is dropped.
+    /// Begins an answer, which lasts until the result is dropped.
     pub(crate) fn ask(&self) -> Asking<'_> {
         lock(&self.state).asking += 1;
         Asking(self)
     }
 
-    /// Waits while somebody works on an answer, or is likely to. For a quarter of a second at most.
+    /// Waits while a thread works on an answer, or is likely to. For a quarter of a second at most.
     pub(crate) fn give_way(&self) {
         let until = Instant::now() + GIVE_WAY_MAX;
         let mut state = lock(&self.state);
@@ -65,7 +65,7 @@ impl Precedence {
     }
 }
 
-/// Somebody works on an answer.
+/// Guard of one answer in progress.
 pub(crate) struct Asking<'a>(&'a Precedence);
 
 impl Drop for Asking<'_> {

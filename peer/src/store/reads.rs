@@ -1,4 +1,4 @@
-//! What is to be read from the store: first what somebody waits for, then the rest.
+//! The queue of reads from the store: first the urgent ones, then the rest.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -7,17 +7,17 @@ use bytes::Bytes;
 
 use crate::lock::lock;
 
-/// Loads and scans that may wait, of each kind.
+/// Upper limit of waiting loads and scans, of each kind.
 const READS_MAX: usize = 4096;
-/// After so many that could not wait, one that could is taken: it must not wait for ever.
+/// Number of urgent reads after which one other read is taken: it must not wait for ever.
 const TURN: u32 = 8;
 
-/// One of them.
+/// A load or a scan.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// A record.
+    /// A load of one record.
     Load { lane: u8, record_key: Bytes },
-    /// A page of them.
+    /// A scan of one page of records.
     Scan { lane: u8, token: u64, from: Bytes, bytes_max: usize },
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct Reads {
 struct Queues {
     urgent: VecDeque<Read>,
     others: VecDeque<Read>,
-    /// Urgent ones taken in a row.
+    /// Number of urgent reads taken in a row.
     row: u32,
     ended: bool,
 }
 
 impl Reads {
-    /// Hands one in. Waits while there are too many of its kind.
+    /// Hands one read in. Waits while there are too many of its kind.
     pub(crate) fn push(&self, read: Read, urgent: bool) {
         fn queue(queues: &mut Queues, urgent: bool) -> &mut VecDeque<Read> {
             if urgent { &mut queues.urgent } else { &mut queues.others }
@@ -50,7 +50,7 @@ impl Reads {
         self.work.notify_one();
     }
 
-    /// Its other end. Once that is dropped nobody waits for room in vain.
+    /// Returns the queue's reading end. Once that is dropped no caller waits for room in vain.
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader(self)
     }
@@ -69,7 +69,7 @@ impl Reads {
         next
     }
 
-    /// Nobody waits here any more.
+    /// Ends all waiting.
     pub(crate) fn end(&self) {
         self.queues().ended = true;
         self.work.notify_all();
@@ -77,16 +77,16 @@ impl Reads {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        // Nothing here panics in between, apart from running out of memory, which ends the process.
+        // No code panics under this lock, apart from running out of memory, which ends the process.
         lock(&self.queues)
     }
 }
 
-/// Where they come out.
+/// The reading end of the queue.
 pub(crate) struct Reader<'a>(&'a Reads);
 
 impl Reader<'_> {
-    /// Takes the next one; waits for it. `None` once all has ended.
+    /// Takes the next read, and waits for it. Returns `None` once the queue has ended.
     pub(crate) fn pop(&self) -> Option<Read> {
         self.0.pop()
     }

@@ -1,15 +1,15 @@
-//! A table that is rebuilt: what it holds is copied into a new one, which takes its place.
+//! The rebuild of a table: its content is copied into a new table, which replaces it.
 //!
-//! sled's files hardly shrink: what was deleted leaves room that only sled can use, and records of some kilobytes make them
-//! grow to several times what they hold. Copied in the order of keys, a table takes less than twice its records.
+//! sled's files hardly shrink: deleted records leave room that only sled can use. Records of some kilobytes make the files
+//! grow to several times their content. Copied in the order of keys, a table takes less than twice its records.
 //!
-//! Sweeps go on meanwhile. What they write to keys that are copied already they write to both tables, so up to its cursor
-//! the new one has what the old one has at every moment. Once all is copied the next checkpoint makes the new table durable
-//! and names it in the manifest. Then readers get it, and the old one is removed as soon as the last of them has let it go.
-//! A start believes the manifest, and removes any other table.
+//! Sweeps go on meanwhile. They write changes of already copied keys to both tables. So up to its cursor the new table has
+//! the content of the old table at every moment. Once all is copied, the next checkpoint makes the new table durable and
+//! names it in the manifest. Then readers get it, and the old table is removed as soon as the last reader has released it.
+//! A start uses the table that the manifest names, and removes any other table.
 //!
-//! Nothing hangs on the new table before it is named. Whatever goes wrong with it, or where there is no room for it, it is
-//! given up, and the store goes on with the old one.
+//! No state depends on the new table before the manifest names it. After any failure of the new table, or without room for
+//! it, the store gives it up and goes on with the old table.
 
 use std::sync::{Arc, RwLock};
 
@@ -22,27 +22,28 @@ use super::room::Room;
 use super::sum::Sum;
 use super::table::Tables;
 
-/// How many halves of what it holds, and how many bytes beyond that, the files of a table take before it is rebuilt: where
-/// there is plenty of room, and where there is little. A new sled takes 1.3 to 1.9 times what it holds.
+/// Thresholds for a rebuild: halves of the content, and bytes beyond that, which a table's files take. `USUAL` applies
+/// where there is plenty of room, `TIGHT` where there is little. A new sled takes 1.3 to 1.9 times its content.
 const USUAL: (u64, u64) = (8, 64 << 20);
 const TIGHT: (u64, u64) = (5, 4 << 20);
-/// What an empty table may take.
+/// Upper limit of the bytes that an empty table takes.
 const EMPTY_BYTES: u64 = 2 << 20;
 
-/// A table: what its files take, and what it holds, in bytes.
+/// Size of a table in bytes: its files, and the content that it holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Size {
     pub(crate) files: u64,
     pub(crate) held: u64,
 }
 
-/// The most that a new table is expected to take, for what an old one holds.
+/// Returns the expected upper limit of a new table's bytes, for the content of an old table.
 fn needed(held: u64) -> u64 {
     held.saturating_mul(2).saturating_add(EMPTY_BYTES)
 }
 
-/// Whether to rebuild a table that holds so many bytes pays, where `fresh` is what the last rebuild came to. Not where the
-/// new one might take more than half of what is free, or make room low; or, where it is low, more than three quarters.
+/// Returns whether a rebuild of a table with `held` bytes pays, where `fresh` is the result of the last rebuild. It does
+/// not pay where the new table might take more than half of the free bytes, or make room low; or, where room is low, more
+/// than three quarters.
 pub(crate) fn pays(room: &Room, held: u64, fresh: Option<Size>) -> bool {
     let needed = needed(held);
     let is_tight = room.is_tight || room.free / 4 < needed;
@@ -55,14 +56,14 @@ pub(crate) fn pays(room: &Room, held: u64, fresh: Option<Size>) -> bool {
     is_large && fits && fresh.is_none_or(|fresh| has_grown(room.table, held, fresh))
 }
 
-/// Whether the files are larger by half than a rebuild would leave them, as the last one went: sled may need much for what
-/// it holds, however that came in, and then nothing is gained by doing it again.
+/// Returns whether the files are larger by half than a rebuild would leave them, judged by the last one. sled may need much
+/// room for its content in any case, and then another rebuild gains nothing.
 fn has_grown(files: u64, held: u64, fresh: Size) -> bool {
     let expected = u128::from(held) * u128::from(fresh.files) / u128::from(fresh.held.max(EMPTY_BYTES));
     u128::from(files) > expected + expected / 2
 }
 
-/// Why a new table, whose files take so many bytes, is to be given up: `free` bytes were free when it was begun.
+/// Returns the reason to give up a new table, whose files take `new` bytes: `free` bytes were free when it was begun.
 pub(crate) fn is_in_vain(room: &Room, new: u64, free: u64) -> Option<&'static str> {
     if new > room.table {
         Some("the new one takes more than the old one")
@@ -73,7 +74,7 @@ pub(crate) fn is_in_vain(room: &Room, new: u64, free: u64) -> Option<&'static st
     }
 }
 
-/// The table that the manifest names, for all who read it.
+/// The table that the manifest names, for all readers.
 pub(crate) struct Current(RwLock<Arc<Ledger>>);
 
 impl Current {
@@ -81,55 +82,55 @@ impl Current {
         Current(RwLock::new(Arc::new(ledger)))
     }
 
-    /// The table as of now. To be let go soon: only then a former one can be removed.
+    /// Returns the current table. Callers must release it soon: only then a former table can be removed.
     pub(crate) fn get(&self) -> Arc<Ledger> {
         self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// Puts another in its place, and says which it was.
+    /// Replaces the table, and returns the former one.
     pub(crate) fn replace(&self, ledger: Arc<Ledger>) -> Arc<Ledger> {
         std::mem::replace(&mut *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()), ledger)
     }
 }
 
-/// How far a rebuild is.
+/// Progress of a rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copied {
-    /// There is more to copy.
+    /// More records have to be copied.
     More,
     /// The next checkpoint puts the new table in place of the old one.
     All,
-    /// It was given up; the old table stays.
+    /// The rebuild was given up; the old table stays.
     Not,
 }
 
-/// A table in the making.
+/// A new table under construction.
 pub(crate) struct Rebuild {
     pub(crate) number: u64,
     pub(crate) ledger: Arc<Ledger>,
-    /// Everything before this key is copied; `None`: all is.
+    /// Everything before this key is copied; `None` once everything is.
     from: Option<Bytes>,
 }
 
 impl Rebuild {
-    /// Makes an empty table of this number.
+    /// Creates an empty table with this number.
     pub(crate) fn begin(tables: &dyn Tables, number: u64, old: &Ledger) -> Result<Rebuild, StoreError> {
         let table = tables.open(number).map_err(|error| error.doing("making a new table"))?;
         let ledger = Ledger::open(table, old.limits(), (0, Sum::default()))?;
         Ok(Rebuild { number, ledger: Arc::new(ledger), from: Some(Bytes::new()) })
     }
 
-    /// Where the next portion begins; `None` once all is copied.
+    /// Returns the begin of the next portion; `None` once everything is copied.
     pub(crate) fn from(&self) -> Option<&Bytes> {
         self.from.as_ref()
     }
 
-    /// Everything is copied.
+    /// Returns whether everything is copied.
     pub(crate) fn is_whole(&self) -> bool {
         self.from.is_none()
     }
 
-    /// Takes in the old table's records from [`Rebuild::from`] on, up to `next`; `None`: these were the last.
+    /// Takes in the old table's records from [`Rebuild::from`] on, up to `next`; `None` after the last records.
     pub(crate) fn take(
         &mut self,
         seq: u64,
@@ -144,7 +145,7 @@ impl Rebuild {
         Ok(())
     }
 
-    /// Writes what a sweep has written to the old table, as far as it was copied.
+    /// Writes a sweep's portion, as far as its keys were copied.
     pub(crate) fn write(&self, seq: u64, portion: &Portion) -> Result<(), StoreError> {
         let copied = match &self.from {
             Some(from) => portion.records.partition_point(|(key, _)| key < from),

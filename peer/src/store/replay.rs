@@ -1,12 +1,12 @@
-//! Reads the journal at a start.
+//! The journal's replay at a start.
 //!
-//! What may be believed follows from how it is written. Frames are numbered without gaps and synced one after the other,
-//! so a power cut can only take the *last* frame. A frame that is bad while a later one is sound was durable once: that
-//! is damage. So is one that is bad or missing up to the [`mark`](super::mark).
+//! The order of writes determines which frames are trusted. Frames are numbered without gaps and synced one after the other, so a
+//! power cut can take only the *last* frame. A bad frame before a sound one was durable once: that is damage. So is a frame that is
+//! bad or missing up to the [`mark`](super::mark).
 //!
-//! Behind the mark there are two ends. Where there is no trace of a frame behind the last sound one, nothing was begun, and nothing
-//! is missing but what vanished without a trace. Where there is one ([`is_begun`]) nobody can tell whether that frame was cut
-//! short, so that nobody knows of it, or was durable and went bad: the end is *in doubt*.
+//! Behind the mark there are two cases. Without a trace of a frame behind the last sound one, no frame was begun, or it vanished
+//! without a trace. With a trace ([`is_begun`]) that frame may have been cut short before any acknowledgement, or it was durable
+//! and went bad. The two cannot be told apart: the end is *in doubt*.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use super::error::{Doing, StoreError};
 use super::frame::{Kind, Place, find, is_begun, parse};
 use super::segment::{SEGMENT_BYTES_MAX, SegmentName};
 
-/// Where a checkpoint left off.
+/// The position at which a checkpoint ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct From {
-    /// All up to this frame is in the table and in the manifest, but for records that a later frame changed again.
+    /// The table and the manifest have all changes up to this frame, except records that a later frame changed again.
     pub(crate) seq: u64,
-    /// The segment to begin with.
+    /// Id of the segment to begin with.
     pub(crate) segment: u64,
-    /// The number of the first frame in it.
+    /// Number of the first frame in that segment.
     pub(crate) first_seq: u64,
 }
 
-/// What the journal holds behind a checkpoint.
+/// The content of the journal behind a checkpoint.
 pub(crate) struct Replayed {
     /// The frames behind the checkpoint, in order.
     pub(crate) frames: Vec<ReplayedFrame>,
@@ -38,11 +38,11 @@ pub(crate) struct Replayed {
     pub(crate) chain: Vec<(SegmentName, u64)>,
     /// Segments with higher ids, made ahead and never used.
     pub(crate) unused: Vec<SegmentName>,
-    /// The number of the last frame.
+    /// Number of the last frame.
     pub(crate) last_seq: u64,
-    /// That was a seal.
+    /// Whether the last frame was a seal.
     pub(crate) sealed: bool,
-    /// Where there is a trace of another one behind it, which may have been durable.
+    /// Description of a trace of another frame behind it, which may have been durable.
     pub(crate) doubt: Option<String>,
 }
 
@@ -54,8 +54,8 @@ pub(crate) struct ReplayedFrame {
     pub(crate) batches: Vec<Vec<Change>>,
 }
 
-/// Reads everything from `from` on, and makes it durable: bytes that are readable after the end of a process need not
-/// be on the disk yet, and what is handed out from here is treated as kept for good.
+/// Reads all frames from `from` on, and makes them durable. Bytes that are readable after the end of a process need not be on the
+/// disk yet, and callers treat the returned changes as durable.
 ///
 /// All frames up to number `mark` were durable once.
 pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From, mark: u64) -> Result<Replayed, StoreError> {
@@ -76,7 +76,7 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From, mark: u64) -> 
         let (mut file, content) = read(&**disk, name)?;
         let end = read_frames(&content, name, salt, from.seq, ended, &mut replayed)?;
         if end.next == 0 {
-            // Made ahead, or the place of a torn first frame. Nothing sound may stand in any later one either.
+            // Made ahead, or the place of a torn first frame. No later segment may hold a sound frame either.
             ended = true;
             replayed.unused.push(name);
             replayed.note_trace(&content, salt, name, 0);
@@ -104,9 +104,8 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From, mark: u64) -> 
         if let Some((name, _)) = replayed.chain.last().copied() {
             replayed.note_trace(&content, salt, name, end.next);
         }
-        // After a failed sync a system may keep pages it will never write, as if they were clean; only the last frame
-        // can be such a one. Written anew, it is durable or the sync fails again. The bytes are the same: a power cut in
-        // between tears nothing.
+        // After a failed sync a system may keep pages as clean that it will never write; only the last frame can be among them.
+        // Rewritten, it is durable, or the sync fails again. The bytes are the same: a power cut in between tears nothing.
         let name = replayed.chain.last().map(|(name, _)| name.file()).unwrap_or_default();
         file.write_at(end.last_at as u64, &content[end.last_at..end.next]).doing(|| format!("writing {name}"))?;
         file.sync().doing(|| format!("syncing {name}"))?;
@@ -115,7 +114,7 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From, mark: u64) -> 
 }
 
 impl Replayed {
-    /// Looks for a trace of the next frame at a place where it would have been written.
+    /// Looks for a trace of the next frame at the place where it would have been written.
     fn note_trace(&mut self, content: &[u8], salt: u64, name: SegmentName, at: usize) {
         let Ok(at) = u32::try_from(at) else { return };
         let next = self.last_seq + 1;
@@ -125,7 +124,7 @@ impl Replayed {
     }
 }
 
-/// The segments there are.
+/// Returns the existing segments.
 pub(crate) fn segments(disk: &dyn Disk) -> Result<BTreeMap<u64, SegmentName>, StoreError> {
     let mut names = BTreeMap::new();
     for (file, _) in disk.list().doing(|| "listing the store's directory".into())? {
@@ -150,9 +149,9 @@ fn read(disk: &dyn Disk, name: SegmentName) -> Result<(Box<dyn DiskFile>, Vec<u8
 
 /// The end of a segment's sound frames.
 struct End {
-    /// Where the last one begins.
+    /// Position of the last frame, in bytes.
     last_at: usize,
-    /// Where the next one would.
+    /// Position of the frame that would follow, in bytes.
     next: usize,
 }
 

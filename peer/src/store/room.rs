@@ -1,7 +1,7 @@
-//! Room on the disk: the low mark, the limit that a person set, and the ballast.
+//! Room on the disk: the low mark, the limit that an administrator set, and the ballast.
 //!
-//! A full volume is worse than it sounds: a store that cannot write cannot even open. So it says early that room is low,
-//! and keeps a file that is worth nothing but the room it frees.
+//! A full volume also prevents a start: a store that cannot write cannot open. So the store reports low room early, and
+//! keeps a file whose only use is the room that its removal frees.
 
 use std::sync::Arc;
 
@@ -10,36 +10,37 @@ use super::disk::{Disk, fill};
 use super::error::{Doing, StoreError};
 use super::rebuild::Current;
 
-/// The ballast's file.
+/// Name of the ballast's file.
 pub(crate) const BALLAST: &str = "ballast";
 
-/// What limits the room of a store that has little.
+/// The limit that a store with little room has nearly reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// The volume is nearly full.
     Volume,
-    /// The store has nearly reached [`disk_bytes_max`](StoreConfig::disk_bytes_max), the limit that a person set.
+    /// The store has nearly reached [`disk_bytes_max`](StoreConfig::disk_bytes_max), the limit that an administrator
+    /// set.
     Given,
 }
 
-/// How much room a store has.
+/// The room of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Free on the volume, in bytes.
     pub free: u64,
     /// Taken by this store, in bytes.
     pub used: u64,
-    /// Of that, by the files of its table.
+    /// The part of `used` that the files of its table take, in bytes.
     pub table: u64,
-    /// Below the low mark, and by which limit: new writes should go elsewhere.
+    /// The limit by which room is below the low mark, if it is: new writes should go elsewhere.
     pub low: Option<Shortage>,
-    /// Low, or not far from it.
+    /// Whether room is low, or not far from it.
     pub is_tight: bool,
-    /// What can be written to the volume before room is low.
+    /// Bytes that can be written to the volume before room is low.
     pub above_low: u64,
 }
 
-/// Measures room.
+/// Gauge of a store's room.
 pub(crate) struct Gauge {
     disk: Arc<dyn Disk>,
     current: Arc<Current>,
@@ -49,16 +50,16 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// `config` is fitted to the volume.
+    /// Creates a gauge; `config` is fitted to the volume.
     pub(crate) fn new(disk: Arc<dyn Disk>, current: Arc<Current>, config: &StoreConfig) -> Gauge {
         let low_bytes = config.low_bytes.unwrap_or(0);
         let used_max = config.disk_bytes_max.map(|max| max.saturating_sub(low_bytes));
         Gauge { disk, current, low_bytes, used_max, is_low: false }
     }
 
-    /// Measures. Once low, room counts as low until there is an eighth more than the mark asks for, so that it does not
-    /// flicker. What tables `beside` the one in use take is used, but does not count for the limit that a person set: it
-    /// will soon be free.
+    /// Measures the room. Once low, room counts as low until there is an eighth more than the mark asks for, to avoid
+    /// flicker. The bytes of tables `beside` the one in use count as used, but not for the limit that an administrator
+    /// set: they will soon be free.
     pub(crate) fn read(&mut self, beside: u64) -> Result<Room, StoreError> {
         let free = self.disk.space().doing(|| "measuring the free space".into())?.free;
         let files = self.disk.list().doing(|| "listing the store's directory".into())?;
@@ -78,8 +79,8 @@ impl Gauge {
     }
 }
 
-/// Frees the ballast if there is less room than it would make: what is low is still enough to open, and the ballast is
-/// for when there is nothing. Before anything else is written.
+/// Frees the ballast if there is less room than the ballast takes, before any other write. Low room is still enough to
+/// open a store, and the ballast is for a volume without any room.
 pub(crate) fn drop_ballast(disk: &dyn Disk, ballast_bytes: u64) -> Result<(), StoreError> {
     let free = disk.space().doing(|| "measuring the free space".into())?.free;
     let there = disk.list().doing(|| "listing the store's directory".into())?.iter().any(|(name, _)| name == BALLAST);
@@ -91,7 +92,7 @@ pub(crate) fn drop_ballast(disk: &dyn Disk, ballast_bytes: u64) -> Result<(), St
     Ok(())
 }
 
-/// Lays in ballast if there is none and plenty of room.
+/// Creates the ballast if there is none and plenty of room.
 pub(crate) fn take_ballast(disk: &dyn Disk, config: &StoreConfig) -> Result<(), StoreError> {
     let free = disk.space().doing(|| "measuring the free space".into())?.free;
     let files = disk.list().doing(|| "listing the store's directory".into())?;
@@ -99,7 +100,7 @@ pub(crate) fn take_ballast(disk: &dyn Disk, config: &StoreConfig) -> Result<(), 
     if there || config.ballast_bytes == 0 || free < config.low_bytes.unwrap_or(0) + 2 * config.ballast_bytes {
         return Ok(());
     }
-    // Bytes that do not compress, for volumes that would.
+    // Bytes that do not compress, for volumes with compression.
     let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
     let written = disk.create(BALLAST).and_then(|mut file| {
         fill(&mut *file, config.ballast_bytes, |piece| {

@@ -1,9 +1,9 @@
 //! The journal's files: written full of zeros ahead of time, so that a commit changes no length and allocates nothing,
 //! and one `fdatasync` of it touches no metadata.
 //!
-//! A segment's name tells its id and its length, `journal-<id>-<bytes>`; it gets that name once it is zeroed and synced.
-//! So a shorter file was cut short by something else, and that is damage. Ids rise by one and are never used again.
-//! A retired file is used again under a new id: its old bytes do not parse there.
+//! A segment's name holds its id and its length, `journal-<id>-<bytes>`; a file gets that name once it is zeroed and synced. So a
+//! shorter file was cut short by another cause, which is damage. Ids rise by one and are never used again. A retired file is used
+//! again under a new id: its old bytes do not parse there.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,18 +12,18 @@ use super::disk::{Disk, DiskFile, fill};
 use super::error::{Doing, StoreError};
 use super::frame::FRAME_BODY_MAX;
 
-/// The longest segment: one frame of the greatest length.
+/// Upper limit of a segment, in bytes: one frame of the greatest length.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = FRAME_BODY_MAX as u64 + 4096;
 
-/// Segments made ahead: the second one is for a journal that fills the first while the write-behind is busy.
+/// Number of segments made ahead: the second one is for a journal that fills the first while the write-behind is busy.
 const READY_MAX: usize = 2;
 
-/// Retired files kept to be used again.
+/// Upper limit of retired files that are kept for reuse.
 const RETIRED_MAX: usize = 4;
 
 const TEMPORARY: &str = "segment.tmp";
 
-/// A segment's name, taken apart.
+/// The parts of a segment's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName {
     pub(crate) id: u64,
@@ -35,7 +35,7 @@ impl SegmentName {
         format!("journal-{:016x}-{}", self.id, self.bytes)
     }
 
-    /// `None` for a file that is no segment.
+    /// Parses a file's name; `None` for a file that is no segment.
     pub(crate) fn parse(name: &str) -> Option<SegmentName> {
         let (id, bytes) = name.strip_prefix("journal-")?.split_once('-')?;
         let name_of = SegmentName { id: u64::from_str_radix(id, 16).ok()?, bytes: bytes.parse().ok()? };
@@ -44,7 +44,7 @@ impl SegmentName {
     }
 }
 
-/// Whether `name` is a leftover of making a segment.
+/// Returns whether `name` is a leftover of an unfinished segment.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name == TEMPORARY
 }
@@ -55,7 +55,7 @@ pub(crate) struct Segment {
     pub(crate) file: Box<dyn DiskFile>,
 }
 
-/// Makes segments ahead of need and takes back those that are no longer needed.
+/// Pool of segments: makes them ahead of need and takes retired ones back.
 pub(crate) struct Segments {
     disk: Arc<dyn Disk>,
     bytes: u64,
@@ -69,7 +69,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// A retired file of just so many bytes.
+    /// Takes a retired file of exactly `bytes` bytes.
     fn take_retired(&mut self, bytes: u64) -> Option<SegmentName> {
         let at = self.retired.iter().position(|retired| retired.bytes == bytes)?;
         Some(self.retired.swap_remove(at))
@@ -77,12 +77,12 @@ impl Pool {
 }
 
 impl Segments {
-    /// Segments of `bytes` bytes, from `next_id` on.
+    /// Creates a pool of segments of `bytes` bytes, with ids from `next_id` on.
     pub(crate) fn new(disk: Arc<dyn Disk>, bytes: u64, next_id: u64) -> Segments {
         Segments { disk, bytes, pool: Mutex::new(Pool { next_id, ready: VecDeque::new(), retired: Vec::new() }) }
     }
 
-    /// The usual length.
+    /// Returns the usual length of a segment, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -99,12 +99,11 @@ impl Segments {
         Ok(true)
     }
 
-    /// Makes the next segments now, as far as they are not there and the disk has room for them: where it has none, the
-    /// journal goes on in those that it has. Whether all are there. Not for the journal's own thread: this writes and syncs
-    /// whole segments.
+    /// Makes the missing next segments now, as far as the disk has room for them: without room, the journal goes on in those that it
+    /// has. Returns whether all exist. Not for the journal's own thread: the call writes and syncs whole segments.
     pub(crate) fn prepare(&self) -> Result<bool, StoreError> {
         loop {
-            // The lock is given free in between: the journal may be waiting for the one just made.
+            // The lock is released in between: the journal may be waiting for the segment just made.
             let mut pool = self.pool();
             if pool.ready.len() >= READY_MAX {
                 return Ok(true);
@@ -114,7 +113,7 @@ impl Segments {
                 None => match self.zeroed(self.bytes) {
                     Ok(zeroed) => self.name(&mut pool, TEMPORARY, self.bytes, Some(zeroed)),
                     Err(error) if error.is_full() => {
-                        // What was written of it takes the room of others. It may not be there.
+                        // The bytes written so far take room from other files. The file may not exist.
                         let _ = self.disk.remove(TEMPORARY);
                         return Ok(false);
                     }
@@ -125,15 +124,15 @@ impl Segments {
         }
     }
 
-    /// The next segment, with room for at least `bytes_min`. Waits while one is being made.
+    /// Takes the next segment, with room for at least `bytes_min`. Waits while one is being made.
     pub(crate) fn take(&self, bytes_min: u64) -> Result<Segment, StoreError> {
         let bytes = if bytes_min <= self.bytes { self.bytes } else { bytes_min.next_multiple_of(4096) };
         let mut pool = self.pool();
         match pool.ready.pop_front() {
             Some(ready) if ready.name.bytes >= bytes_min => return Ok(ready),
             Some(short) => {
-                // Too short for this one frame. No id must be skipped (a gap would look like a lost segment), so those
-                // made ahead are made again later.
+                // Too short for this one frame. No id must be skipped (a gap would look like a lost segment), so the segments made
+                // ahead are made again later.
                 pool.next_id = short.name.id;
                 let later = std::mem::take(&mut pool.ready);
                 let unused: Vec<SegmentName> = [short].iter().chain(&later).map(|segment| segment.name).collect();
@@ -164,7 +163,7 @@ impl Segments {
         }
     }
 
-    /// A file of zeros, under a name that means nothing.
+    /// Creates a file of zeros, under a temporary name.
     fn zeroed(&self, bytes: u64) -> Result<Box<dyn DiskFile>, StoreError> {
         let mut file = self.disk.create(TEMPORARY).doing(|| format!("creating {TEMPORARY}"))?;
         fill(&mut *file, bytes, |_| ()).doing(|| format!("writing {TEMPORARY}, the journal's next segment, ahead"))?;
@@ -172,8 +171,8 @@ impl Segments {
         Ok(file)
     }
 
-    /// Makes the next segment of the file `old`, which may be open as `file`. A failure leaves a name that must not be used
-    /// again by this process: it ends the store.
+    /// Makes the next segment from the file `old`, which may be open as `file`. A failure leaves a name that this process must not
+    /// use again: it ends the store.
     fn name(
         &self,
         pool: &mut Pool,
@@ -196,8 +195,8 @@ impl Segments {
     }
 }
 
-/// Removes segments that nothing was written to, given in the order of their ids: the last one first, and each removal durable before
-/// the next. One that is there without the one before it looks like a lost segment, whenever the process or the power ends.
+/// Removes unused segments, given in the order of their ids: the last one first, and each removal durable before the next. A segment
+/// without its predecessor would look like a lost segment, at any end of the process or the power.
 pub(crate) fn remove_unused(disk: &dyn Disk, segments: &[SegmentName]) -> Result<(), StoreError> {
     for name in segments.iter().rev().map(SegmentName::file) {
         disk.remove(&name).doing(|| format!("removing {name}"))?;

@@ -1,11 +1,11 @@
-//! The sum of a set of entries: what tells a table that lost some from one that never had them.
+//! The sum of a set of entries, which tells a table that lost entries from one that never had them.
 
 use super::codec::Reader;
 
-/// How many entries a set has, how long they are together, and the sum of their hashes modulo 2^128.
+/// Number of a set's entries, their total length in bytes, and the sum of their hashes modulo 2^128.
 ///
-/// The hash of an entry is cut from a cryptographic one, so sets that differ by chance have different sums. This is a
-/// guard against damage, not against someone who can write to the disk.
+/// The hash of an entry is cut from a cryptographic one, so sets that differ by accident have different sums. This is a
+/// guard against damage, not against an attacker that can write to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     pub(crate) entries: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// One entry.
+    /// Returns the sum of one entry.
     pub(crate) fn of(key: &[u8], value: &[u8]) -> Sum {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(key.len() as u64).to_le_bytes());
@@ -25,7 +25,7 @@ impl Sum {
         Sum { entries: 1, bytes: (key.len() + value.len()) as u64, hash: u128::from_le_bytes(hash) }
     }
 
-    // Everything wraps: while a set is not yet verified, its sum may be any number, and is compared, not believed.
+    // All sums wrap: while a set is not yet verified, its sum may be any number, and is compared, not trusted.
 
     pub(crate) fn add(&mut self, other: Sum) {
         self.entries = self.entries.wrapping_add(other.entries);

@@ -1,7 +1,7 @@
-//! The table behind the journal: an ordered map on disk that need not be durable by itself, nor honest.
+//! The table behind the journal: an ordered map on disk that need not be durable by itself, nor reliable.
 //!
-//! A table may lose what was not flushed, and a damaged one may open with records missing or old. So every value in it
-//! carries a checksum, and sums over ranges of records ([`ledger`](super::ledger)) tell what should be there.
+//! A table may lose unflushed changes, and a damaged one may open with records missing or old. So every value in it
+//! carries a checksum, and sums over ranges of records ([`ledger`](super::ledger)) tell which records should exist.
 
 use std::io;
 
@@ -11,41 +11,41 @@ use super::error::StoreError;
 
 /// An ordered map from bytes to bytes.
 pub trait Table: Send + Sync {
-    /// The value of a key.
+    /// Returns the value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError>;
-    /// Entries from `from` on and before `to`, in order, until their bytes reach `bytes_max` (at least one, if there is
-    /// one).
+    /// Returns entries from `from` on and before `to`, in order, until their bytes reach `bytes_max` (at least one, if
+    /// there is one).
     fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError>;
-    /// The last entry from `from` on up to `upto` itself.
+    /// Returns the last entry from `from` on up to `upto` itself.
     fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError>;
     /// Sets (`Some`) and drops (`None`) entries: all or nothing, also over a power cut.
     fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError>;
-    /// Makes everything applied so far durable. An error of the kind `StorageFull` says that something could not be
-    /// written, and no more; after any other error what was applied may be readable and never become durable.
+    /// Makes everything applied so far durable. An error of the kind `StorageFull` means only that some bytes could not
+    /// be written. After any other error applied entries may be readable and never become durable.
     fn flush(&self) -> Result<(), TableError>;
-    /// Bytes on disk.
+    /// Returns the bytes on disk.
     fn disk_bytes(&self) -> Result<u64, TableError>;
 }
 
-/// Where a store's tables live, each under a number. A store has one, and for as long as it is rebuilt a second one.
+/// The tables of a store, each under a number. A store has one table, and a second one during a rebuild.
 pub trait Tables: Send + Sync {
-    /// Begins to open one that exists, on a thread of its own where that saves time; [`Tables::open`] gives it out.
+    /// Begins to open an existing table, on a thread of its own where that saves time; [`Tables::open`] returns it.
     fn open_ahead(&self, _number: u64) {}
-    /// Opens a table, and makes it where it is missing: then its name is durable.
+    /// Opens a table, and creates it where it is missing: then its name is durable.
     fn open(&self, number: u64) -> Result<Box<dyn Table>, TableError>;
-    /// Removes a table, if it is there. A power cut may bring some of it back.
+    /// Removes a table, if it exists. A power cut may bring some of it back.
     fn remove(&self, number: u64) -> io::Result<()>;
-    /// Those that are there.
+    /// Returns the numbers of the existing tables.
     fn list(&self) -> io::Result<Vec<u64>>;
 }
 
-/// What a table may answer instead.
+/// Reason for which a table fails a call.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The operating system refused.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It cannot make sense of its own files.
+    /// The table cannot read its own files.
     #[error("{0}")]
     Damaged(String),
 }
@@ -69,7 +69,7 @@ pub(crate) fn seal(key: &[u8], value: &[u8]) -> Bytes {
     sealed.into()
 }
 
-/// The value, if the checksum fits.
+/// Returns the value, if the checksum fits.
 pub(crate) fn unseal(key: &[u8], sealed: &Bytes) -> Result<Bytes, StoreError> {
     match sealed.split_first_chunk::<4>() {
         Some((crc, value)) if u32::from_le_bytes(*crc) == checksum(key, value) => Ok(sealed.slice(4..)),

@@ -1,8 +1,9 @@
 //! The table as a sled database.
 //!
-//! Measured traits of sled 0.34.7 that shape this file: on Linux its `flush` does not survive a power cut unless its file `db` is
-//! synced (see also [`durable_range`](super::durable_range)), and what becomes of pages over 128 KiB, which have files of their own, is left to chance; on damaged files `open` may panic, or may open with records missing; where a write failed, its
-//! destructor may wait for that write for ever.
+//! Measured traits of sled 0.34.7 that shape this file. On Linux its `flush` does not survive a power cut unless its file `db` is
+//! synced (see also [`durable_range`](super::durable_range)). Pages over 128 KiB lie in files of their own, and are not reliably
+//! durable. On damaged files `open` may panic, or may open with records missing. Where a write failed, its destructor may wait for
+//! that write for ever.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -18,32 +19,32 @@ use bytes::Bytes;
 
 use super::table::{Table, TableError, Tables};
 
-/// What the names of tables begin with.
+/// Prefix of the names of tables.
 const PREFIX: &str = "table-";
 
 /// Directories of a store, each of which holds a sled database: `table-1` and so on.
 pub struct SledTables {
     store: PathBuf,
     cache_bytes: u64,
-    /// What [`Tables::open_ahead`] began.
+    /// The table whose opening [`Tables::open_ahead`] began.
     opening: Mutex<Option<Opening>>,
 }
 
-/// A table that is being opened: its number, and the thread.
+/// A table that a thread is opening: its number and the thread.
 type Opening = (u64, JoinHandle<Result<SledTable, TableError>>);
 
 impl SledTables {
-    /// Those in the store's directory `store`, each with a cache of about so many bytes.
+    /// Creates the access to the tables in the store's directory `store`, each with a cache of about `cache_bytes`.
     pub fn new(store: impl Into<PathBuf>, cache_bytes: u64) -> SledTables {
         SledTables { store: store.into(), cache_bytes, opening: Mutex::default() }
     }
 
-    /// The name of a table's directory.
+    /// Returns the name of a table's directory.
     pub(super) fn name(number: u64) -> String {
         format!("{PREFIX}{number}")
     }
 
-    /// The number of the table in a directory of this name.
+    /// Returns the number of the table in a directory of this name.
     pub(super) fn number(name: &OsStr) -> Option<u64> {
         let number = name.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
         (name == &*SledTables::name(number)).then_some(number)
@@ -60,7 +61,7 @@ impl SledTables {
 
 impl Drop for SledTables {
     fn drop(&mut self) {
-        // Whoever has let go of this may move its directory.
+        // The owner of this value may move the directory after the drop.
         self.opening().take().map(|(_, opens)| opens.join());
     }
 }
@@ -70,7 +71,7 @@ impl Tables for SledTables {
         let mut opening = self.opening();
         if opening.is_none() {
             let (path, cache_bytes) = (self.path(number), self.cache_bytes);
-            // Without a thread it is opened when it is asked for.
+            // Without a thread, [`Tables::open`] opens the table.
             let opens = Builder::new().name("store-open".into()).spawn(move || SledTable::open(path, cache_bytes));
             *opening = opens.ok().map(|opens| (number, opens));
         }
@@ -88,7 +89,8 @@ impl Tables for SledTables {
 
     fn remove(&self, number: u64) -> io::Result<()> {
         let path = self.path(number);
-        // A sled that failed stays open, and would keep the room of its files. Where that fails, the next lines may not.
+        // A sled that failed stays open, and would keep the room of its files. Where truncation fails, the removal below may
+        // succeed.
         let _ = File::options().write(true).open(path.join(FILE)).and_then(|file| file.set_len(0));
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -105,17 +107,17 @@ impl Tables for SledTables {
     }
 }
 
-/// How often and after which pauses the lock of a table is looked at before sled is, which does not wait.
+/// Number of attempts, and the pause between them, to take the lock of a table before sled does, which does not wait.
 const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// sled's own file, in a table's directory.
+/// Name of sled's own file in a table's directory.
 const FILE: &str = "db";
-/// Its directory for files of large pages.
+/// Name of sled's directory for files of large pages.
 const BLOBS: &str = "blobs";
 
 struct SledTable {
     db: sled::Db,
-    /// A call into sled has failed: sled is not dropped any more.
+    /// Whether a call into sled has failed: sled is not dropped then.
     failed: AtomicBool,
     /// sled's own file, opened once more to sync it.
     file: File,
@@ -124,8 +126,8 @@ struct SledTable {
 
 impl Drop for SledTable {
     fn drop(&mut self) {
-        // sled writes in its destructor what is not written yet. That is done here, where it may fail; a sled that has failed
-        // stays in memory until the process ends.
+        // sled writes its unwritten pages in its destructor. That is done here, where it may fail; a sled that has failed stays in
+        // memory until the process ends.
         if self.failed.load(Ordering::Acquire) || self.call(|| self.db.flush()).is_err() {
             // Clones share one database, which is dropped with the last of them.
             std::mem::forget(self.db.clone());
@@ -141,7 +143,7 @@ impl SledTable {
         await_lock(&path.join(FILE));
         let db = contained(|| config.open())?;
         let file = OpenOptions::new().read(true).write(true).open(path.join(FILE))?;
-        // The directory's own entries too: the database's name, and the snapshots' that sled writes.
+        // The directory's own entries too: the database's name, and the names of the snapshots that sled writes.
         File::open(&path)?.sync_all()?;
         if let Some(parent) = path.parent() {
             File::open(parent)?.sync_all()?;
@@ -149,7 +151,7 @@ impl SledTable {
         Ok(SledTable { db, failed: AtomicBool::new(false), file, path })
     }
 
-    /// A call into sled; an error is noted.
+    /// Calls into sled, and notes an error.
     fn call<T>(&self, call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, TableError> {
         contained(call).inspect_err(|_| self.failed.store(true, Ordering::Release))
     }
@@ -192,8 +194,8 @@ impl Table for SledTable {
                 }
             }
             self.db.apply_batch(batch)?;
-            // No more than a few of sled's buffers may be on their way: it has seven threads, which end up waiting for a thread that
-            // waits for them where all of them write.
+            // Only a few of sled's buffers may be in flight. sled has seven threads: where all of them write, they end up waiting
+            // for a thread that waits for them.
             self.db.flush().map(|_| ())
         })
     }
@@ -201,7 +203,7 @@ impl Table for SledTable {
     fn flush(&self) -> Result<(), TableError> {
         self.call(|| self.db.flush())?;
         sync_blobs(&self.path.join(BLOBS)).map_err(io::Error::other)?;
-        // Of whatever kind: pages that could not be written may look written from now on.
+        // An error of any kind: pages that could not be written may look written from now on.
         Ok(self.file.sync_data().map_err(io::Error::other)?)
     }
 
@@ -210,7 +212,7 @@ impl Table for SledTable {
     }
 }
 
-/// Makes sled's files for large pages durable. There are hardly any: see [`pieces`](super::pieces). What is left are pages of its
+/// Makes sled's files for large pages durable. There are hardly any: see [`pieces`](super::pieces). The rest are pages of sled's
 /// index over thousands of neighbouring keys that begin with the same 500 bytes or more.
 fn sync_blobs(dir: &Path) -> io::Result<()> {
     let mut any = false;
@@ -226,7 +228,7 @@ fn sync_blobs(dir: &Path) -> io::Result<()> {
     if any { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
-/// Everything below a directory. Files that vanish meanwhile count nothing.
+/// Returns the bytes of all files below a directory. Files that vanish meanwhile count nothing.
 pub(super) fn dir_bytes(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
@@ -241,22 +243,22 @@ pub(super) fn dir_bytes(dir: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Waits for a moment while the lock of a sled that this process closed is held: a process that is being started has copies of all descriptors
-/// until it executes its program. The store's own lock is held here, so no other process has the table open.
+/// Waits a moment while the lock of a sled that this process closed is held. A child process that is being started has copies of all
+/// descriptors until it executes its program. The store's own lock is held here, so no other process has the table open.
 fn await_lock(file: &Path) {
     let Ok(file) = File::open(file) else { return };
     for _ in 0..LOCK_TRIES {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-            // Where it cannot be unlocked, it is when the file is closed.
+            // Where the lock cannot be released here, closing the file releases it.
             _ => return file.unlock().unwrap_or_default(),
         }
     }
 }
 
-/// Runs a call into sled. A panic in there means that it met files it does not understand.
+/// Runs a call into sled. A panic inside means that sled met files that it cannot read.
 ///
-/// Unwind safety: after such an error the store never calls its table again, so nobody sees a half-changed state.
+/// Unwind safety: after such an error the store never calls its table again, so no caller sees a half-changed state.
 fn contained<T>(call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, TableError> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
@@ -270,7 +272,7 @@ fn contained<T>(call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, Tabl
     }
 }
 
-/// What a panic within sled says of the table. Some of sled's writes are unwrapped: a full disk is no damage.
+/// Returns the table's error for a panic within sled. Some of sled's writes are unwrapped: a full disk is no damage.
 fn of_panic(text: &str) -> TableError {
     let full = ["StorageFull", "QuotaExceeded", "No space left on device", "Disk quota exceeded"];
     match full.iter().any(|words| text.contains(words)) {
@@ -296,7 +298,7 @@ mod tests {
         assert!(matches!(of_panic("index out of bounds"), TableError::Damaged(_)));
     }
 
-    /// Else a power cut could take pages that were rewritten: sled would have let go of the old ones already.
+    /// Otherwise a power cut could take pages that were rewritten: sled would have freed the old pages already.
     #[cfg(target_os = "linux")]
     #[test]
     fn buffers_are_durable_before_what_they_replace_is_let_go_of() {
@@ -311,7 +313,7 @@ mod tests {
         assert!(calls() >= before + 4, "2 MB are four buffers of sled's, and {} were synced", calls() - before);
     }
 
-    /// As a process that is being started holds it.
+    /// As a child process that is being started holds the lock.
     #[test]
     fn a_lock_that_is_held_for_a_moment_is_waited_for() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -337,7 +339,7 @@ mod tests {
         let failed = table.call(|| Err::<(), _>(sled::Error::Io(io::ErrorKind::StorageFull.into())));
         assert!(failed.is_err());
         drop(table);
-        // sled holds its lock as long as anything of it is in memory.
+        // sled holds its lock as long as any part of it is in memory.
         assert!(SledTable::open(dir.path().join("table"), 1 << 20).is_err(), "it was dropped");
     }
 }

@@ -1,7 +1,8 @@
-//! The store's threads: one commits, one writes behind, one reads, and one verifies the table after a start.
+//! Threads of the store: the journal's thread commits, and other threads write behind, read, and verify the table after a
+//! start.
 //!
-//! The loop that owns a [`StoreThread`] never waits for a disk, unless a queue is full. For all batches that wait there
-//! is one write, one sync and one event.
+//! The loop that owns a [`StoreThread`] never waits for a disk, unless a queue is full. All batches that wait in the journal's
+//! queue share one write, one sync and one event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,61 +25,61 @@ use super::room::Shortage;
 use super::turns::Turns;
 use crate::priority::step_back;
 
-/// Hand-ins that may wait for the journal. Each is a whole drained batch of the loop.
+/// Upper limit of hand-ins that wait for the journal. Each hand-in is a whole drained batch of the loop.
 const COMMITS_MAX: usize = 1024;
-/// How far threads that nobody waits for step back, in the kernel's terms (0 to 19): to a third of an equal share of a
-/// core that others want. With much less they would hold up, in the end, those who wait for room.
+/// Niceness of background threads, in the kernel's scale (0 to 19). With 5, such a thread gets a third of an equal share of a
+/// contended core. With much less, the background threads would in the end delay the commits that wait for room.
 const BACKGROUND_NICE: i32 = 5;
-/// Bytes committed before the next event, if so much waits.
+/// Bytes that are committed before the next event, if that many bytes wait.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// At a clean stop what waits is written to the table for so long at most, in portions of so many bytes.
+/// Time that a clean stop spends at most on writing pending changes to the table, in portions of `PORTION_BYTES`.
 const SEAL_MAX: Duration = Duration::from_secs(2);
 const PORTION_BYTES: usize = 1 << 20;
-/// With nothing to commit for so long after a frame the journal's end is marked. A commit that comes meanwhile waits for one
-/// sync more.
+/// Time without a commit after which the journal's end is marked. A commit that arrives during the marking waits for one more
+/// sync.
 const MARK_AFTER: Duration = Duration::from_millis(30);
-/// Where there is always something to commit, its end is noted so often: one write, no sync.
+/// Interval at which the journal's end is noted while commits arrive without a pause: one write, no sync.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
-/// The verifier pauses at most so long between two steps.
+/// Longest pause of the verifier between two steps.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What the store tells the loop. Called from the store's own threads.
+/// Events that the store reports to the loop. The store's own threads report them.
 #[derive(Clone, Debug)]
 pub enum StoreEvent {
-    /// The batch of this token, and all before it of the same lane, are durable.
+    /// The batch with this token is durable, and so are all earlier batches of the same lane.
     Persisted(u64),
-    /// The store failed; nothing more will be durable, and no load or scan need be answered. Said once. After damage
+    /// The store failed: nothing more becomes durable, and loads and scans may stay unanswered. Reported once. After damage
     /// ([`StoreError::is_damage`]) the store must be moved aside.
     Failed(StoreError),
     /// Answers [`StoreThread::load`].
     Loaded {
-        /// As asked.
+        /// The key of the request.
         record_key: Bytes,
-        /// `None` where there is none.
+        /// `None` where the store has no record for the key.
         record: Option<Bytes>,
     },
     /// Answers [`StoreThread::scan`].
     Scanned {
-        /// As asked.
+        /// The token of the request.
         token: u64,
-        /// In order of their keys.
+        /// In the order of their keys.
         records: Vec<(Bytes, Bytes)>,
-        /// There are no more behind the last one.
+        /// Whether no record follows the last one.
         done: bool,
     },
-    /// Room on the disk came to be low, by this limit, or is no longer (`None`). At first it counts as not low.
+    /// Room on the disk became low, by this limit, or is no longer low (`None`). Initially room counts as not low.
     DiskLow(Option<Shortage>),
-    /// More waits to be written behind than is well, or no longer: with a third more commits wait. At first none does.
+    /// Whether more bytes wait to be written behind than the limit. Commits wait at a third more. Initially `false`.
     Behind(bool),
 }
 
-/// A store at work. Dropped, it stops without a seal; [`StoreThread::seal`] stops it properly.
+/// Handle of a running store. Dropping it stops the store without a seal; [`StoreThread::seal`] stops the store cleanly.
 ///
-/// For one caller at a time: the order of the calls is the order of the batches. It serves several lanes, whose records
-/// are apart, and tells each what is for it.
+/// For one caller at a time: the order of the calls is the order of the batches. The store serves several lanes with separate
+/// records, and each event names the lanes that receive it.
 pub struct StoreThread {
     pending: Arc<Pending>,
-    /// Staged, not yet submitted.
+    /// Batches that are staged, but not yet submitted.
     staged: Vec<Handed>,
     commits: Option<SyncSender<Vec<Handed>>>,
     reads: Arc<Reads>,
@@ -86,16 +87,19 @@ pub struct StoreThread {
     writer: Option<JoinHandle<Writer>>,
     behind: Option<JoinHandle<Behind>>,
     others: Vec<JoinHandle<()>>,
-    /// Last: the directory is free once no thread works on it any more.
+    /// The last field: the directory is free once no thread works on it any more.
     lock: Option<DiskLock>,
 }
 
-/// A batch on its way to the journal: whose, its token, and what it is.
+/// A batch on its way to the journal: its lane, its token, and its staged changes.
 type Handed = (u8, u64, Staged);
 
 impl StoreThread {
-    /// Starts the threads. `tell` is called from all of them and must not wait for the loop: the loop may be waiting for
-    /// a place in the store's queue. What is for one lane comes with its number; all others hear everything else.
+    /// Starts the threads. All of them call `tell`, which must not wait for the loop: the loop may be waiting for a place in
+    /// the store's queue. An event for one lane carries the lane's number; all lanes receive every other event.
+    ///
+    /// # Errors
+    /// A thread could not be started. The threads that were started before are stopped.
     pub fn start(
         engine: Engine,
         tell: impl Fn(To, StoreEvent) + Send + Sync + 'static,
@@ -116,7 +120,7 @@ impl StoreThread {
             others: Vec::new(),
             lock: Some(lock),
         };
-        // One that does not start: those started before are stopped as `thread` is dropped.
+        // If a thread does not start, dropping `thread` stops the threads that were started before it.
         let limits = config.clone();
         thread.writer = Some(spawn("journal", Waited::ByClients, &report, move |report| {
             commit_all(writer, &to_commit, &limits, report)
@@ -130,41 +134,44 @@ impl StoreThread {
         Ok(thread)
     }
 
-    /// Whoever asks for it learns what the store does, from any thread and also after it has stopped.
+    /// Returns a function that reads the store's statistics from any thread, also after the store has stopped.
     pub fn watch(&self) -> impl Fn() -> StoreStats + Send + Sync + 'static {
         let pending = self.pending.clone();
         move || pending.stats()
     }
 
-    /// Hands out a batch: all or nothing, and after all batches before. Loads and scans see it from now on; the journal
-    /// gets it at the next [`StoreThread::submit`]. Answered by [`StoreEvent::Persisted`] with this token or a later one.
+    /// Hands out a batch, atomically and after all earlier batches. Loads and scans see the batch from now on; the journal gets
+    /// it at the next [`StoreThread::submit`]. Answered by [`StoreEvent::Persisted`] with this token or a later one.
     pub fn persist(&mut self, lane: u8, token: u64, changes: Vec<Change>) {
         self.staged.push((lane, token, self.pending.stage(changes)));
     }
 
-    /// Sends everything handed out to the journal, with one wake-up for all of it. To be called once the loop has drained
-    /// its outputs. Waits if the journal is far behind.
+    /// Sends all batches that were handed out to the journal, with one wake-up for all of them. The loop calls it once it has
+    /// drained its outputs. Waits if the journal is far behind.
     pub fn submit(&mut self) {
         if self.staged.is_empty() {
             return;
         }
-        // A journal that has ended has said why.
+        // A journal that has ended has reported the reason.
         if let Some(commits) = &self.commits {
             let _ = commits.send(std::mem::take(&mut self.staged));
         }
     }
 
-    /// Looks up a record, as of all batches handed out before; ahead of all that is not `urgent`.
+    /// Looks up a record as of all batches handed out before. An `urgent` load passes all requests that are not urgent.
     pub fn load(&self, lane: u8, record_key: Bytes, urgent: bool) {
         self.reads.push(Read::Load { lane, record_key }, urgent);
     }
 
-    /// Lists records from `from` on, until they have about `bytes_max` bytes, as of all batches handed out before.
+    /// Lists records from `from` on, up to about `bytes_max` bytes, as of all batches handed out before.
     pub fn scan(&self, lane: u8, token: u64, from: Bytes, bytes_max: usize) {
         self.reads.push(Read::Scan { lane, token, from, bytes_max }, false);
     }
 
-    /// A clean stop: everything handed out becomes durable, then the store is sealed. No event follows its return.
+    /// Stops the store cleanly: all batches that were handed out become durable, then the store is sealed. No event follows.
+    ///
+    /// # Errors
+    /// A thread panicked, or a write failed. The store is then not sealed; batches that were acknowledged stay durable.
     pub fn seal(mut self) -> Result<(), StoreError> {
         self.submit();
         let (writer, behind) = self.stop();
@@ -174,7 +181,7 @@ impl StoreThread {
             kind: std::io::ErrorKind::Other,
         };
         let (mut writer, mut behind) = (writer.ok_or_else(died)?, behind.ok_or_else(died)?);
-        // What takes longer is for the next start to read.
+        // After `SEAL_MAX` the next start reads the rest from the journal.
         let began = Instant::now();
         while began.elapsed() < SEAL_MAX && (behind.step(PORTION_BYTES)? != Progress::Done || !behind.is_level()) {}
         writer.seal()?;
@@ -182,9 +189,9 @@ impl StoreThread {
         Ok(())
     }
 
-    /// Ends a store that is of no more use to this process, without a seal: gives its directory free as soon as its threads
-    /// have stopped, and after `patience` at the latest. Waits for no thread that hangs, and drops no table: what a failed disk
-    /// has not taken the table may wait for in its destructor, for ever. The process should end soon.
+    /// Ends a store that is of no more use to this process, without a seal. Frees its directory as soon as its threads have
+    /// stopped, and after `patience` at the latest. Waits for no thread that hangs, and drops no table. The table's destructor
+    /// may wait for ever for a write that a failed disk has not taken. The process should end soon.
     pub fn abandon(mut self, patience: Duration) {
         self.pending.end();
         self.commits = None;
@@ -195,7 +202,7 @@ impl StoreThread {
         let joins = Builder::new().name("store-abandon".into()).spawn(move || {
             let left = (writer.map(JoinHandle::join), behind.map(JoinHandle::join));
             others.into_iter().for_each(|thread| drop(thread.join()));
-            // Who abandoned it may have gone on.
+            // The caller may have gone on.
             let _ = tell.send(());
             std::mem::forget(left);
         });
@@ -205,7 +212,7 @@ impl StoreThread {
         self.lock = None;
     }
 
-    /// Stops all threads; the journal's first commits all it was given.
+    /// Stops all threads; the journal's thread first commits all batches that it was given.
     fn stop(&mut self) -> (Option<Writer>, Option<Behind>) {
         self.commits = None;
         let writer = self.writer.take().and_then(|thread| thread.join().ok());
@@ -222,7 +229,7 @@ impl StoreThread {
 
 impl Drop for StoreThread {
     fn drop(&mut self) {
-        // No more waiting for room: what was handed out and not acknowledged may be lost.
+        // Commits wait for room no more: batches that were handed out and not acknowledged may be lost.
         self.pending.end();
         if let (_, Some(behind)) = self.stop() {
             behind.end();
@@ -230,16 +237,16 @@ impl Drop for StoreThread {
     }
 }
 
-/// For whom a [`StoreEvent`] is.
+/// The receivers of a [`StoreEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     /// All lanes.
     All,
-    /// The one with this number.
+    /// The lane with this number.
     Lane(u8),
 }
 
-/// How the threads speak.
+/// Channel through which the threads report to the loop.
 pub(crate) struct Report {
     tell: Box<dyn Fn(To, StoreEvent) + Send + Sync>,
     told: AtomicBool,
@@ -252,7 +259,7 @@ impl Report {
         Report { tell: Box::new(tell), told: AtomicBool::new(false), stop: AtomicBool::new(false), pending }
     }
 
-    /// The value, or the failure reported.
+    /// Returns the value; reports an error as a failure of the store, and returns `None` then.
     pub(crate) fn value<T>(&self, result: Result<T, StoreError>) -> Option<T> {
         result.map_err(|error| self.failed(error)).ok()
     }
@@ -264,13 +271,13 @@ impl Report {
         }
     }
 
-    /// Tells every lane.
+    /// Reports an event to every lane.
     pub(crate) fn tell_all(&self, event: StoreEvent) {
         (self.tell)(To::All, event);
     }
 }
 
-/// Says so if its thread panics: a store with a dead thread must not look like a slow one.
+/// Guard that reports a panic of its thread: a store with a dead thread must not look like a slow store.
 struct Watch(Arc<Report>);
 
 impl Drop for Watch {
@@ -285,12 +292,12 @@ impl Drop for Watch {
     }
 }
 
-/// Who waits for what a thread does.
+/// The kind of caller that waits for a thread's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waited {
-    /// Clients do.
+    /// Clients wait for the thread.
     ByClients,
-    /// Nobody does, as long as it keeps up.
+    /// No caller waits, as long as the thread keeps up.
     ByNobody,
 }
 
@@ -315,7 +322,7 @@ fn spawn<T: Send + 'static>(
     })
 }
 
-/// The journal's thread: takes everything that waits, commits it at once, until nobody can hand in any more.
+/// The journal's thread: takes all batches that wait and commits them at once, until no sender is left.
 fn commit_all(mut writer: Writer, to_commit: &Receiver<Vec<Handed>>, config: &StoreConfig, report: &Report) -> Writer {
     let (mut staged, mut failed, mut noted) = (Vec::new(), false, Instant::now());
     loop {
@@ -353,7 +360,7 @@ fn commit_all(mut writer: Writer, to_commit: &Receiver<Vec<Handed>>, config: &St
                 }
                 Err(error) => {
                     report.failed(error);
-                    failed = true; // And goes on taking in, so that the loop does not wait for ever.
+                    failed = true; // The thread goes on receiving, so that the loop does not wait for ever.
                 }
             }
         }
@@ -365,7 +372,7 @@ fn commit_all(mut writer: Writer, to_commit: &Receiver<Vec<Handed>>, config: &St
     }
 }
 
-/// The last token of each lane.
+/// Keeps the last token of each lane.
 fn note(tokens: &mut Vec<(u8, u64)>, lane: u8, token: u64) {
     match tokens.iter_mut().find(|(of, _)| *of == lane) {
         Some((_, last)) => *last = token,
@@ -373,7 +380,7 @@ fn note(tokens: &mut Vec<(u8, u64)>, lane: u8, token: u64) {
     }
 }
 
-/// The reader's thread. sled's reads may be slow; nobody waits for them but those who asked.
+/// The reader's thread. sled's reads may be slow; only the callers that asked wait for them.
 fn read_all(view: &View, reads: &Reads, report: &Report) {
     let reads = reads.reader();
     while let Some(read) = reads.pop() {
@@ -394,8 +401,8 @@ fn read_all(view: &View, reads: &Reads, report: &Report) {
     }
 }
 
-/// Goes through the whole table once, in small steps with pauses between them, so that damage is found early and not
-/// only when somebody asks.
+/// Goes through the whole table once, in small steps with pauses between them, so that damage is found early and not only at a
+/// request.
 fn verify_all(view: &View, report: &Report) {
     while !report.stop.load(Ordering::Acquire) {
         let began = Instant::now();

@@ -1,8 +1,8 @@
-//! When the write-behind works, when it rests, and what it says of it.
+//! The schedule of the write-behind: its work, its rests, and its reports.
 //!
-//! It lets changes gather, so that a record that is changed often is written once; then it writes them in portions and
-//! rests after each, for at one go it would take a core from clients for seconds. Before commits must wait for it, it works
-//! without a rest.
+//! It lets changes gather, so that a record that changes often is written once. Then it writes them in portions and rests after
+//! each portion: in one go, the sweep would take a core from clients for seconds. When commits would soon have to wait for it,
+//! it works without a rest.
 
 use std::time::{Duration, Instant};
 
@@ -14,33 +14,33 @@ use super::room::{Gauge, Room, Shortage};
 use super::thread::{Report, StoreEvent};
 use crate::seldom::Seldom;
 
-/// How often it looks round without being called, and measures the room.
+/// Interval of the checks without a call, and of measuring the room.
 const TICK: Duration = Duration::from_millis(500);
-/// After so long what has gathered is written, however little it is.
+/// Time after which the gathered changes are written, in any amount.
 const GATHER_MAX: Duration = Duration::from_secs(30);
-/// The same while room is low: what is deleted makes room.
+/// The same time while room is low: deleted records make room.
 const GATHER_LOW: Duration = Duration::from_secs(1);
-/// A sweep that can wait begins, and goes on, only where the volume has so much room: sled takes its file's room in pieces of
-/// 512 KiB, and a flush that finds none ends the store.
+/// Free bytes of the volume that a sweep needs to begin or go on, if it can wait. sled takes its file's room in pieces of 512
+/// KiB, and a flush that finds no room ends the store.
 const SWEEP_FREE: u64 = 4 << 20;
-/// And so many times the bytes that are to be written.
+/// Additional free room that a sweep needs, as a multiple of the bytes to be written.
 const SWEEP_TIMES: u64 = 4;
-/// It rests at most so many times as long as the portion before took.
+/// Longest rest, as a multiple of the time that the portion before it took.
 const REST: u32 = 4;
-/// The same for a rebuild of the table while room is low: writes are refused until it is done.
+/// The same for a rebuild of the table while room is low: writes are refused until the rebuild is done.
 const REST_LOW: u32 = 1;
-/// After a rebuild that was given up the next one is not before this, and twice as long each time: a sled that failed stays
-/// in memory.
+/// Time between a rebuild that was given up and the next one, doubled each time: a sled that failed stays in memory.
 const REBUILD_AGAIN: Duration = Duration::from_secs(600);
 
-/// Whether the write-behind keeps up, as it was told last.
+/// Whether the write-behind keeps up, as it was last reported.
 struct Load {
     most: usize,
     is_behind: bool,
 }
 
 impl Load {
-    /// So many bytes wait. Once behind, it is so until a quarter less waits than the most that is well.
+    /// Reports a change for `bytes` waiting bytes. Once behind, the write-behind is so until a quarter less than the limit
+    /// waits.
     fn tell(&mut self, bytes: usize, report: &Report) {
         let most = if self.is_behind { self.most / 4 * 3 } else { self.most };
         let is_behind = bytes > most;
@@ -50,28 +50,28 @@ impl Load {
     }
 }
 
-/// The write-behind's thread.
+/// State of the write-behind's thread.
 pub(crate) struct Turns<'a> {
     behind: Behind,
     gauge: Gauge,
     config: StoreConfig,
     report: &'a Report,
     load: Load,
-    /// The room on the disk is low, as it was told last.
+    /// Whether room on the disk is low, as it was last reported.
     low: Option<Shortage>,
-    /// The room as it was measured last.
+    /// The room as it was last measured.
     room: Option<Room>,
-    /// What the last rebuild came to.
+    /// The sizes after the last rebuild.
     fresh: Option<Size>,
-    /// Bytes that were free when the one that is under way began.
+    /// Free bytes when the present rebuild began.
     free: u64,
-    /// How many rebuilds had been given up when this was looked at last, how many since one was done, and when.
+    /// The count of given-up rebuilds at the last look, their number since the last complete rebuild, and the time of the last.
     given_up: (u64, u32, Option<Instant>),
-    /// When the room was measured last.
+    /// Time of the last measurement of the room.
     measured: Option<Instant>,
-    /// Times that this failed.
+    /// Failures of that measurement.
     unmeasured: Seldom,
-    /// When the last sweep ended.
+    /// End of the last sweep.
     swept: Instant,
 }
 
@@ -107,7 +107,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Whatever is due, and how long to rest after it.
+    /// Does the work that is due, and returns the time to rest after it.
     fn turn(&mut self) -> Result<Duration, StoreError> {
         self.look_round()?;
         let (bytes, _) = self.behind.pending.sizes();
@@ -122,32 +122,32 @@ impl Turns<'_> {
         self.rebuild((began.elapsed() / REST).min(TICK))
     }
 
-    /// Whether so much waits that it must be written, however little room there is.
+    /// Returns whether so many bytes wait that they must be written, even with little room.
     fn is_pressing(&self) -> bool {
         let (bytes, backlog) = self.behind.pending.sizes();
-        // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
+        // Each start takes a segment, even if it writes little: repeated starts must not fill the disk.
         let segments_max = self.config.checkpoint_bytes / self.config.segment_bytes + 2;
         let chain = self.behind.chain.len() as u64;
         bytes >= self.config.behind_mark() || backlog >= self.config.checkpoint_bytes || chain > segments_max
     }
 
-    /// Whether a sweep finds the room that it takes on the volume, as far as that is known. A store that does not sweep goes
-    /// on for long on a full volume: its journal has its room already.
+    /// Returns whether a sweep finds the room that it takes on the volume, as far as that is known. A store that does not sweep
+    /// continues for long on a full volume: its journal has its room already.
     fn has_room_to_sweep(&self) -> bool {
         let low = self.config.low_bytes.unwrap_or(u64::MAX);
         let needed = SWEEP_FREE.min(low / 2) + SWEEP_TIMES * self.behind.pending.sizes().0 as u64;
         self.room.is_none_or(|room| room.free >= needed)
     }
 
-    /// Copies the table into a new one, where that pays or is under way: one portion at least, and more for so long. Says
-    /// how long to rest.
+    /// Copies the table into a new one, where that pays or is under way: at least one portion, and more portions for `share`.
+    /// Returns the time to rest.
     fn rebuild(&mut self, share: Duration) -> Result<Duration, StoreError> {
         self.note_given_up();
         if self.behind.pending.is_ended() {
             return Ok(TICK);
         }
         if self.behind.rebuild.is_none() {
-            // What was dropped meanwhile is not to be copied.
+            // Records that were dropped meanwhile need not be copied.
             if !self.is_rebuild_due() || !self.sweep()? {
                 return Ok(TICK);
             }
@@ -189,12 +189,12 @@ impl Turns<'_> {
         }
     }
 
-    /// Bytes that the table holds.
+    /// Returns the bytes that the table holds.
     fn held(&self) -> u64 {
         self.behind.current.get().stands().1.bytes
     }
 
-    /// Says what a rebuild came to.
+    /// Logs and keeps the result of a rebuild.
     fn note_rebuilt(&mut self) {
         let before = self.room.map(|room| room.table);
         self.behind.remove_former();
@@ -205,16 +205,16 @@ impl Turns<'_> {
         self.given_up = (self.given_up.0, 0, None);
     }
 
-    /// Gives a rebuild up that takes more room than there is.
+    /// Gives up a rebuild that takes more room than there is.
     fn watch_rebuild(&mut self, room: &Room) -> Result<(), StoreError> {
         let why = self.behind.new_bytes()?.and_then(|new| is_in_vain(room, new, self.free));
         why.into_iter().for_each(|why| self.behind.give_up(why));
         Ok(())
     }
 
-    /// Writes what has gathered by now, in portions, and makes a checkpoint. At the store's end it is left as it is:
-    /// whoever seals it decides how much longer that may take. Also where the volume has no room for it. Whether it came to its
-    /// end.
+    /// Writes the changes that are gathered by now, in portions, and makes a checkpoint. Returns whether it came to its end. At
+    /// the store's end it stops early: the caller that seals the store decides how much longer that may take. It also stops
+    /// where the volume has no room for it.
     fn sweep(&mut self) -> Result<bool, StoreError> {
         loop {
             if !self.is_pressing() && !self.has_room_to_sweep() {
@@ -242,8 +242,8 @@ impl Turns<'_> {
         Ok(true)
     }
 
-    /// What may be asked for at any time: the journal's next segment, a sorted index, a word when room is low. And frees the
-    /// batches of which only the newest states are needed.
+    /// Does the tasks that may be due at any time: the journal's next segment, a sorted index, a report of low room. Also frees
+    /// the batches of which only the newest states are needed.
     fn look_round(&mut self) -> Result<(), StoreError> {
         let segments = 2 * self.config.segment_bytes;
         if self.room.is_none_or(|room| room.free >= segments) {
@@ -265,7 +265,7 @@ impl Turns<'_> {
         self.room = measured.as_ref().ok().copied();
         let room = match measured {
             Ok(room) => room,
-            // Nothing durable hangs on it.
+            // No durable state depends on it.
             Err(error) => {
                 if let Some(failures) = self.unmeasured.failed(Instant::now()) {
                     tracing::warn!(%error, failures, "the room on the disk is not known");
@@ -308,7 +308,7 @@ mod tests {
     use crate::store::sim::SimDisk;
     use crate::store::{Engine, StoreConfig};
 
-    /// Whoever seals the store says how long that may take, not the sweep that is under way.
+    /// The caller that seals the store sets how long that may take, not the sweep that is under way.
     #[test]
     fn a_sweep_is_left_at_the_end_of_the_store() {
         let disk = SimDisk::new();

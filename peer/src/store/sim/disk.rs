@@ -65,7 +65,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// Gives the directory free when dropped, unless a later process has it.
+/// Guard that frees the directory when dropped, unless a later process has it.
 struct Unlock(SimDisk);
 
 impl Drop for Unlock {
@@ -80,7 +80,7 @@ impl Drop for Unlock {
 struct SimFile {
     disk: SimDisk,
     id: u64,
-    /// As it was when it was opened.
+    /// The file's name when it was opened.
     name: String,
 }
 

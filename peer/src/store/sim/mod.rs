@@ -1,7 +1,7 @@
-//! A disk for tests and simulations: it loses what was not synced, it fails on command, and it is one with its table.
+//! A disk for tests and simulations: it loses unsynced writes, it fails on command, and it includes its table.
 //!
-//! Every call is counted. A test lets the n-th call fail or the power go out in the middle of it, for n = 1, 2, … until a
-//! run has no n-th call: then no place was left out.
+//! Every call is counted. A test makes the n-th call fail, or the power go out in the middle of it. It does so for n = 1, 2, …
+//! until a run has no n-th call: then every place was tested.
 
 mod disk;
 mod state;
@@ -14,46 +14,46 @@ use state::State;
 
 pub use table::SimTables;
 
-/// What the n-th call meets.
+/// A fault of the n-th call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails with this error. A write may have been done in part; a failed sync has dropped what it should have
-    /// written, as Linux does, and shows it nevertheless until the machine restarts.
+    /// It fails with this error. A write may have been done in part. A failed sync drops the bytes that it should have
+    /// written, as Linux does, and still shows them until the machine restarts.
     Error(io::ErrorKind),
-    /// The machine stops in the middle of it; everything fails until [`SimDisk::restart`].
+    /// The machine stops in the middle of the call; all calls fail until [`SimDisk::restart`].
     Crash,
 }
 
-/// Which call meets a fault, whenever it comes.
+/// The call that meets a fault, at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
-    /// A file is made whose name begins so.
+    /// The creation of a file whose name begins with this prefix.
     Create(&'static str),
-    /// Such a file is written to.
+    /// A write to such a file.
     Write(&'static str),
-    /// Such a file is synced.
+    /// A sync of such a file.
     Sync(&'static str),
-    /// A file gets such a name instead of another.
+    /// A rename to such a name.
     Rename(&'static str),
-    /// The directory is synced.
+    /// A sync of the directory.
     SyncDir,
-    /// A batch is written to the table.
+    /// A write of a batch to the table.
     Apply,
-    /// The table is flushed.
+    /// A flush of the table.
     Flush,
 }
 
-/// What is left after a restart of what was not synced.
+/// The part of the unsynced writes that is left after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Only the process ended: everything written is readable, and still not durable.
     Process,
-    /// A power cut that took all of it.
+    /// A power cut that took all of them.
     All,
-    /// A power cut that took none of it: the disk had been quick.
+    /// A power cut that took none of them: the disk had been quick.
     None,
-    /// A power cut that took part of it, by chance from this seed: of a file's writes any sectors, or the end from some
-    /// byte on; of the names any, or the end; of the table's batches the end.
+    /// A power cut that took part of them, at random from this seed. Of a file's writes any sectors, or the end from some byte
+    /// on; of the names any, or the end; of the table's batches the end.
     Some(u64),
 }
 
@@ -61,7 +61,7 @@ pub enum Loss {
 #[derive(Clone)]
 pub struct SimDisk {
     shared: Arc<Mutex<State>>,
-    /// What this handle belongs to: a process that was stopped must not write afterwards.
+    /// The process that this handle belongs to: a process that was stopped must not write afterwards.
     process: u64,
 }
 
@@ -72,64 +72,64 @@ impl Default for SimDisk {
 }
 
 impl SimDisk {
-    /// An empty disk of 1 TiB.
+    /// Creates an empty disk of 1 TiB.
     pub fn new() -> SimDisk {
         SimDisk { shared: Arc::new(Mutex::new(State::new())), process: 0 }
     }
 
-    /// The table that lives on this disk.
+    /// Returns the tables on this disk.
     pub fn tables(&self) -> SimTables {
         SimTables { disk: self.clone() }
     }
 
-    /// Calls made since the start or since [`SimDisk::plan`].
+    /// Returns the number of calls since the start or since [`SimDisk::plan`].
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
 
-    /// Counts calls from 0 again and lets the `nth` (from 1) meet `fault`.
+    /// Counts calls from 0 again, and plans `fault` for the `nth` call (from 1).
     pub fn plan(&self, nth: u64, fault: Fault) {
         let mut state = self.state();
         state.calls = 0;
         state.plan = Some((nth, fault));
     }
 
-    /// Lets the next call at this site meet `fault`.
+    /// Plans `fault` for the next call at this site.
     pub fn plan_at(&self, site: Site, fault: Fault) {
         self.state().plan_at = Some((site, fault));
     }
 
-    /// Lets every call to the table from now on wait for ever, its destructor included: so does a table that waits for a write
-    /// that failed.
+    /// Makes every later call to the table wait for ever, its destructor included: a table that waits for a failed write does
+    /// so.
     pub fn hang_table(&self) {
         self.state().table_hangs = true;
     }
 
-    /// Takes the planned fault back; whether it had happened.
+    /// Cancels the planned faults, and returns whether they had happened.
     pub fn unplan(&self) -> bool {
         let mut state = self.state();
         state.plan.take().is_none() && state.plan_at.take().is_none()
     }
 
-    /// Ends the process that uses the disk, and with [`Loss::All`], [`Loss::None`] and [`Loss::Some`] the machine too.
-    /// Old handles fail from now on; the result is for the next process.
+    /// Ends the process that uses the disk, and with [`Loss::All`], [`Loss::None`] and [`Loss::Some`] the machine too. Old
+    /// handles fail from now on; the result is for the next process.
     pub fn restart(&self, loss: Loss) -> SimDisk {
         let mut state = self.state();
         state.restart(loss);
         SimDisk { shared: self.shared.clone(), process: state.process }
     }
 
-    /// How large the volume is; a write that does not fit fails with `StorageFull`.
+    /// Sets the size of the volume in bytes; a write that does not fit fails with `StorageFull`.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes;
     }
 
-    /// A second disk in the same state, crash and plan included.
+    /// Returns a second disk in the same state, crash and plan included.
     pub fn fork(&self) -> SimDisk {
         SimDisk { shared: Arc::new(Mutex::new(self.state().clone())), process: self.process }
     }
 
-    /// The files and their contents, as a process sees them.
+    /// Returns the files and their contents, as a process sees them.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         let state = self.state();
         state.names.iter().map(|(name, id)| (name.clone(), state.files[id].seen.clone())).collect()
@@ -149,7 +149,7 @@ impl SimDisk {
         self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Counts a call at a site and lets it meet its fault. `Ok(Some(_))` is the fault of this very call.
+    /// Counts a call at a site and applies its fault. `Ok(Some(_))` is the fault of this very call.
     fn call_at(&self, is_here: impl Fn(Site) -> bool) -> io::Result<(MutexGuard<'_, State>, Option<Fault>)> {
         let mut state = self.state();
         if state.down || state.process != self.process {
@@ -172,7 +172,7 @@ impl SimDisk {
         Ok((state, fault))
     }
 
-    /// The same, for calls that do nothing when they fail.
+    /// Like [`SimDisk::call_at`], for calls that do nothing when they fail.
     fn plain_call(&self) -> io::Result<MutexGuard<'_, State>> {
         self.plain_call_at(|_| false)
     }

@@ -1,4 +1,4 @@
-//! What a simulated disk holds, seen and durable, and what a power cut makes of it.
+//! The state of a simulated disk, seen and durable, and its change by a power cut.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use bytes::Bytes;
 
 use super::{Fault, Loss, Site};
 
-/// Writes are torn at multiples of this, or at any byte.
+/// Size of a sector in bytes: writes are torn at multiples of it, or at any byte.
 const SECTOR: usize = 512;
 
 #[derive(Clone)]
 pub(super) struct State {
-    /// By a number of their own, since names come and go apart from content.
+    /// By a number of their own, since names change apart from content.
     pub(super) files: BTreeMap<u64, File>,
     pub(super) next_file: u64,
-    /// As a process sees it.
+    /// The names as a process sees them.
     pub(super) names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
     unsynced_names: Vec<NameChange>,
-    /// By their numbers.
+    /// The tables by their numbers.
     pub(super) tables: BTreeMap<u64, Table>,
-    /// Those that a power cut may bring back.
+    /// The tables that a power cut may bring back.
     removed: Vec<(u64, Table)>,
     pub(super) locked: Option<u64>,
     pub(super) process: u64,
@@ -123,7 +123,7 @@ impl State {
             Loss::None => Chance::Always,
             Loss::Some(seed) => Chance::Seeded(seed),
         };
-        // In order up to some point, or any of them: nothing but a sync orders names.
+        // In order up to some point, or any of them: only a sync orders names.
         let ordered = chance.coin();
         let kept = chance.prefix(self.unsynced_names.len());
         for (number, change) in self.unsynced_names.drain(..).enumerate() {
@@ -216,7 +216,7 @@ impl Table {
         }
     }
 
-    /// A failed sync: what it should have written never will be, and is readable all the same.
+    /// Applies a failed sync: the bytes that it should have written never become durable, and stay readable.
     pub(super) fn forget(&mut self) {
         self.unsynced.clear();
     }
@@ -250,7 +250,7 @@ fn put(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     content[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// What survives.
+/// The rule by which changes survive.
 enum Chance {
     Never,
     Always,
@@ -258,7 +258,7 @@ enum Chance {
 }
 
 impl Chance {
-    /// How many of the first of `all` survive.
+    /// Returns how many of the first of `all` survive.
     fn prefix(&mut self, all: usize) -> usize {
         match self {
             Chance::Never => 0,

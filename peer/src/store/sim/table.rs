@@ -1,4 +1,4 @@
-//! The simulated disk's table: as honest as a table can be that loses what was not flushed.
+//! The simulated disk's table: as reliable as a table that loses unflushed changes can be.
 
 use std::io;
 use std::sync::MutexGuard;
@@ -15,19 +15,19 @@ pub struct SimTables {
 }
 
 impl SimTables {
-    /// The entries of the newest table, as a process sees them.
+    /// Returns the entries of the newest table, as a process sees them.
     pub fn entries(&self) -> Vec<(Bytes, Bytes)> {
         let state = self.disk.state();
         let newest = state.tables.values().next_back();
         newest.map_or(Vec::new(), |table| table.seen.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
-    /// The numbers of all tables there are.
+    /// Returns the numbers of all existing tables.
     pub fn numbers(&self) -> Vec<u64> {
         self.disk.state().tables.keys().copied().collect()
     }
 
-    /// Sets or drops an entry of the newest table behind everybody's back, durably: damage at rest.
+    /// Sets or drops an entry of the newest table without the store, durably: damage at rest.
     pub fn tamper(&self, key: Bytes, value: Option<Bytes>) {
         if let Some(table) = self.disk.state().tables.values_mut().next_back() {
             table.apply(vec![(key, value)]);
@@ -39,7 +39,7 @@ impl SimTables {
 impl Tables for SimTables {
     fn open(&self, number: u64) -> Result<Box<dyn Table>, TableError> {
         let (mut state, fault) = self.disk.call_at(|_| false)?;
-        // Also where it fails: it may have come as far as that.
+        // Also where it fails: the call may have got that far.
         state.tables.entry(number).or_default();
         match fault {
             Some(fault) => Err(fault.into_error().into()),
@@ -69,7 +69,7 @@ impl SimTable {
         }
     }
 
-    /// Nobody uses a table that was removed.
+    /// Returns the table of this number: no removed table is in use.
     fn of<'a>(&self, state: &'a mut State) -> &'a mut super::state::Table {
         state.tables.get_mut(&self.number).expect("a table in use is there")
     }
