@@ -1,4 +1,4 @@
-//! Which addresses are worth what: ours to tell, theirs to dial.
+//! The uses of addresses: those of the local peer to report, and those of other peers to dial.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,12 +10,12 @@ use overlay::PeerKey;
 use super::event::Via;
 use super::identity::peer_key_of;
 
-/// Peers that must have seen us under an address before it is told.
+/// Number of peers that must have seen the local peer under an address before it is reported.
 const WITNESSES: usize = 2;
-/// Observed addresses kept at most, and peers remembered for each.
+/// Upper limit of observed addresses that are kept, and of the peers remembered for each.
 const OBSERVED_MAX: usize = 8;
 
-/// How far an address reaches, best first.
+/// The reach of an address, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     Global,
@@ -23,7 +23,7 @@ enum Reach {
     Loopback,
 }
 
-/// Where others can reach us: where we listen, and under what public address several peers have seen us.
+/// The local peer's addresses: those that it listens at, and the public ones under which several peers have seen it.
 #[derive(Default)]
 pub(super) struct Ours {
     listen: BTreeSet<Multiaddr>,
@@ -39,8 +39,8 @@ impl Ours {
         self.listen.remove(address);
     }
 
-    /// `by` saw us under this address. Its port is that of a single dial and means nothing; where the address is public
-    /// and not ours, a router may pass our listening port on under it.
+    /// Notes that `by` saw the local peer under this address. Its port is that of a single dial and means nothing.
+    /// Where the address is public and not the local peer's own, a router may forward the listening port under it.
     pub(super) fn observed(&mut self, address: &Multiaddr, by: PeerId) {
         let Some(ip) = ip_of(address).filter(|ip| reach(*ip) == Reach::Global) else {
             return;
@@ -57,7 +57,8 @@ impl Ours {
         }
     }
 
-    /// What to tell others, best first. Loopback only where there is nothing else: elsewhere it is somebody else.
+    /// Returns the addresses to report, best first. Loopback only where there is no other: on another machine it is
+    /// another peer.
     pub(super) fn told(&self) -> Vec<String> {
         let mut told: Vec<(Reach, Multiaddr)> =
             self.listen.iter().filter_map(|address| Some((reach(ip_of(address)?), address.clone()))).collect();
@@ -75,7 +76,8 @@ impl Ours {
     }
 }
 
-/// Splits `/p2p/…` off: the address alone, and whom it names. `None` where it names somebody we cannot know.
+/// Splits `/p2p/…` off: the address alone, and the peer that it names. `None` where it names a peer without an ed25519
+/// key.
 pub(super) fn split(mut address: Multiaddr) -> Option<(Multiaddr, Option<PeerKey>)> {
     match address.iter().last() {
         Some(Protocol::P2p(peer)) => {
@@ -86,7 +88,7 @@ pub(super) fn split(mut address: Multiaddr) -> Option<(Multiaddr, Option<PeerKey
     }
 }
 
-/// What of `texts` can be dialled to reach `peer`: what others tell us is theirs to get wrong.
+/// Returns the addresses in `texts` that can be dialled to reach `peer`: other peers' reports may be wrong.
 pub(super) fn dialable(peer: &PeerKey, texts: &[String], private: bool, max: usize) -> Vec<Multiaddr> {
     let parsed = texts.iter().filter_map(|text| split(text.parse().ok()?));
     let ours = parsed.filter(|(_, named)| named.is_none_or(|named| named == *peer));
@@ -99,13 +101,13 @@ pub(super) fn dialable(peer: &PeerKey, texts: &[String], private: bool, max: usi
     addresses
 }
 
-/// An address that this build speaks, and may.
+/// Returns whether this build supports the address, and may dial it.
 pub(super) fn is_dialable(address: &Multiaddr, private: bool) -> bool {
     let is_allowed = |ip: IpAddr| !ip.is_unspecified() && (private || reach(ip) == Reach::Global);
     via(address).is_some() && ip_of(address).is_some_and(is_allowed)
 }
 
-/// How whoever is at `/ip…/…/tcp/…` or `/ip…/…/udp/…/quic-v1` is reached; `None` for all else.
+/// Returns the transport of `/ip…/…/tcp/…` and `/ip…/…/udp/…/quic-v1`; `None` for all other addresses.
 pub(super) fn via(address: &Multiaddr) -> Option<Via> {
     let mut parts = address.iter();
     let (Protocol::Ip4(_) | Protocol::Ip6(_)) = parts.next()? else { return None };
@@ -116,13 +118,13 @@ pub(super) fn via(address: &Multiaddr) -> Option<Via> {
     }
 }
 
-/// How the other end of a connection is reached, whatever more its address says.
+/// Returns the transport of a connection, for any further parts in its address.
 pub(super) fn via_of_connection(remote: &Multiaddr) -> Via {
     let is_quic = remote.iter().any(|part| part == Protocol::QuicV1);
     if is_quic { Via::Quic } else { Via::Tcp }
 }
 
-/// What is wrong with an address to listen on, or to join through, for the person who wrote it.
+/// Returns the fault of an address to listen on, or to join through, for the administrator who wrote it.
 pub(crate) fn complaint(text: &str, is_entry: bool) -> Option<String> {
     let address: Multiaddr = match text.parse() {
         Ok(address) => address,
@@ -170,7 +172,7 @@ fn port_of(address: &Multiaddr) -> Option<u16> {
     })
 }
 
-/// The same port of another IP address.
+/// Returns the same port of another IP address.
 fn moved(address: &Multiaddr, ip: IpAddr) -> Multiaddr {
     address.iter().skip(1).fold(Multiaddr::from(ip), |moved, part| moved.with(part))
 }
@@ -178,7 +180,7 @@ fn moved(address: &Multiaddr, ip: IpAddr) -> Multiaddr {
 fn reach(ip: IpAddr) -> Reach {
     match ip {
         IpAddr::V4(ip) if ip.is_loopback() => Reach::Loopback,
-        // 100.64.0.0/10 is what providers share out behind their own NAT.
+        // Providers share out 100.64.0.0/10 behind their own NAT.
         IpAddr::V4(ip) if ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64 => Reach::Private,
         IpAddr::V4(ip) if ip.is_private() || ip.is_link_local() || ip.is_unspecified() => Reach::Private,
         IpAddr::V4(_) => Reach::Global,

@@ -1,4 +1,4 @@
-//! Which connections there are to each peer, on which of them we write, and which have to go.
+//! The connections to each peer: the one that this peer writes on, and those that have to be closed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,25 +22,25 @@ use super::identity::peer_key_of;
 use super::link::Link;
 use super::shared::Shared;
 
-/// How long a peer that we refused may take to hang up itself, having read why.
+/// Time that a refused peer may take to close the connection itself, after it has read the reason.
 const REFUSED_LINGER: Duration = Duration::from_secs(2);
 
-/// What the driver hears of it.
+/// Events of the behaviour for the driver.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A hello of this peer was accepted, or ours by it.
+    /// A hello between this peer and us was accepted, by either side.
     Accepted(PeerKey),
-    /// One of us does not want the other: who and why, for a person.
+    /// One side refused the other: the peer, and the reason for administrators.
     Refused(PeerKey, String),
-    /// A connection is of no use, and closed: why, for a person.
+    /// A connection is of no use, and closed: the peer, and the reason for administrators.
     Broken(PeerKey, String),
-    /// No connection by TCP is left, and one by QUIC is.
+    /// No TCP connection is left, but a QUIC connection is.
     TcpGone(PeerKey),
     /// The last connection is gone.
     Gone(PeerKey),
 }
 
-/// See the module.
+/// The behaviour that opens streams by connection; see the module.
 pub(super) struct Streams {
     shared: Arc<Shared>,
     // Filled in `on_swarm_event` only: a connection that a handler was made for may still be denied.
@@ -52,7 +52,7 @@ pub(super) struct Streams {
 struct Peer {
     link: Arc<Link>,
     connections: Vec<Connection>,
-    /// Where our streams are.
+    /// The connection that carries this peer's streams.
     writing: ConnectionId,
 }
 
@@ -60,9 +60,9 @@ struct Connection {
     id: ConnectionId,
     via: Via,
     accepted: bool,
-    /// Our streams have moved from it to another one, for good.
+    /// This peer's streams have moved from it to another connection, for good.
     left: bool,
-    /// When it is closed if no hello was accepted by then, or, where one of us refused, in any case.
+    /// When it is closed without an accepted hello, or, after a refusal, in any case.
     until: Instant,
     refused: bool,
 }
@@ -72,14 +72,14 @@ struct Connection {
 struct ForeignKey;
 
 impl Peer {
-    /// Whether a connection by this would be better than the one that we write on.
+    /// Returns whether a connection by `via` would be better than the one that this peer writes on.
     fn would_be_better(&self, via: Via) -> bool {
         let writing = self.connections.iter().find(|connection| connection.id == self.writing);
         writing.is_some_and(|writing| via < writing.via)
     }
 
-    /// A hello was accepted on this connection. Where it is better than the one that we write on, that one is left, and
-    /// this one written on: which one was left.
+    /// Notes that a hello was accepted on this connection. If it is better than the connection that this peer writes
+    /// on, moves there, and returns the connection that was left.
     fn accepted(&mut self, id: ConnectionId) -> Option<ConnectionId> {
         let connection = self.connections.iter_mut().find(|other| other.id == id)?;
         connection.accepted = true;
@@ -93,7 +93,7 @@ impl Peer {
         Some(left)
     }
 
-    /// Where to write when the connection is gone that was written on.
+    /// Returns the connection to write on after the present one is gone.
     fn next(&self) -> Option<(ConnectionId, Via)> {
         let usable = self.connections.iter().filter(|connection| !connection.left && !connection.refused);
         usable.min_by_key(|connection| connection.via).map(|connection| (connection.id, connection.via))
@@ -105,7 +105,7 @@ impl Streams {
         Streams { shared, peers: HashMap::new(), actions: VecDeque::new(), waker: None }
     }
 
-    /// Closes connections that came to nothing. Cheap; called about every second.
+    /// Closes connections without a result. Cheap; called about every second.
     pub(super) fn tick(&mut self, now: Instant) {
         let due = |peer: (&PeerId, &Peer)| -> Vec<(PeerId, ConnectionId)> {
             let due = peer.1.connections.iter().filter(|c| (c.refused || !c.accepted) && c.until <= now);
@@ -117,12 +117,12 @@ impl Streams {
         }
     }
 
-    /// Closes a connection, if it is still there.
+    /// Closes a connection, if it still exists.
     pub(super) fn close(&mut self, peer_id: PeerId, connection: ConnectionId) {
         self.act(ToSwarm::CloseConnection { peer_id, connection: CloseConnection::One(connection) });
     }
 
-    /// Says hello once more to every peer, so that those of another ring are found out.
+    /// Sends the hello once more to every peer, so that peers of another ring are detected.
     pub(super) fn check(&mut self) {
         let connections: Vec<_> = self.peers.iter().map(|(peer_id, peer)| (*peer_id, peer.writing)).collect();
         for (peer_id, connection) in connections {
@@ -130,12 +130,12 @@ impl Streams {
         }
     }
 
-    /// Whether there is a connection to this peer, accepted or not.
+    /// Returns whether there is a connection to this peer, accepted or not.
     pub(super) fn is_connected(&self, peer: &PeerId) -> bool {
         self.peers.contains_key(peer)
     }
 
-    /// How this peer is connected, if it is: by TCP, where by both.
+    /// Returns how this peer is connected, if it is: by TCP, where by both.
     pub(super) fn via(&self, peer: &PeerId) -> Option<Via> {
         self.peers.get(peer)?.connections.iter().map(|connection| connection.via).min()
     }
@@ -153,7 +153,7 @@ impl Streams {
             writing: connection,
         });
         if !peer.connections.iter().any(|other| other.id == peer.writing) {
-            // All others are refused, or being closed.
+            // All other connections are refused, or being closed.
             peer.writing = connection;
         }
         peer.connections.push(Connection { id: connection, via, accepted: false, left: false, until, refused: false });
@@ -161,12 +161,12 @@ impl Streams {
         if is_first {
             link.set_via(Some(via));
         }
-        // Only now, that the connection is established, are streams opened: before it they might never come about.
+        // Streams are opened only now, after the connection is established: before that they might never come about.
         self.order(peer_id, connection, Order::Attach(Attached(link)));
         if is_first {
             self.order(peer_id, connection, Order::Open);
         } else if is_better {
-            // Only one that carries a hello is moved to.
+            // Streams move only to a connection that carried a hello.
             self.order(peer_id, connection, Order::Check);
         }
     }
@@ -206,7 +206,7 @@ impl Streams {
                     peer.link.set_via(Some(via));
                     self.order(peer_id, next, Order::Open);
                 }
-                // What was left is not taken up again: all begins anew.
+                // A connection that was left is not taken up again: dialling begins anew.
                 None => {
                     let left = peer.connections.iter().filter(|connection| connection.left);
                     let left: Vec<_> = left.map(|connection| connection.id).collect();
@@ -228,14 +228,14 @@ impl Streams {
             return;
         };
         if std::mem::replace(&mut connection.refused, true) {
-            return; // Its other streams fare no better.
+            return; // Its other streams are refused too.
         }
         connection.until = Instant::now() + REFUSED_LINGER;
         let id = connection.id;
         if by == RefusedBy::Them {
             self.close(peer_id, id);
         }
-        // Whoever keeps coming back does not fill the log.
+        // A peer that keeps coming back does not fill the log.
         let reason = refused.reason;
         if self.shared.counters.refused(reason).is_power_of_two() {
             match by {

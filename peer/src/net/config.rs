@@ -1,4 +1,4 @@
-//! What a network is told at start.
+//! The settings of a network at its start.
 
 use std::time::Duration;
 
@@ -9,78 +9,79 @@ use overlay::RingId;
 use super::frame::FRAME_BYTES_MAX;
 use super::network_key::NetworkKey;
 
-/// How this peer takes part in a network.
+/// Settings of this peer's part in a network.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
-    /// Where to listen, by TCP and QUIC. What cannot be bound is an error.
+    /// Addresses to listen on, by TCP and QUIC. An address that cannot be bound is an error.
     pub listen: Vec<Multiaddr>,
     /// Peers to enter through, redialled for ever while not connected. With `/p2p/…` only that peer is accepted.
     pub join: Vec<Multiaddr>,
-    /// Only peers of the same name talk to each other. At most 64 bytes.
+    /// Name of the network: only peers with the same name talk to each other. At most 64 bytes.
     pub network: String,
-    /// Only peers that hold the same key talk to each other; `None` is an open network.
+    /// Key of the network: only peers with the same key talk to each other. `None` is an open network.
     pub network_key: Option<NetworkKey>,
-    /// What this peer acknowledges is on disks, not only in memory: the same in the whole network.
+    /// Whether this peer's acknowledgements rest on disks, not only on memory: the same in the whole network.
     pub durable: bool,
-    /// The ring this peer already belongs to, from its store. `None` until it founds or joins one.
+    /// The ring that this peer already belongs to, from its store. `None` until it founds or joins one.
     pub ring: Option<RingId>,
-    /// Find peers on the local network by mDNS.
+    /// Whether to find peers on the local network by mDNS.
     pub mdns: bool,
-    /// Dial private and loopback addresses. Off, a public server never probes a hoster's inner network for others.
+    /// Whether to dial private and loopback addresses. If off, no peer can make a public server probe its hoster's inner
+    /// network.
     pub dial_private: bool,
-    /// Established connections at most, in both directions. A quarter is kept from peers that we did not ask for, so
-    /// strangers cannot shut us off from members.
+    /// Upper limit of established connections, in both directions. A quarter is kept from peers that this peer did not
+    /// ask for, so strangers cannot shut it off from members.
     pub connections_max: usize,
-    /// Peers at most that [`dial`](super::Transport::dial) remembers.
+    /// Upper limit of the peers that [`dial`](super::Transport::dial) remembers.
     pub peers_max: usize,
-    /// Limits of the control class: few, small, and the newest word counts.
+    /// Limits of the control class: frames are few and small, and the newest frame counts.
     pub control: ClassLimits,
     /// Limits of the data class.
     pub data: ClassLimits,
     /// Limits of the bulk class.
     pub bulk: ClassLimits,
-    /// Bytes at most in all outgoing queues of all peers together.
+    /// Upper limit of bytes in all outgoing queues of all peers together.
     pub queued_bytes_max: usize,
-    /// How long things take.
+    /// Time limits and intervals.
     pub timing: Timing,
 }
 
-/// Limits of one class; per peer unless it says otherwise.
+/// Limits of one class; per peer unless stated otherwise.
 #[derive(Clone, Debug)]
 pub struct ClassLimits {
-    /// Frames waiting at most.
+    /// Upper limit of waiting frames.
     pub frames_max: usize,
-    /// Bytes waiting at most.
+    /// Upper limit of waiting bytes.
     pub bytes_max: usize,
-    /// A frame that waited longer is dropped: whoever sent it has given up by then.
+    /// Longest wait of a frame; after it the frame is dropped, because its sender has given up by then.
     pub patience: Duration,
-    /// Bytes on their way at most, sent but not consumed by the other side's loop. Bounds what a later frame of another
-    /// class finds before it in the sockets, and what a stalled peer costs.
+    /// Upper limit of bytes in flight: sent, but not consumed by the other side's loop. It bounds the bytes that a later
+    /// frame of another class finds before it in the sockets, and the cost of a stalled peer.
     pub window_bytes: usize,
-    /// Bytes of *all* peers that wait for our loop at most; beyond it readers stop reading.
+    /// Upper limit of bytes of *all* peers that wait for this peer's loop; beyond it readers stop reading.
     pub inbound_bytes_max: usize,
 }
 
-/// How long things take. Tests shorten them.
+/// Time limits and intervals. Tests shorten them.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// From a stream's opening to the answer of its hello; a connection without any accepted hello lives half as long
-    /// again.
+    /// Time from a stream's opening to the answer of its hello. A connection without any accepted hello lives half as
+    /// long again.
     pub hello: Duration,
-    /// A write or a confirmation that makes no progress for so long ends the connection: the peer is stopped or gone.
+    /// Time without progress of a write or a confirmation that ends the connection: the peer is stopped or gone.
     pub stall: Duration,
-    /// Between two pings. Their round trip is shown in the statistics.
+    /// Interval between two pings. Their round trip is shown in the statistics.
     pub ping_interval: Duration,
-    /// A ping unanswered for so long, twice, ends the connection.
+    /// Time without an answer to a ping that ends the connection, if it happens twice.
     pub ping_timeout: Duration,
-    /// A connection that carries no stream is closed after this time: the spare one of two simultaneous dials.
+    /// Time after which a connection without a stream is closed: the spare one of two simultaneous dials.
     pub idle: Duration,
-    /// Silence on QUIC for so long ends the connection; the shorter of both sides' counts. The peer is noticed to be dead
-    /// after this and [`Timing::quic_keep_alive`].
+    /// Silence on QUIC that ends the connection; the shorter value of both sides counts. A dead peer is detected after
+    /// this time and [`Timing::quic_keep_alive`].
     pub quic_idle: Duration,
-    /// Something is said on QUIC at least so often. Several fit into [`Timing::quic_idle`]: packets are lost.
+    /// Longest interval between two packets on QUIC. Several fit into [`Timing::quic_idle`], because packets may be lost.
     pub quic_keep_alive: Duration,
-    /// The start that TCP has before QUIC: long enough for its handshakes between continents.
+    /// Head start of TCP before QUIC: long enough for TCP's handshakes between continents.
     pub tcp_start: Duration,
     /// First pause before TCP is tried again while a peer is reached by QUIC; doubles up to `tcp_retry_max`, jittered.
     pub tcp_retry_min: Duration,
@@ -90,16 +91,17 @@ pub struct Timing {
     pub redial_min: Duration,
     /// Longest pause before a peer is dialled again.
     pub redial_max: Duration,
-    /// First pause after a refusal; doubles up to `refused_max`. Long: nothing changes unless a person changes it.
+    /// First pause after a refusal; doubles up to `refused_max`. Long, because a refusal ends only if an administrator
+    /// acts.
     pub refused_min: Duration,
     /// Longest pause after refusals.
     pub refused_max: Duration,
-    /// A peer that was asked for and not reached for so long is forgotten until asked for again.
+    /// Time without a connection after which a peer that was asked for is forgotten, until it is asked for again.
     pub wanted: Duration,
 }
 
 impl NetConfig {
-    /// A network of this name, with the usual limits: nobody to join, nowhere to listen.
+    /// Creates settings for a network of this name, with the usual limits: no peer to join, and no address to listen on.
     pub fn new(network: impl Into<String>) -> NetConfig {
         NetConfig {
             listen: Vec::new(),
@@ -115,7 +117,7 @@ impl NetConfig {
             control: ClassLimits {
                 frames_max: 1024,
                 bytes_max: 2 * FRAME_BYTES_MAX,
-                // Four missed heartbeats: by then the next ones say more.
+                // Four missed heartbeats: by then newer heartbeats replace it.
                 patience: Duration::from_secs(2),
                 window_bytes: FRAME_BYTES_MAX,
                 inbound_bytes_max: 4 * FRAME_BYTES_MAX,
@@ -123,7 +125,7 @@ impl NetConfig {
             data: ClassLimits {
                 frames_max: 16 * 1024,
                 bytes_max: 8 * FRAME_BYTES_MAX,
-                // The longest that a client waits.
+                // The longest wait of a client.
                 patience: Duration::from_secs(3),
                 window_bytes: FRAME_BYTES_MAX,
                 inbound_bytes_max: 16 * FRAME_BYTES_MAX,
@@ -140,7 +142,7 @@ impl NetConfig {
         }
     }
 
-    /// The limits of a class.
+    /// Returns the limits of a class.
     pub fn class(&self, class: Class) -> &ClassLimits {
         match class {
             Class::Control => &self.control,

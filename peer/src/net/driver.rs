@@ -1,4 +1,4 @@
-//! The task that polls the swarm: dials, closes, and tells. Nothing in it waits for anything but the network.
+//! The task that polls the swarm: it dials, closes, and reports. It waits for nothing but the network.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,16 +22,17 @@ use super::redial::{ADDRESSES_MAX, Attempt, Due, Redial, Target, Until};
 use super::shared::{Pending, Shared};
 use super::tried::Outcome;
 
-/// How often what has no event of its own is looked after.
+/// Interval of the work that has no event of its own.
 const TICK: Duration = Duration::from_secs(1);
-/// Addresses that come up together are told together: so long after the last of them.
+/// Pause after the last new address before the addresses are reported: addresses that come up together are reported
+/// together.
 const SETTLE: Duration = Duration::from_millis(20);
-/// At the start they are told when there is one of each that is listened on, or after this time: one may have none.
+/// Longest wait at the start for an address of each listener: a listener may have none.
 const SILENT_MAX: Duration = Duration::from_secs(1);
-/// At the end, so long for what is queued, and again so long for connections to close.
+/// Time at the end for the queued frames, and again for connections to close.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What libp2p runs on each connection. `limits` first: what it denies, no other hears of.
+/// The behaviours that libp2p runs on each connection. `limits` first: no other behaviour hears of a denied connection.
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
     limits: Limits,
@@ -41,16 +42,16 @@ pub(super) struct Behaviour {
     mdns: Toggle<mdns::tokio::Behaviour>,
 }
 
-/// See the module.
+/// The state of the task; see the module.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     swarm: Swarm<Behaviour>,
     redial: Redial,
     ours: Ours,
     told: Vec<String>,
-    /// When to look whether there is something new to tell.
+    /// When to check for new addresses to report.
     tell_at: Option<Instant>,
-    /// Who listens, and has not said where yet; of no account any more after a time.
+    /// The listeners that have not reported an address yet; after this time they are ignored.
     silent: (HashSet<ListenerId>, Instant),
 }
 
@@ -64,7 +65,7 @@ impl Behaviour {
         });
         let identify = identify::Config::new(super::hello::PROTOCOL.into(), key)
             .with_agent_version(concat!("scatter/", env!("CARGO_PKG_VERSION")).into())
-            // We are told addresses by those who vouch for them, not by whoever connects.
+            // This peer takes addresses from peers that vouch for them, not from any peer that connects.
             .with_cache_size(0);
         let ping = ping::Config::new().with_interval(timing.ping_interval).with_timeout(timing.ping_timeout);
         Behaviour {
@@ -100,7 +101,7 @@ impl Driver {
         Driver { shared, swarm, redial, ours: Ours::default(), told: Vec::new(), tell_at: None, silent }
     }
 
-    /// Until it is told to stop.
+    /// Runs until it is told to stop.
     pub(super) async fn run(mut self) {
         let shared = self.shared.clone();
         let mut tick = tokio::time::interval(TICK);
@@ -196,7 +197,7 @@ impl Driver {
                 }
             }
             Err(ping::Failure::Unsupported) => {}
-            // libp2p keeps the first failure in a row to itself: this is the second.
+            // libp2p does not report the first failure in a row: this is the second.
             Err(_) => self.swarm.behaviour_mut().streams.close(peer, connection),
         }
     }
@@ -216,7 +217,7 @@ impl Driver {
         }
     }
 
-    /// Whether that was the last order.
+    /// Carries out the orders, and returns whether they told the task to stop.
     fn carry_out(&mut self, orders: Pending) -> bool {
         let now = Instant::now();
         for (peer, texts) in orders.dial {
@@ -240,8 +241,8 @@ impl Driver {
     fn dial_due(&mut self) {
         let now = Instant::now();
         for due in self.redial.due(now) {
-            // Every dial takes a port of its own: two that leave from their listening ports towards each other can both
-            // fail. Both may succeed then, and two connections are fine.
+            // Every dial takes a port of its own: two dials that leave from their listening ports towards each other
+            // can both fail. Both may succeed then, and two connections are fine.
             let dial = match (&due.target, due.addresses.first()) {
                 (Target::Peer(peer), _) => DialOpts::peer_id(peer_id_of(peer))
                     .addresses(due.addresses.clone())
@@ -281,7 +282,7 @@ impl Driver {
             }
             is_wanted || link.is_up() || streams.is_connected(&peer_id_of(&link.peer))
         });
-        // Nobody asks what was tried as long as somebody is connected.
+        // No caller asks for the dials while a peer is connected.
         let is_alone = !self.shared.links.all().iter().any(|link| link.is_up());
         self.shared.set_tried(if is_alone { self.redial.tried() } else { Vec::new() });
     }
@@ -319,7 +320,8 @@ impl Driver {
     }
 }
 
-/// Whom nothing leads to yet is dialled once; by QUIC and for a better connection beside what there is.
+/// Returns the condition of a dial: a peer without a connection or dial is dialled once; other attempts run beside
+/// those.
 fn condition(due: &Due) -> PeerCondition {
     match due.attempt {
         Attempt::First => PeerCondition::DisconnectedAndNotDialing,

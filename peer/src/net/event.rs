@@ -1,4 +1,4 @@
-//! What passes between the network and the loop that drives a node.
+//! The events and calls between the network and the loop that drives a node.
 
 use bytes::Bytes;
 use node::Class;
@@ -6,92 +6,94 @@ use overlay::{PeerKey, RingId};
 
 use super::hello::Refusal;
 
-/// What the network tells the loop.
+/// Events of the network for the loop.
 #[derive(Clone, Debug)]
 pub enum NetEvent {
     /// Frames of one peer and class, in the order in which they were sent on one connection.
     ///
-    /// They share one buffer: copy what is to be kept for long. Frames of a peer never come before its
+    /// They share one buffer: copy frames that are kept for long. Frames of a peer never come before its
     /// [`NetEvent::PeerUp`]; the last of them may come after its [`NetEvent::PeerDown`].
     Frames {
-        /// Who sent them: proven by the connection.
+        /// The sender, which the connection proves.
         peer: PeerKey,
-        /// On which stream they came.
+        /// The class of their stream.
         class: Class,
-        /// One or more.
+        /// One frame or more.
         frames: Vec<Bytes>,
     },
-    /// A hello of this peer was accepted, or ours by it. Once, however many connections there are.
+    /// A hello was accepted, by this peer or by the local one. Reported once for any number of connections.
     PeerUp(PeerKey),
     /// The last connection to this peer is gone. A hint, never a proof.
     PeerDown(PeerKey),
-    /// Where others can reach this peer, best first, as multiaddresses without `/p2p/…`. Replaces what was said before.
+    /// The addresses of the local peer for other peers, best first, as multiaddresses without `/p2p/…`. Replaces earlier
+    /// ones.
     Addresses(Vec<String>),
-    /// Somebody does not belong here, or holds that we do not. The connection is being closed.
+    /// The local peer refused a peer, or was refused by one. The connection is being closed.
     Refused {
         /// The other side.
         peer: PeerKey,
-        /// Why.
+        /// The reason.
         reason: Refusal,
-        /// Who refused whom.
+        /// The side that refused.
         by: RefusedBy,
     },
 }
 
-/// Who refused whom.
+/// The side that refused the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusedBy {
-    /// We refused the peer.
+    /// The local peer refused the other peer.
     Us,
-    /// The peer refused us.
+    /// The other peer refused the local peer.
     Them,
 }
 
-/// How a peer is reached.
+/// The transport by which a peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Via {
-    /// TCP: whenever it can be had.
+    /// TCP: preferred wherever it is possible.
     Tcp,
     /// QUIC, over UDP.
     Quic,
 }
 
-/// One frame on its way out.
+/// One outgoing frame.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// To whom.
+    /// The receiver.
     pub to: PeerKey,
-    /// On which stream.
+    /// The class of its stream.
     pub class: Class,
-    /// What to say.
+    /// The frame's bytes.
     pub frame: Bytes,
 }
 
-/// Why a frame was not queued. It is counted either way; a sender that may lose frames need not look.
+/// Reason for which a frame was not queued. The network counts it; a sender that tolerates loss may ignore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Neither connected nor asked for with [`Transport::dial`].
+    /// The peer is neither connected nor asked for with [`Transport::dial`].
     #[error("not connected to this peer, nor asked to be")]
     UnknownPeer,
     /// The peer's queue of this class, or the memory for all queues, is full.
     #[error("queue full")]
     Full,
-    /// Longer than [`FRAME_BYTES_MAX`](super::FRAME_BYTES_MAX): nobody would take it.
+    /// The frame is longer than [`FRAME_BYTES_MAX`](super::FRAME_BYTES_MAX): no peer would accept it.
     #[error("frame of {0} bytes is too long")]
     TooLong(usize),
 }
 
-/// What the loop of a peer needs from a network. No call waits.
+/// The network as the loop of a peer uses it. No call waits.
 pub trait Transport {
-    /// Queues all of `batch` and empties it, waking each writer at most once. What finds no room is dropped and counted.
+    /// Queues all of `batch` and empties it, waking each writer at most once. A frame without room is dropped and
+    /// counted.
     fn send_batch(&mut self, batch: &mut Vec<Outgoing>);
 
-    /// Connect to this peer and stay connected; the addresses replace those given before, unless there are none.
+    /// Connects to this peer and stays connected; the addresses replace earlier ones, unless there are none.
     fn dial(&mut self, peer: PeerKey, addresses: &[String]);
 
-    /// From now on this peer belongs to `ring`: peers of another ring are refused, connected ones too.
+    /// Sets the ring that the local peer belongs to: peers of another ring are refused, connected ones too.
     fn set_ring(&mut self, ring: RingId);
 
-    /// Appends what happened to `into`, the urgent first, and says how many events that were.
+    /// Appends the waiting events to `into`, the urgent ones first, and returns their number.
     fn drain(&mut self, into: &mut Vec<NetEvent>) -> usize;
 }

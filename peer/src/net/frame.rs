@@ -1,40 +1,40 @@
-//! How frames lie in a stream: a length of four bytes, little-endian, then so many bytes.
+//! The encoding of frames in a stream: a length of four bytes, little-endian, then so many bytes.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// A frame's bytes at most. Checked on sending and, before anything is set aside for it, on receiving.
+/// Upper limit of a frame, in bytes. Checked on sending and, before any memory is reserved for it, on receiving.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// The length before a frame.
+/// Length of the prefix before a frame, in bytes.
 pub(super) const PREFIX_BYTES: usize = 4;
 
-/// In the place of a length: nothing more comes on this stream, and the sender goes on on another one.
+/// Value in place of a length: no more frames come on this stream, and the sender continues on another one.
 pub(super) const MOVED: u32 = u32::MAX;
 
-/// A length that nobody may send: what follows cannot be made sense of, so the stream ends.
+/// A length that the protocol forbids: the following bytes cannot be read, so the stream ends.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of {0} bytes was announced")]
 pub(super) struct FrameTooLong(pub(super) u32);
 
-/// The length that goes before a frame. The queues hold no frame longer than [`FRAME_BYTES_MAX`].
+/// Returns the length prefix of a frame. The queues hold no frame longer than [`FRAME_BYTES_MAX`].
 pub(super) fn prefix(frame: &[u8]) -> [u8; PREFIX_BYTES] {
     debug_assert!(frame.len() <= FRAME_BYTES_MAX);
     (frame.len() as u32).to_le_bytes()
 }
 
-/// Cuts what arrives into frames. Holds no more than what arrived: an announced length sets nothing aside.
+/// Decoder that cuts received bytes into frames. It holds only received bytes: an announced length reserves no memory.
 #[derive(Default)]
 pub(super) struct Decoder {
     buffer: BytesMut,
 }
 
 impl Decoder {
-    /// Takes what was read.
+    /// Appends received bytes.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next frame, if all of it is here.
+    /// Returns the next frame, if all of it is here.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         let Some(prefix) = self.buffer.first_chunk::<PREFIX_BYTES>() else {
             return Ok(None);

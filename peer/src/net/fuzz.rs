@@ -1,4 +1,4 @@
-//! What `fuzz/` may see of the network: its two decoders, which are private to it otherwise.
+//! Access of `fuzz/` to the network: its two decoders, which are private otherwise.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::frame::{Decoder, prefix};
 use super::hello::{self, Answer, Hello};
 
-/// The frames in what arrives in these pieces, and whether a length that nobody may send follows them.
+/// Returns the frames in these received pieces, and whether a forbidden length follows them.
 pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Bytes>, bool) {
     let (mut decoder, mut frames) = (Decoder::default(), Vec::new());
     for piece in pieces {
@@ -26,18 +26,19 @@ pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Bytes>, bo
     (frames, false)
 }
 
-/// A frame as it is sent.
+/// Returns a frame as it is sent.
 pub fn framed(frame: &[u8]) -> Vec<u8> {
     [&prefix(frame)[..], frame].concat()
 }
 
-/// Whether a stream may begin with these bytes, asked for or answered. What was understood is written and read back.
+/// Returns whether a stream may begin with these bytes, as a hello or an answer. A parsed greeting is written and read
+/// back.
 pub fn greeting(bytes: &[u8]) -> bool {
     let hello = reads_back::<Hello>(bytes);
     reads_back::<Answer>(bytes) || hello
 }
 
-/// Greetings as they are sent.
+/// Returns greetings as they are sent.
 pub fn greetings() -> Vec<Vec<u8>> {
     let hellos = hello::examples().into_iter().map(|hello| written(&hello));
     hellos.chain(hello::example_answers().into_iter().map(|answer| written(&answer))).collect()

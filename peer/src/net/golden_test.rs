@@ -1,4 +1,4 @@
-//! The bytes of what is said on a stream before and around frames.
+//! The bytes of a stream before and around frames.
 
 use golden::{Format, Golden, examples};
 use libp2p::futures::executor::block_on;
@@ -41,7 +41,7 @@ fn golden_answers() {
     }
 }
 
-/// Around greetings and frames: what comes before them, in every version.
+/// Around greetings and frames: the bytes before them, in every version.
 #[test]
 fn golden_stream() {
     let mut golden = Golden::new(env!("CARGO_MANIFEST_DIR"), "stream", HELLOS);
@@ -52,7 +52,7 @@ fn golden_stream() {
     decoder.extend(golden.bytes("prefix of a frame of 300 bytes"));
     decoder.extend(&[5; 300]);
     assert_eq!(decoder.next().map(|frame| frame.map(|frame| frame.len())), Ok(Some(300)));
-    // The head of a greeting changes with the versions in it alone.
+    // The head of a greeting changes only with the versions in it.
     let (mut one, mut two) = pipe(4096, None);
     let whole = block_on(async {
         write(&mut one, &7u8).await.unwrap();

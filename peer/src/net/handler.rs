@@ -1,4 +1,5 @@
-//! One connection: opens our streams on it, answers those of the other side, and gives each a task of its own.
+//! One connection: its handler opens this peer's streams, accepts the other side's streams, and gives each a task of its
+//! own.
 //!
 //! Frames never pass through here nor through the swarm: seven unread events of a connection stall all its streams.
 
@@ -28,24 +29,24 @@ use super::shared::Shared;
 use super::stats::count;
 use super::stream::{self, End};
 
-/// How long a reader may still hand over what had arrived when its connection went.
+/// Time that a reader has to hand over arrived frames after its connection is gone.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What the behaviour tells a connection.
+/// Orders of the behaviour to a connection.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// Whose queues it serves. First of all, and after the connection is established: a handler is made before anybody
-    /// knows whether the connection will be taken.
+    /// Serve the queues of this link. The first order, after the connection is established: a handler is made before it
+    /// is known whether the connection will be accepted.
     Attach(Attached),
-    /// Open a stream for each class: this is the connection that we write on.
+    /// Open a stream for each class: this is the connection that this peer writes on.
     Open,
-    /// Say hello once more.
+    /// Send the hello once more.
     Check,
-    /// Open no more streams for frames, and end those that are there: they go on on another connection.
+    /// Open no more streams for frames, and end the present ones: they continue on another connection.
     Leave,
 }
 
-/// A [`Link`], for all that need not see into it.
+/// A [`Link`] with a short debug output.
 pub(super) struct Attached(pub(super) Arc<Link>);
 
 impl std::fmt::Debug for Attached {
@@ -54,18 +55,18 @@ impl std::fmt::Debug for Attached {
     }
 }
 
-/// What a connection tells the behaviour.
+/// Reports of a connection to the behaviour.
 #[derive(Debug)]
 pub(super) enum Report {
-    /// A hello was accepted, theirs or ours.
+    /// A hello was accepted, by either side.
     Accepted,
-    /// One of us does not want the other.
+    /// One side refused the other.
     Refused(Refused, RefusedBy),
     /// A stream did not come about for another reason. The connection is of no use.
     Broken(String),
 }
 
-/// See the module.
+/// The handler of one connection; see the module.
 pub(super) struct Handler {
     shared: Arc<Shared>,
     peer: PeerKey,
@@ -82,7 +83,7 @@ pub(super) struct Handler {
     waker: Option<Waker>,
     /// Dropped with the handler: tells the tasks that the connection is gone.
     gone: watch::Sender<()>,
-    /// [`Order::Leave`] has come.
+    /// Whether [`Order::Leave`] has come.
     left: watch::Sender<bool>,
 }
 
@@ -116,7 +117,7 @@ impl Handler {
         }
     }
 
-    /// The other side is one of us. Says of which class the frames of the stream are, if any come.
+    /// Notes that a hello was accepted. Returns the class of the stream's frames, if it carries frames.
     fn accept(&mut self, link: &Link, agreed: Agreed) -> Option<Class> {
         let dead = link.accept(self.connection, agreed.instance, &self.shared.inbox);
         if !dead.is_empty() {
@@ -135,7 +136,7 @@ impl Handler {
 
     fn opened_by_them(&mut self, agreed: Agreed, stream: Stream) {
         let Some(link) = self.link.clone() else {
-            // One for each class and a check: more than that is not a peer of ours.
+            // One for each class and a check: a peer that opens more is not of this program.
             if self.early.len() <= CLASSES.len() {
                 self.early.push((agreed, stream));
             }
@@ -163,7 +164,7 @@ impl Handler {
         let (stall, mut left) = (self.shared.config.timing.stall, self.left.subscribe());
         let leave = async move {
             if left.wait_for(|left| *left).await.is_err() {
-                // The connection is gone, which ends the stream otherwise.
+                // The connection is gone, which ends the stream in another way.
                 std::future::pending().await
             }
         };
@@ -171,7 +172,7 @@ impl Handler {
     }
 
     /// Runs one end of a stream until it ends or its connection is gone, then has the connection closed: a broken stream
-    /// is healed like a broken connection, by a new one.
+    /// is repaired like a broken connection, by a new one.
     fn spawn(&self, last_words: Option<Duration>, run: impl Future<Output = End> + Send + 'static) {
         let (shared, connection) = (self.shared.clone(), (self.peer_id, self.connection));
         let (peer, mut gone) = (self.peer, self.gone.subscribe());
@@ -227,8 +228,8 @@ impl ConnectionHandler for Handler {
         SubstreamProtocol::new(self.greeting(Purpose::Check), ()).with_timeout(self.shared.config.timing.hello)
     }
 
-    // `connection_keep_alive` stays false: the streams of both sides keep a connection alive on both sides, as each holds
-    // an end of each. One that carries none is a spare and may go.
+    // `connection_keep_alive` stays false: the streams of both sides keep a connection alive on both sides, as each side
+    // holds an end of each stream. A connection without streams is a spare and may be closed.
 
     fn on_behaviour_event(&mut self, order: Order) {
         match order {
@@ -261,7 +262,7 @@ impl ConnectionHandler for Handler {
             ConnectionEvent::ListenUpgradeError(failed) => self.failed(failed.error),
             ConnectionEvent::DialUpgradeError(DialUpgradeError { error, .. }) => self.failed(match error {
                 StreamUpgradeError::Apply(error) => error,
-                // It does not know the hello's own protocol.
+                // The other side does not know the hello's own protocol.
                 StreamUpgradeError::NegotiationFailed => {
                     let refused = Refused::of(Refusal::Version, &self.shared.membership(), None);
                     GreetingError::RefusedByThem(refused)
@@ -291,7 +292,7 @@ impl ConnectionHandler for Handler {
 pub(super) struct Greeting {
     shared: Arc<Shared>,
     peer: PeerKey,
-    /// What to ask for; of no meaning where we are asked.
+    /// The purpose to send; unused where the other side opened the stream.
     purpose: Purpose,
 }
 
@@ -316,7 +317,7 @@ impl InboundUpgrade<Stream> for Greeting {
                 Ok(agreed) => Ok((agreed, stream)),
                 Err(error) => {
                     if let GreetingError::RefusedByUs(_) | GreetingError::Version(..) = error {
-                        // Elsewhere: within the greeting's time the refusal might be taken for silence.
+                        // In its own task: within the greeting's time limit the refusal might be taken for silence.
                         tokio::spawn(hello::linger(stream));
                     }
                     Err(error)

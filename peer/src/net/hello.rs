@@ -1,11 +1,11 @@
-//! The first words on a stream: who is asking for what, and the answer.
+//! The greeting on a stream: the hello of the opener, and the answer of the acceptor.
 //!
 //! ```text
 //! opener   u16 length | u16 version | body: network, ring, lanes, durability, instance, purpose, proof   (postcard)
 //! acceptor u16 length | u16 version | body: accepted, or refused and why              (postcard)
 //! ```
 //! The length, the version and [`Answer::Refused`] with its reasons keep their shape in all versions, so a peer of any
-//! version can read why it was refused.
+//! version can read the reason of its refusal.
 
 use std::fmt;
 use std::io;
@@ -20,50 +20,51 @@ use serde::{Deserialize, Serialize};
 use super::event::RefusedBy;
 use super::network_key::{Half, NetworkKey};
 
-/// What libp2p negotiates; its number changes when the shape of greetings does, so that their versions can be read no more.
+/// Name that libp2p negotiates. Its number changes with the shape of greetings, because their versions are then unreadable.
 pub(super) const PROTOCOL: &str = "/scatter/1";
-/// The version of hello and answer. Raise it with every change of their bytes; the golden files find one that was not meant.
+/// Version of hello and answer. Raise it with every change of their bytes; the golden files find an unintended change.
 pub(super) const HELLO_VERSION: u8 = 2;
-/// The version of all that is said on a stream: of hello and answer, and of the frames behind them.
+/// Version of all bytes on a stream: of hello and answer, and of the frames behind them.
 pub(super) const VERSION: u16 = u16::from_be_bytes([HELLO_VERSION, FRAME_VERSION]);
-/// A network's name has so many bytes at most.
+/// Upper limit of a network's name, in bytes.
 pub(super) const NETWORK_BYTES_MAX: usize = 64;
-/// No hello or answer is longer; checked before anything is read.
+/// Upper limit of a hello or an answer, in bytes; checked before the body is read.
 const GREETING_BYTES_MAX: usize = 512;
-/// How long a refused opener may take to read why.
+/// Time that a refused opener may take to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
     /// Frames of this class, from the opener.
     Frames(Class),
-    /// Nothing but this hello: the opener has joined a ring since it said the last one.
+    /// Only this hello: the opener has joined a ring since its last hello.
     Check,
 }
 
-/// Why a peer does not belong here. Every one is the same for both sides, so refused peers need not ask again soon.
+/// Reason for which a peer does not belong to a network. Each is the same for both sides, so refused peers need not ask
+/// again soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It speaks another version of the protocol.
+    /// The peer speaks another version of the protocol.
     Version,
-    /// It is of a network with another name.
+    /// The peer is of a network with another name.
     Network,
-    /// It is of the network but does not hold its key.
+    /// The peer is of the network but does not hold its key.
     Key,
-    /// It belongs to another ring: two networks were founded under one name.
+    /// The peer belongs to another ring: two networks were founded under one name.
     Ring,
-    /// It divides its keys among another number of lanes.
+    /// The peer divides its keys among another number of lanes.
     Lanes,
-    /// What it acknowledges rests on something else: on disks, or on memory.
+    /// The peer's acknowledgements rest on another durability: on disks, or on memory.
     Durability,
 }
 
-/// A version of what is said on a stream, for a person.
+/// Returns a version of the greeting and the frames, as text for administrators.
 pub(super) fn version_text(version: u16) -> String {
     match version.to_be_bytes() {
-        // Up to the first release the two were not told apart.
+        // Up to the first release the two versions were one.
         [0, old] => format!("{old}"),
         [hello, frames] => format!("{hello}.{frames}"),
     }
@@ -86,8 +87,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What one side of a hello has, for a person on the other side. An acceptor that refuses tells it behind the refusal, where
-/// earlier versions do not read.
+/// The values of one side of a hello, for the administrator of the other side. An acceptor that refuses sends them behind
+/// the refusal, where earlier versions do not read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Side {
     network: String,
@@ -97,19 +98,19 @@ pub(super) struct Side {
     durable: bool,
 }
 
-/// A refusal with what both sides have.
+/// A refusal with the values of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub reason: Refusal,
-    /// What this side has of it.
+    /// This side's value.
     ours: String,
-    /// What the other side has, where it is known.
+    /// The other side's value, where it is known.
     theirs: Option<String>,
 }
 
 impl Refused {
-    /// Of this peer by one that says no more, or the other way round: `version` is the other side's.
+    /// Creates the refusal of this peer by a side that says no more, or the other way round: `version` is the other side's.
     pub(super) fn of(reason: Refusal, mine: &Membership, version: Option<u16>) -> Refused {
         Refused::between(reason, mine, version, None)
     }
@@ -125,7 +126,7 @@ impl Refused {
 }
 
 impl Side {
-    /// What is compared, for a person: names come from outside, and are shown with escapes.
+    /// Returns the compared value, for administrators: names come from outside, and are shown with escapes.
     fn value(&self, reason: Refusal) -> String {
         match reason {
             Refusal::Version => String::new(),
@@ -149,19 +150,19 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Why a stream did not come about.
+/// Reason for which a stream did not come about.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GreetingError {
-    /// We refused the other side.
+    /// This side refused the other side.
     #[error("refused: {0}")]
     RefusedByUs(Refused),
-    /// The other side refused us.
+    /// The other side refused this side.
     #[error("we were refused: {0}")]
     RefusedByThem(Refused),
-    /// One of us refused the other for its version: who, and the other side's.
+    /// One side refused the other for its version: holds the refusing side, and the other side's version.
     #[error("another protocol version, {}", version_text(*.1))]
     Version(RefusedBy, u16),
-    /// What came is not a greeting.
+    /// The received bytes are not a greeting.
     #[error("not a greeting")]
     Garbage,
     /// The stream broke.
@@ -169,29 +170,29 @@ pub(super) enum GreetingError {
     Io(#[from] io::Error),
 }
 
-/// What both sides compare.
+/// The values that both sides compare.
 #[derive(Clone)]
 pub(super) struct Membership {
     pub(super) network: String,
     pub(super) key: Option<NetworkKey>,
     pub(super) ring: Option<RingId>,
     pub(super) lanes: u8,
-    /// What is acknowledged is on disks.
+    /// Whether acknowledgements rest on disks.
     pub(super) durable: bool,
-    /// Not compared but told: see [`Instance`].
+    /// Sent, but not compared: see [`Instance`].
     pub(super) instance: Instance,
 }
 
-/// A start of a peer, drawn at random. A peer that comes with another one has been restarted, and whatever connections
-/// its last start had are dead, though nobody said so: a host that lost its power does not.
+/// A start of a peer, drawn at random. A peer that comes with another instance has been restarted. Then all connections of
+/// its last start are dead, even if no system closed them: a host that lost its power closes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Instance(pub(super) u64);
 
-/// What comes of a hello that was accepted.
+/// The result of a hello that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Agreed {
     pub(super) purpose: Purpose,
-    /// The other side's.
+    /// The other side's instance.
     pub(super) instance: Instance,
 }
 
@@ -251,7 +252,7 @@ impl Membership {
     }
 }
 
-/// Says hello on a stream just opened and waits for the answer.
+/// Sends the hello on a stream just opened and waits for the answer.
 pub(super) async fn open<S>(
     stream: &mut S,
     mine: &Membership,
@@ -268,7 +269,7 @@ where
     let (version, body) = read(stream).await?;
     let (answer, rest) = match postcard::take_from_bytes(&body) {
         Ok(read) => read,
-        // Of another version only a refusal can be read, and that only as far as we know its reasons.
+        // Of another version only a refusal can be read, and only with a reason that this version knows.
         Err(_) if version != VERSION => return Err(GreetingError::Version(RefusedBy::Them, version)),
         Err(_) => return Err(GreetingError::Garbage),
     };
@@ -280,7 +281,7 @@ where
         }
         Answer::Accepted { .. } if version != VERSION => Err(GreetingError::Version(RefusedBy::Us, version)),
         Answer::Accepted { ring, instance, proof } => {
-            // It has accepted everything else of ours.
+            // It has accepted all other values of ours.
             let theirs = Side { keyed: proof.is_some(), ring, ..mine.side() };
             let refused = |reason| Refused::between(reason, mine, None, Some(&theirs));
             mine.check_proof(Half::Answer, peer, me, proof)
@@ -291,7 +292,7 @@ where
     }
 }
 
-/// Hears the hello on a stream that the other side opened, and answers it.
+/// Receives the hello on a stream that the other side opened, and answers it.
 pub(super) async fn accept<S>(
     stream: &mut S,
     mine: &Membership,
@@ -332,15 +333,15 @@ async fn refuse<S>(stream: &mut S, mine: &Membership, refused: Refused) -> Resul
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // Whether the other side can still be told is its own affair; that it was refused stands.
+    // The other side may not receive the answer any more; the refusal stands.
     let _ = write(stream, &(Answer::Refused(refused.reason), mine.side())).await;
     Err(GreetingError::RefusedByUs(refused))
 }
 
-/// Leaves a refused opener the time to read why: a stream that is dropped may be reset with the answer unread.
+/// Gives a refused opener the time to read the reason: a stream that is dropped may be reset with the answer unread.
 pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     if stream.close().await.is_ok() {
-        // It closes its side when it has read.
+        // The opener closes its side when it has read.
         let _ = tokio::time::timeout(LINGER, stream.read(&mut [0; 1])).await;
     }
 }
@@ -368,12 +369,12 @@ pub(super) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, V
     Ok((u16::from_le_bytes([v0, v1]), body))
 }
 
-/// Bytes behind what is understood are left to later versions.
+/// Parses a body. Bytes behind the known fields are left to later versions.
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, GreetingError> {
     postcard::take_from_bytes(body).map(|(value, _)| value).map_err(|_| GreetingError::Garbage)
 }
 
-/// Hellos of every kind, for the fuzzer to begin with.
+/// Returns hellos of every kind, as seeds of the fuzzer.
 pub(super) fn examples() -> Vec<Hello> {
     let hello = |purpose, proof, ring| Hello {
         network: "scatter".into(),
@@ -391,7 +392,7 @@ pub(super) fn examples() -> Vec<Hello> {
     ]
 }
 
-/// Answers of every kind, for the same.
+/// Returns answers of every kind, as seeds of the fuzzer.
 pub(super) fn example_answers() -> Vec<Answer> {
     let refusals =
         [Refusal::Version, Refusal::Network, Refusal::Key, Refusal::Ring, Refusal::Lanes, Refusal::Durability];
@@ -428,7 +429,7 @@ mod tests {
 
     type Outcome = (Result<Agreed, String>, Result<Agreed, String>);
 
-    /// A opens a stream to B.
+    /// Runs a greeting: A opens a stream to B.
     fn greet(a: &Membership, b: &Membership) -> Outcome {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
@@ -491,7 +492,7 @@ mod tests {
 
     #[test]
     fn an_acceptor_without_the_key_learns_nothing_more() {
-        // B takes anybody but cannot prove that it holds the key: A says so and sends no frame.
+        // B accepts any opener but cannot prove that it holds the key: A reports that and sends no frame.
         let outcome = greet(&member("net", Some(1), None), &Membership { key: None, ..member("net", None, None) });
         assert!(outcome.0.unwrap_err().contains("key"));
     }
@@ -518,7 +519,7 @@ mod tests {
     #[test]
     fn another_version_is_named_to_who_asked() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        // As a peer of another version refuses: for that reason, or for one that nobody here knows.
+        // As a peer of another version refuses: for its version, or for a reason that this version does not know.
         for reason in [0, 99] {
             let (mut one, mut two) = pipe(4096, None);
             let refused = runtime.block_on(async {
@@ -534,7 +535,7 @@ mod tests {
         assert_eq!([1, VERSION].map(version_text), ["1".to_owned(), format!("{HELLO_VERSION}.{FRAME_VERSION}")]);
     }
 
-    /// Bytes to read, a sink to write to.
+    /// Bytes to read, and a sink to write to.
     struct Canned<'a>(&'a [u8]);
 
     impl AsyncRead for Canned<'_> {

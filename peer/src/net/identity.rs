@@ -1,7 +1,7 @@
-//! Who we are: an ed25519 key in a file, and the two names of a peer.
+//! The identity of a peer: an ed25519 key in a file, and the two names of a peer.
 //!
-//! libp2p names a peer by a [`PeerId`], the multihash of its encoded public key; for an ed25519 key that is the identity
-//! hash, so it holds the key itself and converts to a [`PeerKey`] and back without loss.
+//! libp2p names a peer by a [`PeerId`], the multihash of its encoded public key. For an ed25519 key that is the identity hash,
+//! so it holds the key itself and converts to a [`PeerKey`] and back without loss.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,16 +13,17 @@ use overlay::PeerKey;
 
 use crate::version::PROGRAM;
 
-/// The version of the file. This first one does not name it: it holds a libp2p key and nothing else. A later one begins
-/// with [`VERSIONED`] and its number, in decimal digits.
+/// Version of the file's format. This first one does not name it: the file holds a libp2p key and nothing else. A later one
+/// begins with [`VERSIONED`] and its number, in decimal digits.
 pub(super) const IDENTITY_VERSION: u32 = 1;
-/// What stands before the version of a file that names it.
+/// Prefix before the version in a file that names it.
 const VERSIONED: &[u8] = b"scatter identity ";
 
-/// Before the 32 bytes of an ed25519 key: identity multihash of 36 bytes, of a protobuf with key type 1 and 32 bytes of data.
+/// Prefix of the 32 bytes of an ed25519 key: identity multihash of 36 bytes, of a protobuf with key type 1 and 32 bytes of
+/// data.
 const PEER_ID_PREFIX: [u8; 6] = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
 
-/// An encoded key has 68 bytes; whatever is longer is not a key.
+/// Upper limit of the bytes that are read. An encoded key has 68 bytes; a longer file holds no key.
 const FILE_BYTES_MAX: u64 = 4096;
 
 /// The secret key of this peer.
@@ -32,18 +33,18 @@ pub struct Identity {
     peer: PeerKey,
 }
 
-/// Why there is no identity.
+/// Reason for which there is no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The file cannot be read or written.
     #[error("identity file {path}: {source}")]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is there but holds no ed25519 key. It is left alone: a new key would make this another peer.
+    /// The file exists but holds no ed25519 key. It is left alone: a new key would make this another peer.
     #[error("identity file {0} is damaged; restore it, or move it away to become a new peer")]
     Damaged(PathBuf),
     /// Another version of the program wrote the file. It is left alone.
@@ -54,21 +55,21 @@ pub enum IdentityError {
     Version {
         /// The file.
         path: PathBuf,
-        /// As it says.
+        /// The version in the file.
         found: String,
     },
 }
 
 impl Identity {
-    /// A new key, kept nowhere.
+    /// Creates a new key that is not saved.
     pub fn random() -> Identity {
         Identity::of(Keypair::generate_ed25519()).expect("a key just made is an ed25519 key")
     }
 
-    /// Refuses the file of another version of the program. Changes nothing; whether the file is damaged is for others to find.
+    /// Refuses the file of another version of the program. Changes nothing; a damaged file passes here, and fails when loaded.
     ///
     /// # Errors
-    /// [`IdentityError::Version`], and [`IdentityError::Io`] where the file is there and cannot be read.
+    /// [`IdentityError::Version`], and [`IdentityError::Io`] where the file exists and cannot be read.
     pub fn check_format(path: &Path) -> Result<(), IdentityError> {
         let mut bytes = Vec::new();
         match File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)) {
@@ -78,7 +79,10 @@ impl Identity {
         }
     }
 
-    /// Reads the key in this file; makes one, readable by its owner only, where there is no file.
+    /// Reads the key in this file; creates one, readable by its owner only, where there is no file.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, is damaged, or is of another version. An existing file is left as it was.
     pub fn load_or_create(path: &Path) -> Result<Identity, IdentityError> {
         let failed = |source| IdentityError::Io { path: path.to_owned(), source };
         match File::open(path) {
@@ -99,12 +103,12 @@ impl Identity {
         }
     }
 
-    /// Our name on the ring.
+    /// Returns this peer's name on the ring.
     pub fn peer(&self) -> PeerKey {
         self.peer
     }
 
-    /// The same name as libp2p writes it.
+    /// Returns the same name as libp2p writes it.
     pub fn peer_id(&self) -> PeerId {
         peer_id_of(&self.peer)
     }
@@ -118,7 +122,8 @@ impl Identity {
         Some(Identity { keypair, peer })
     }
 
-    /// Written beside and renamed: a crash leaves no half of a key, which would be [`IdentityError::Damaged`] for ever.
+    /// Writes the file under another name and renames it: a crash leaves no partial key, which would be
+    /// [`IdentityError::Damaged`] for ever.
     fn create(&self, path: &Path) -> io::Result<()> {
         let bytes = self.keypair.to_protobuf_encoding().map_err(io::Error::other)?;
         let temporary = path.with_extension("new");
@@ -147,7 +152,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Refuses what names a version: this program writes none.
+/// Refuses a file that names a version: this program writes none.
 fn check_version(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     let Some(version) = bytes.strip_prefix(VERSIONED) else { return Ok(()) };
     let digits = version.iter().take(10).take_while(|byte| byte.is_ascii_digit());
@@ -155,7 +160,7 @@ fn check_version(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     Err(IdentityError::Version { path: path.to_owned(), found })
 }
 
-/// libp2p's name of a peer.
+/// Returns libp2p's name of a peer.
 pub fn peer_id_of(peer: &PeerKey) -> PeerId {
     let mut bytes = [0; 38];
     bytes[..6].copy_from_slice(&PEER_ID_PREFIX);
@@ -163,7 +168,7 @@ pub fn peer_id_of(peer: &PeerKey) -> PeerId {
     PeerId::from_bytes(&bytes).expect("an identity multihash of 36 bytes is a peer id")
 }
 
-/// Our name of a peer; `None` where its key is not an ed25519 key.
+/// Returns the ring's name of a peer; `None` where its key is not an ed25519 key.
 pub fn peer_key_of(peer_id: &PeerId) -> Option<PeerKey> {
     let bytes = peer_id.to_bytes();
     let key = bytes.strip_prefix(&PEER_ID_PREFIX)?;
@@ -242,7 +247,7 @@ mod tests {
             assert_eq!(identity.peer_id(), identity.keypair().public().to_peer_id());
             assert_eq!(peer_key_of(&identity.peer_id()), Some(identity.peer()));
         }
-        // A hash of a longer key (RSA) names no peer of ours.
+        // A hash of a longer key (RSA) names no peer of this program.
         assert_eq!(peer_key_of(&PeerId::random()), None);
     }
 }

@@ -1,6 +1,6 @@
-//! What waits for the loops. Bounded by a budget of bytes per class; readers wait for room, nobody else does.
+//! The inputs that wait for the loops, within a budget of bytes per class. Readers wait for room; no other caller waits.
 //!
-//! A peer has one loop, or one for each of its lanes. What is not a frame is told to all of them.
+//! A peer has one loop, or one for each of its lanes. Events that are not frames go to all of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -15,24 +15,24 @@ use super::config::NetConfig;
 use super::event::NetEvent;
 use crate::lock::lock;
 
-/// What a frame costs beside its bytes: so many empty ones are not free either.
+/// Cost of a frame beside its bytes, in bytes: many empty frames are not free either.
 const FRAME_COST_BYTES: usize = 64;
-/// Refusals waiting at most. More are counted and logged, as all are, but not told.
+/// Upper limit of waiting refusals. Further ones are counted and logged, as all are, but not reported.
 const REFUSALS_MAX: usize = 256;
 
 /// Wakes the loop of a lane.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// See the module.
+/// The inboxes of all lanes; see the module.
 pub(super) struct Inbox {
     lanes: Vec<Lane>,
-    /// Bytes that may still come in, by class: bulk that the loop has no time for does not keep heartbeats out. The
-    /// semaphores are fair, so neither does one peer keep out another.
+    /// Bytes that may still come in, by class: bulk that waits for the loop does not keep heartbeats out. The semaphores
+    /// are fair, so no peer keeps out another peer.
     room: [Semaphore; 3],
     room_max: [usize; 3],
 }
 
-/// What waits for one loop.
+/// The events that wait for one loop.
 struct Lane {
     inner: Mutex<Inner>,
     wake: Wake,
@@ -40,17 +40,17 @@ struct Lane {
 
 #[derive(Default)]
 struct Inner {
-    /// Control frames and everything that is not a frame, drained before the rest.
+    /// Control frames and all events that are not frames, drained before the rest.
     urgent: VecDeque<NetEvent>,
     rest: VecDeque<NetEvent>,
-    /// Ups and downs of each peer in `urgent`.
+    /// Number of waiting ups and downs of each peer in `urgent`.
     changes: HashMap<PeerKey, u8>,
     refusals: usize,
     taken: [usize; 3],
 }
 
 impl Inbox {
-    /// For so many lanes as can be woken; at least one.
+    /// Creates the inboxes for the lanes of these wakes; at least one.
     pub(super) fn new(config: &NetConfig, wakes: Vec<Wake>) -> Inbox {
         let room_max = [Class::Control, Class::Data, Class::Bulk]
             .map(|class| config.class(class).inbound_bytes_max.clamp(1, Semaphore::MAX_PERMITS / 2));
@@ -58,14 +58,14 @@ impl Inbox {
         Inbox { lanes, room: room_max.map(Semaphore::new), room_max }
     }
 
-    /// Hands frames to their loops, waiting for room first. `Err` once the network is shut down.
+    /// Hands frames to their loops, after a wait for room. Returns `Err` once the network is shut down.
     pub(super) async fn deliver(&self, peer: PeerKey, class: Class, frames: Vec<Bytes>) -> Result<(), ()> {
         if let [only] = &self.lanes[..] {
             return self.hand_to(only, peer, class, frames).await;
         }
         let mut parts = vec![Vec::new(); self.lanes.len()];
         for frame in frames {
-            // Nonsense is for the first one to count.
+            // An unreadable frame goes to the first lane, which counts it.
             let lane = lane_of(&frame, self.lanes.len()).unwrap_or(0);
             parts[lane].push(frame);
         }
@@ -75,14 +75,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// How many lanes there are.
+    /// Returns the number of lanes.
     pub(super) fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
     async fn hand_to(&self, lane: &Lane, peer: PeerKey, class: Class, frames: Vec<Bytes>) -> Result<(), ()> {
         let bytes: usize = frames.iter().map(|frame| frame.len() + FRAME_COST_BYTES).sum();
-        // What is larger than the whole budget waits until nothing else is there.
+        // A batch larger than the whole budget waits until no other bytes wait.
         let cost = bytes.min(self.room_max[class as usize]);
         let room = self.room[class as usize].acquire_many(cost as u32).await.map_err(drop)?;
         room.forget();
@@ -94,14 +94,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// Tells the loops something that is not a frame. Never waits, and still bounded: see [`Inner::tell`].
+    /// Reports an event that is not a frame to the loops. Never waits, and still bounded: see [`Inner::tell`].
     pub(super) fn tell(&self, event: NetEvent) {
         for lane in &self.lanes {
             lane.push(|inner| inner.tell(event.clone()));
         }
     }
 
-    /// Appends all that waits for a lane to `into`.
+    /// Appends all events that wait for a lane to `into`.
     pub(super) fn drain(&self, lane: u8, into: &mut Vec<NetEvent>) -> usize {
         let before = into.len();
         let taken = {
@@ -120,14 +120,14 @@ impl Inbox {
         into.len() - before
     }
 
-    /// Lets go whoever waits.
+    /// Releases all waiting readers.
     pub(super) fn close(&self) {
         self.room.iter().for_each(Semaphore::close);
     }
 }
 
 impl Lane {
-    /// Wakes the loop where it may be asleep: it is awake for as long as something waits.
+    /// Wakes the loop where it may be asleep: the loop is awake as long as an event waits.
     fn push(&self, add: impl FnOnce(&mut Inner)) {
         let was_empty = {
             let mut inner = lock(&self.inner);
@@ -142,13 +142,14 @@ impl Lane {
 }
 
 impl Inner {
-    /// At most two changes per peer wait (down and up again, or up and down), a few hundred refusals, one set of addresses.
+    /// Adds an event, within bounds: two changes per peer (down and up again, or up and down), a few hundred refusals, one
+    /// set of addresses.
     fn tell(&mut self, event: NetEvent) {
         match &event {
             NetEvent::PeerUp(peer) | NetEvent::PeerDown(peer) => {
                 let waiting = self.changes.entry(*peer).or_default();
                 if *waiting == 2 {
-                    // Ups and downs alternate: this one takes back the last of those two.
+                    // Ups and downs alternate: this one cancels the last of those two.
                     *waiting = 1;
                     let peer = *peer;
                     let same =

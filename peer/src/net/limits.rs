@@ -1,7 +1,7 @@
-//! How many connections there may be. First among the behaviours: what it denies, no other hears of.
+//! The limits of connections. First among the behaviours: no other behaviour hears of a denied connection.
 //!
-//! libp2p's own limits keep an entry for every peer that was ever connected, and know no difference between a stranger
-//! and a peer that we asked for.
+//! libp2p's own limits keep an entry for every peer that was ever connected, and do not tell a stranger from a peer that
+//! the local peer asked for.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -23,27 +23,27 @@ use super::identity::peer_key_of;
 use super::shared::Shared;
 use super::stats::count;
 
-/// Inbound connections whose handshake is not finished, at most; never more than connections there may be.
+/// Upper limit of inbound connections with an unfinished handshake; never more than the limit of all connections.
 const PENDING_IN_MAX: usize = 256;
-/// The same from one address: somebody who opens connections and says nothing does not keep others out.
+/// The same limit for one address: a client that opens connections and sends nothing does not keep other peers out.
 const PENDING_IN_PER_IP_MAX: usize = 64;
-/// Connections to one peer at most: two of simultaneous dials, and as many that are dead and not yet known to be.
+/// Upper limit of connections to one peer: two of simultaneous dials, and as many dead ones that are not yet detected.
 const PER_PEER_MAX: usize = 4;
 
-/// See the module.
+/// The limits and the connections that they count; see the module.
 pub(super) struct Limits {
     shared: Arc<Shared>,
-    /// Handshakes under way, with where they come from.
+    /// Handshakes under way, with their source addresses.
     pending_in: HashMap<ConnectionId, Option<IpAddr>>,
-    // Counted in `on_swarm_event` only: a connection that another behaviour denies later is never established, and nobody
-    // would take it off again.
+    // Counted in `on_swarm_event` only: a connection that another behaviour denies later is never established, and would
+    // never be uncounted.
     established: HashMap<ConnectionId, Established>,
     per_peer: HashMap<PeerId, HashSet<ConnectionId>>,
 }
 
 struct Established {
     peer: PeerId,
-    /// Came from a peer that nobody here had asked for.
+    /// Whether it came from a peer that the local peer had not asked for.
     stranger: bool,
 }
 

@@ -1,9 +1,9 @@
-//! A TCP stream that parts only when the other side has.
+//! A TCP stream that closes only when the other side has closed.
 //!
-//! A socket that is closed while something it received lies unread, or that hears something later, answers with a reset.
-//! Whatever the other side then still writes fails, and Yamux gives up a connection that it cannot write to, with all
-//! that it has not read: our last frames. There is always something under way to us (a ping, a window), so to close
-//! means here: say that nothing more comes, and throw away what comes until the other side has said so too.
+//! A socket that is closed with unread bytes, or that receives bytes later, answers with a reset. The other side's next
+//! write then fails, and Yamux gives up a connection that it cannot write to, with all that it has not read: our last
+//! frames. There are always bytes under way to us (a ping, a window). So closing here means: announce the end of the
+//! stream, and discard incoming bytes until the other side has announced its end too.
 
 use std::future::Future;
 use std::io;
@@ -14,12 +14,12 @@ use std::time::Duration;
 use libp2p::futures::{AsyncRead, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
-/// How long the other side may take to part once we have. It reads what lies before our end first.
+/// Time that the other side may take to close after this side. It first reads the bytes before this side's end.
 pub(super) const PARTING: Duration = Duration::from_secs(1);
-/// Read at a time of what nobody wants any more.
+/// Bytes per read of a stream that is discarded.
 const DISCARD_BYTES: usize = 4 * 1024;
 
-/// See the module.
+/// A stream with this way to close; see the module.
 pub(super) struct Linger<S> {
     stream: S,
     parting: Duration,
@@ -28,13 +28,13 @@ pub(super) struct Linger<S> {
 
 enum State {
     Open,
-    /// Our half is closed; until then the other side may close its own.
+    /// This side's half is closed; until then the other side may close its own.
     Parting(Pin<Box<Sleep>>),
     Closed,
 }
 
 impl<S> Linger<S> {
-    /// Closing waits for the other side for `parting` at most.
+    /// Wraps a stream. Closing waits for the other side for `parting` at most.
     pub(super) fn new(stream: S, parting: Duration) -> Linger<S> {
         Linger { stream, parting, state: State::Open }
     }
@@ -83,7 +83,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Linger<S> {
             this.state = State::Parting(Box::pin(sleep(this.parting)));
         }
         if let State::Parting(until) = &mut this.state {
-            // Asked first, so that a side that never stops talking is cut off too.
+            // Checked first, so that a side that never stops sending is cut off too.
             if until.as_mut().poll(cx).is_pending() {
                 ready!(this.poll_discard(cx));
             }
@@ -108,7 +108,7 @@ mod tests {
         (Linger::new(TcpStream(ours.unwrap()), parting), TcpStream(theirs.unwrap().0))
     }
 
-    /// Something lies unread on our side, and the other side goes on writing before it reads: it reads all the same.
+    /// Unread bytes lie on this side, and the other side goes on writing before it reads: it still reads the last bytes.
     #[tokio::test]
     async fn last_words_are_heard() {
         let (mut ours, mut theirs) = sockets(Duration::from_secs(60)).await;

@@ -1,4 +1,4 @@
-//! Everything that belongs to one peer and outlives its connections, and the table of all of them.
+//! The state of one peer that outlives its connections, and the table of all peers.
 //!
 //! Links are added where a connection is established or the loop asks for a peer, and removed by the swarm task alone.
 
@@ -21,20 +21,22 @@ use crate::lock::lock;
 
 pub(super) const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
 
-/// One peer.
+/// The state of one peer.
 pub(super) struct Link {
     pub(super) peer: PeerKey,
     queues: [Queue; 3],
     received: [Received; 3],
     /// Round trip of the last ping in microseconds, plus one; 0 before the first.
     rtt_us: AtomicU64,
-    /// Somebody asked for this peer. Such a peer finds a place when strangers no longer do.
+    /// Whether the loop, the settings or mDNS asked for this peer. Such a peer finds a place when strangers no longer
+    /// do.
     pub(super) wanted: AtomicBool,
-    /// The loop asked for this peer and the swarm task has not heard of it yet: not to be forgotten meanwhile.
+    /// Whether the loop asked for this peer and the swarm task does not know it yet: the peer must not be forgotten
+    /// meanwhile.
     pub(super) asked: AtomicBool,
     /// Connections on which a hello was accepted. The peer is up while there are any.
     accepted: Mutex<HashMap<ConnectionId, Instance>>,
-    /// Where our streams are.
+    /// The transport of this peer's writing connection.
     via: Mutex<Option<Via>>,
 }
 
@@ -73,9 +75,9 @@ impl Link {
         &self.queues[class as usize]
     }
 
-    /// A hello was accepted on this connection. Called before the first frame of it is delivered, so the loop hears of
-    /// the peer before it hears from it. Gives back connections of an earlier start of the peer: they are dead, though
-    /// it may take long until that shows, and frames written to them are lost.
+    /// Notes that a hello was accepted on this connection. Called before the first frame of it is delivered, so the
+    /// loop gets `PeerUp` before the frames. Returns connections of an earlier start of the peer: they are dead, though
+    /// this may take long to show, and frames written to them are lost.
     pub(super) fn accept(&self, connection: ConnectionId, instance: Instance, inbox: &Inbox) -> Vec<ConnectionId> {
         let mut accepted = lock(&self.accepted);
         let dead: Vec<ConnectionId> =
@@ -91,7 +93,8 @@ impl Link {
         dead
     }
 
-    /// This connection is gone. The peer is down when none is left: two simultaneous dials make two connections.
+    /// Notes that this connection is gone. The peer is down when none is left: two simultaneous dials make two
+    /// connections.
     pub(super) fn closed(&self, connection: ConnectionId, inbox: &Inbox) {
         let mut accepted = lock(&self.accepted);
         if accepted.remove(&connection).is_some() && accepted.is_empty() {
@@ -121,7 +124,7 @@ impl Link {
         self.queues.iter().for_each(|queue| queue.expire(now));
     }
 
-    /// Nothing waits to be written.
+    /// Returns whether no frame waits to be written.
     pub(super) fn is_drained(&self) -> bool {
         self.queues.iter().all(Queue::is_drained)
     }
@@ -160,9 +163,10 @@ impl Links {
         self.write().entry(peer).or_insert_with(|| self.new_link(peer)).clone()
     }
 
-    /// The loop asks for this peer. Says whether there was room for it among [`NetConfig::peers_max`].
+    /// Notes that the loop asks for this peer. Returns whether there was room for it among [`NetConfig::peers_max`].
     pub(super) fn ask(&self, peer: PeerKey) -> bool {
-        // Marked under the lock that the swarm task forgets under: what is queued from now on is not forgotten with it.
+        // Marked under the lock under which the swarm task forgets peers: frames queued from now on are not forgotten
+        // with it.
         let mut map = self.write();
         if map.len() >= self.config.peers_max && !map.contains_key(&peer) {
             return false;
@@ -173,7 +177,7 @@ impl Links {
         true
     }
 
-    /// Forgets those that `keep` does not name and nobody just asked for.
+    /// Forgets the links that `keep` rejects and that the loop has not just asked for.
     pub(super) fn retain(&self, mut keep: impl FnMut(&Link) -> bool) {
         self.write().retain(|_, link| keep(link) || link.asked.load(Ordering::Relaxed));
     }
@@ -194,7 +198,7 @@ impl Links {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes in all outgoing queues.
+    /// Returns the bytes in all outgoing queues.
     pub(super) fn queued_bytes(&self) -> usize {
         self.memory.used()
     }

@@ -1,41 +1,41 @@
-//! The network: frames between peers over libp2p: TCP, Noise and Yamux, or QUIC where TCP cannot be had.
+//! The network: frames between peers over libp2p, by TCP, Noise and Yamux, or by QUIC where TCP is not possible.
 //!
-//! Between two peers runs one long-lived stream per direction and [`Class`](node::Class). A stream begins with a hello
-//! and its answer (`hello`), then carries length-prefixed frames one way (`frame`) and, the other way, how much of them
-//! was consumed (`stream`). Each side writes only on the streams that it opened. There is no request and no answer at
+//! Between two peers runs one long-lived stream per direction and [`Class`](node::Class). A stream begins with a hello and
+//! its answer (`hello`). Then it carries length-prefixed frames one way (`frame`) and, the other way, the amount of them
+//! that was consumed (`stream`). Each side writes only on the streams that it opened. There is no request and no answer at
 //! this level: a frame may be lost, repeated or reordered, and the protocols above allow for it.
 //!
 //! The loop that drives a node is a plain thread. It hands frames to bounded queues ([`Transport::send_batch`]) and drains
-//! what arrived ([`Transport::drain`]); nothing it calls ever waits for the network. A peer with several lanes has a loop
-//! for each, and a frame says for which it is.
+//! arrived frames ([`Transport::drain`]); none of its calls ever waits for the network. A peer with several lanes has a
+//! loop for each lane, and a frame names its lane.
 //!
-//! # Who waits for whom
-//! - A **writer** (a task per stream) takes what its queue holds, at most 256 frames, writes them and flushes once.
-//! - A **reader** (a task per stream) waits where the loop is behind: it stops reading, stops confirming, and the sender's
+//! # Tasks and their waits
+//! - A **writer** (a task per stream) takes the content of its queue, at most 256 frames, writes them and flushes once.
+//! - A **reader** (a task per stream) waits where the loop is behind: it stops reading and confirming, and the sender's
 //!   window closes. Each class has its own budget, so bulk never holds up a heartbeat.
 //! - The **swarm task** never waits for anything but the network: no store, no lock that is held for long, no full channel.
 //!   While it is not polled, every stream of every connection stalls.
 //!
 //! # Bulk beside heartbeats
-//! All classes of a peer share one connection, and a window per class keeps what is on its way small: 256 KiB of bulk, so
-//! a heartbeat finds at most that much before it in the sockets. A second connection for bulk would keep them apart as
+//! All classes of a peer share one connection, and a window per class bounds the bytes in flight. It is 256 KiB for bulk,
+//! so a heartbeat finds at most that much before it in the sockets. A second connection for bulk would keep them apart as
 //! well, but costs another handshake, another 54 KiB and another hole in the NAT per peer.
 //!
 //! # TCP and QUIC
-//! TCP is dialled first. QUIC is dialled as soon as that has failed, or after a second in which it has not succeeded: a
-//! filter that swallows packets costs no more than that (`redial`). What comes of both is used: streams are opened on the
-//! first connection that stands, and move to one by TCP as soon as a hello was accepted there, at an end of a frame
-//! (`behaviour`, `stream`). While all there is to a peer is QUIC, TCP is tried again after a minute, and then less and less
-//! often: a moment in which TCP could not be had does not last for ever. A connection that was moved away from is not
-//! written to again, so two that come and go can not make streams move back and forth: when the other one breaks, it is
-//! closed as well, and all begins anew.
+//! TCP is dialled first. QUIC is dialled as soon as TCP has failed, or after a second without success: a filter that
+//! swallows packets costs no more than that (`redial`). The results of both are used. Streams are opened on the first
+//! established connection, and move to a TCP connection as soon as a hello was accepted there, at an end of a frame
+//! (`behaviour`, `stream`). While a peer is connected by QUIC alone, TCP is tried again after a minute, and then less and
+//! less often. So a moment without TCP has no lasting effect. A connection that streams have left is not written to again,
+//! so two unstable connections cannot make streams move back and forth. When the other connection breaks, it is closed as
+//! well, and dialling begins anew.
 //!
-//! Who is dead is seen on QUIC by its silence, after two seconds and a half at most ([`Timing::quic_idle`]). On TCP it is
-//! seen at once where a process dies and its system says so; one that is frozen, or a machine that is gone, only by its
-//! heartbeats that are missing, which is for the group to see, and by pings much later.
+//! On QUIC a dead peer is detected by its silence, after two and a half seconds at most ([`Timing::quic_idle`]). On TCP its
+//! death is detected at once where the process dies and its system reports it. A frozen process, or a machine that is gone,
+//! is detected only by missing heartbeats, which the group watches, and much later by pings.
 //!
-//! # What libp2p does not do by itself
-//! | it would | so here |
+//! # Workarounds for libp2p
+//! | libp2p alone would | so here |
 //! | --- | --- |
 //! | lose dials and streams where streams are opened by peer (libp2p-stream) | a behaviour of our own opens them by connection, after it is established (`behaviour`, `handler`) |
 //! | lose some of many streams opened at once, silently | a stream counts only after its hello was answered (`hello`) |
@@ -43,11 +43,11 @@
 //! | fail both of two simultaneous dials that reuse the listening port | every dial takes a new port (`redial`); two connections are fine |
 //! | stall all streams of a connection while seven events of it are unread | frames never pass through the swarm (`handler`) |
 //! | close a connection whose streams are silent after 10 s, on the side that does not hold them | both sides hold theirs (`handler`) |
-//! | reset a connection that it closes while something is under way to it, with its own last frames | a side that closes reads until the other has closed too (`linger`) |
+//! | reset a connection that it closes while data is under way to it, with its own last frames | a side that closes reads until the other has closed too (`linger`) |
 //! | count a refused connection as established | counts are kept in `on_swarm_event` only (`limits`, `behaviour`) |
 //! | dial all addresses of a peer at once and take the first | TCP has a start (`redial`) |
 //!
-//! What its QUIC does not do is in [`quic`].
+//! The differences to libp2p's QUIC are in [`quic`].
 
 mod addresses;
 mod behaviour;

@@ -1,11 +1,11 @@
-//! The key of a closed network, and how peers prove to each other that they hold it.
+//! The key of a closed network, and the proof by which peers show each other that they hold it.
 //!
 //! Each hello and each answer carries a MAC over the network's name, the direction and both peers' identities. The
-//! connection (Noise) has proven those identities already, so a MAC that was made for one pair is worth nothing to anybody
-//! else. A pre-shared key under Noise would keep strangers out a step earlier, but encrypts everything twice and does
+//! connection (Noise or TLS) has proven those identities already, so a MAC that was made for one pair is useless for any
+//! other pair. A pre-shared key under Noise would keep strangers out a step earlier, but encrypts all bytes twice and does
 //! not exist for QUIC.
 //!
-//! A stranger who connects is given a MAC and can test guesses against it: use 32 random bytes, or a long passphrase.
+//! A stranger that connects gets a MAC and can test guesses against it: use 32 random bytes, or a long passphrase.
 
 use std::fmt;
 use std::fs::File;
@@ -15,30 +15,30 @@ use std::path::{Path, PathBuf};
 use overlay::PeerKey;
 
 const FILE_BYTES_MAX: u64 = 4096;
-/// A passphrase below this length can be guessed; it is taken, with a warning.
+/// Length in bytes below which a passphrase can be guessed; a shorter one is accepted, with a warning.
 const PASSPHRASE_BYTES_SAFE: usize = 20;
 
 /// The shared secret of a closed network.
 #[derive(Clone)]
 pub struct NetworkKey([u8; 32]);
 
-/// Why there is no key.
+/// Reason for which there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkKeyError {
     /// The file cannot be read.
     #[error("network key file {path}: {source}")]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// An empty file would make a network that looks closed and is not.
+    /// The file is empty: it would make a network that looks closed and is not.
     #[error("network key file {0} is empty")]
     Empty(PathBuf),
 }
 
-/// Which half of the greeting a proof belongs to. Without it an answer could be reflected as a hello.
+/// The half of the greeting that a proof belongs to. Without it an answer could be reflected as a hello.
 #[derive(Clone, Copy)]
 pub(super) enum Half {
     Hello,
@@ -46,7 +46,10 @@ pub(super) enum Half {
 }
 
 impl NetworkKey {
-    /// Reads a key: 64 hex digits are 32 bytes, anything else is a passphrase. White space around it does not count.
+    /// Reads a key: 64 hex digits are 32 bytes, any other text is a passphrase. Surrounding white space does not count.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is empty.
     pub fn load(path: &Path) -> Result<NetworkKey, NetworkKeyError> {
         let mut bytes = Vec::new();
         File::open(path)
@@ -65,17 +68,17 @@ impl NetworkKey {
         Ok(NetworkKey::from_passphrase(text))
     }
 
-    /// The key that a passphrase stands for.
+    /// Derives the key of a passphrase.
     pub fn from_passphrase(passphrase: &[u8]) -> NetworkKey {
         NetworkKey(blake3::derive_key("scatter 2026 network key from passphrase", passphrase))
     }
 
-    /// The key with these bytes.
+    /// Returns the key with these bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> NetworkKey {
         NetworkKey(bytes)
     }
 
-    /// What `from` shows to `to`.
+    /// Returns the proof that `from` shows to `to`.
     pub(super) fn proof(&self, half: Half, network: &str, from: &PeerKey, to: &PeerKey) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(match half {

@@ -1,4 +1,4 @@
-//! For tests: two ends of a stream in memory, and a fault where it is wanted.
+//! A stream in memory for tests: two ends, and a fault at a planned call.
 
 use std::io;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ impl Fault {
         Fault { calls: Arc::default(), at }
     }
 
-    /// Whether there were so many calls at all.
+    /// Returns whether there were so many calls at all.
     pub(super) fn was_reached(&self) -> bool {
         self.calls.load(Ordering::Relaxed) >= self.at
     }
@@ -39,7 +39,7 @@ pub(super) struct End {
     fault: Option<Fault>,
 }
 
-/// Two ends with so many bytes between them.
+/// Returns two ends with so many bytes between them.
 pub(super) fn pipe(bytes: usize, fault: Option<Fault>) -> (End, End) {
     let (one, two) = tokio::io::duplex(bytes);
     (End { io: one, fault: fault.clone() }, End { io: two, fault })

@@ -1,4 +1,5 @@
-//! Frames of one peer and class that wait to be written. Bounded in number, bytes and time, and says what it drops.
+//! Frames of one peer and class that wait to be written. Bounded in number, bytes and time, with counts of dropped
+//! frames.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,17 +14,19 @@ use super::event::SendError;
 use super::frame::FRAME_BYTES_MAX;
 use crate::lock::lock;
 
-/// A writer takes so many frames at a time and flushes once; flushing each of them costs seven times as much.
+/// Upper limit of frames that a writer takes at a time and flushes once; flushing each of them costs seven times as
+/// much.
 pub(super) const BATCH_FRAMES_MAX: usize = 256;
-/// A writer takes so many bytes at a time, or one frame: a stalled peer holds no more than that beside the queue.
+/// Upper limit of bytes that a writer takes at a time, or one frame: a stalled peer holds no more than that beside the
+/// queue.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// Which frame goes where there is no room.
+/// The frames that are kept where there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// The newest word of a member supersedes what it said before: drop the oldest.
+    /// The newest frame of a member supersedes its earlier ones: drop the oldest.
     Newest,
-    /// What waited longest is closest to being useful, and the sender learns at once that there is no room.
+    /// The oldest frame is closest to being useful, and the sender learns at once that there is no room.
     Oldest,
 }
 
@@ -44,7 +47,7 @@ pub(super) struct QueueCounts {
     pub(super) lost: u64,
 }
 
-/// See the module.
+/// The queue of one peer and class; see the module.
 pub(super) struct Queue {
     limits: ClassLimits,
     keep: Keep,
@@ -58,7 +61,7 @@ struct Inner {
     bytes: usize,
     /// Frames that the writer took and did not yet account for.
     in_hand: usize,
-    /// The writer found nothing and sleeps: the next push wakes it. While it works nobody pays for a wake-up.
+    /// Whether the writer found no frame and sleeps: the next push wakes it. While it works no push pays for a wake-up.
     sleeping: bool,
     counts: QueueCounts,
 }
@@ -73,7 +76,7 @@ impl Memory {
         Memory { used: Arc::default(), max }
     }
 
-    /// Takes `bytes`, or nothing where they would pass the limit.
+    /// Takes `bytes`, or nothing where they would exceed the limit.
     fn take(&self, bytes: usize) -> bool {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used > self.max {
@@ -98,7 +101,7 @@ impl Queue {
         Queue { limits, keep, memory, inner: Mutex::new(inner), ready: Notify::new() }
     }
 
-    /// Queues a frame and says whether the writer sleeps, so that it is to be [woken](Queue::wake).
+    /// Queues a frame, and returns whether the writer sleeps and has to be [woken](Queue::wake).
     pub(super) fn push(&self, frame: Bytes, now: Instant) -> Result<bool, SendError> {
         let mut inner = lock(&self.inner);
         if frame.len() > FRAME_BYTES_MAX {
@@ -106,7 +109,7 @@ impl Queue {
             return Err(SendError::TooLong(frame.len()));
         }
         while inner.entries.len() >= self.limits.frames_max || inner.bytes + frame.len() > self.limits.bytes_max {
-            // An empty queue has room for any frame, whatever its limits say: else it would pass for ever.
+            // An empty queue has room for any frame, for any limits: otherwise that frame would never be queued.
             if self.keep == Keep::Oldest && !inner.entries.is_empty() {
                 inner.counts.dropped_full += 1;
                 return Err(SendError::Full);
@@ -129,7 +132,7 @@ impl Queue {
         self.ready.notify_one();
     }
 
-    /// Waits until there are frames, then fills the empty `batch`. Nothing is lost where the wait is given up.
+    /// Waits until there are frames, then fills the empty `batch`. No frame is lost where the wait is given up.
     pub(super) async fn take(&self, batch: &mut Vec<Bytes>) {
         loop {
             if self.try_take(batch, Instant::now()) {
@@ -162,7 +165,7 @@ impl Queue {
         !batch.is_empty()
     }
 
-    /// Drops what has waited too long. For peers without a connection: nobody else looks at their queues.
+    /// Drops frames that have waited too long. For peers without a connection, whose queues no writer reads.
     pub(super) fn expire(&self, now: Instant) {
         let mut inner = lock(&self.inner);
         while inner.entries.front().is_some_and(|entry| entry.until < now) {
@@ -172,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// These frames were written and flushed.
+    /// Notes that frames were written and flushed.
     pub(super) fn sent(&self, frames: usize, bytes: usize) {
         let mut inner = lock(&self.inner);
         inner.in_hand -= frames;
@@ -180,20 +183,20 @@ impl Queue {
         inner.counts.sent_bytes += bytes as u64;
     }
 
-    /// These frames were taken, and the stream broke before they were flushed.
+    /// Notes that frames were taken, and that the stream broke before they were flushed.
     pub(super) fn lost(&self, frames: usize) {
         let mut inner = lock(&self.inner);
         inner.in_hand -= frames;
         inner.counts.lost += frames as u64;
     }
 
-    /// Frames and bytes that wait.
+    /// Returns the waiting frames and bytes.
     pub(super) fn depth(&self) -> (usize, usize) {
         let inner = lock(&self.inner);
         (inner.entries.len(), inner.bytes)
     }
 
-    /// Nothing waits, neither here nor with the writer.
+    /// Returns whether no frame waits, neither here nor with the writer.
     pub(super) fn is_drained(&self) -> bool {
         let inner = lock(&self.inner);
         inner.entries.is_empty() && inner.in_hand == 0

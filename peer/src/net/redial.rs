@@ -1,13 +1,12 @@
-//! Whom to dial, and when again. A value: it is told what happened and when, and says which dials are due.
+//! The schedule of dials. A value: it is told the events and their times, and returns the dials that are due.
 //!
-//! Pauses double and are jittered, so peers that lost each other at one moment do not come back at one moment. A peer
-//! that refused us, or that we refused, is left alone for much longer: nothing changes there by itself.
+//! Pauses double and are jittered, so peers that lost each other at one moment do not come back at one moment. After a
+//! refusal, by us or by the peer, the pause is much longer: no refusal ends without a change by an administrator.
 //!
-//! A peer that can be reached by TCP and by QUIC is dialled by TCP. QUIC has its turn when that has failed, or has not
-//! succeeded in a second; what TCP comes to after that is welcome still. While a peer is connected by QUIC alone, TCP is
-//! tried again, each time after a longer pause. And where connections by TCP break soon after they came up, twice in a
-//! row, QUIC goes first for a time that grows as well: a path that carries handshakes and nothing else does not have a
-//! peer come and go.
+//! A peer with TCP and QUIC addresses is dialled by TCP. QUIC is dialled when TCP has failed, or has not succeeded in a
+//! second; a later success of TCP is used still. While a peer is connected by QUIC alone, TCP is tried again, each time
+//! after a longer pause. Where TCP connections break soon after they came up, twice in a row, QUIC goes first for a time
+//! that grows as well. So a path that carries handshakes and nothing else does not make a peer come and go.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,36 +21,36 @@ use super::config::Timing;
 use super::event::Via;
 use super::tried::{Outcome, Tried};
 
-/// Dials under way at most; the others wait for their turn.
+/// Upper limit of dials under way; further dials wait.
 const DIALS_MAX: usize = 64;
-/// So many connections by TCP in a row that break soon are bad luck, or a peer that was started anew.
+/// TCP connections in a row that may break soon without consequence: bad luck, or a peer that was restarted.
 const TCP_BREAKS_MAX: u32 = 1;
-/// Addresses of one peer at most.
+/// Upper limit of addresses of one peer.
 pub(super) const ADDRESSES_MAX: usize = 8;
-/// A peer that was found by chance (mDNS) is given up after so many failures; it will be found again.
+/// Failures after which a peer that mDNS found is given up; mDNS will find it again.
 const FOUND_FAILURES_MAX: u32 = 3;
 
-/// Who is dialled.
+/// The target of a dial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     /// This peer and no other.
     Peer(PeerKey),
-    /// Whoever answers there.
+    /// Any peer that answers at this address.
     Door(Multiaddr),
 }
 
-/// How long somebody is dialled for.
+/// How long a target is dialled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Until {
-    /// A few times.
+    /// For `FOUND_FAILURES_MAX` failures.
     Found,
-    /// Until then without a connection.
+    /// Until this time without a connection.
     Wanted(Instant),
     /// As long as this peer runs.
     Forever,
 }
 
-/// A dial that is due. Its id is to be told with [`Redial::dialing`].
+/// A dial that is due. The caller reports its id with [`Redial::dialing`].
 #[derive(Debug, PartialEq)]
 pub(super) struct Due {
     pub(super) target: Target,
@@ -59,18 +58,18 @@ pub(super) struct Due {
     pub(super) attempt: Attempt,
 }
 
-/// What a dial is for.
+/// The purpose of a dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     /// To reach a peer that is not connected: as a rule by TCP, where it has such addresses.
     First,
-    /// To reach it by QUIC, as TCP takes its time or failed; or the other way about.
+    /// To reach it by QUIC, because TCP is slow or failed; or the other way about.
     Second,
-    /// To reach it by TCP, too.
+    /// To reach it by TCP, beside a QUIC connection.
     Better,
 }
 
-/// See the module.
+/// The schedule of all dials; see the module.
 pub(super) struct Redial {
     timing: Timing,
     entries: HashMap<Target, Entry>,
@@ -84,28 +83,28 @@ struct Entry {
     state: State,
     failures: u32,
     refusals: u32,
-    /// How often it was dialled, and what came of it last, for a person.
+    /// The number of dials, and the last result, for administrators.
     dials: u32,
     outcome: Option<Outcome>,
-    /// Not before that, after a refusal, whatever else happens: of two simultaneous connections one may still come up, and
-    /// go, after the other was refused.
+    /// No dial before this time, after a refusal: of two simultaneous connections one may still come up and end after the
+    /// other was refused.
     not_before: Instant,
     /// Since when it is connected by TCP.
     tcp_since: Option<Instant>,
-    /// Connections by TCP that broke soon, in a row.
+    /// TCP connections that broke soon, in a row.
     tcp_breaks: u32,
-    /// Until then QUIC goes first.
+    /// QUIC goes first until this time.
     quic_until: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// To be dialled at this time.
+    /// The target is to be dialled at this time.
     Idle(Instant),
     Dialing(Dialing),
     Connected {
         peer: PeerKey,
-        /// Where it is by QUIC alone.
+        /// The next attempt by TCP, where it is connected by QUIC alone.
         better: Option<Better>,
     },
 }
@@ -115,12 +114,12 @@ enum State {
 struct Dialing {
     first: Option<ConnectionId>,
     second: Option<ConnectionId>,
-    /// When the other kind of addresses is dialled, too: this one.
+    /// When the addresses of the other transport, `second_by`, are dialled too.
     second_at: Option<Instant>,
     second_by: Via,
 }
 
-/// TCP, beside a connection by QUIC.
+/// The schedule of TCP attempts beside a QUIC connection.
 #[derive(Clone, Copy, PartialEq)]
 struct Better {
     at: Instant,
@@ -136,7 +135,7 @@ impl Entry {
         self.addresses.iter().any(|address| via(address) == Some(by))
     }
 
-    /// When something is to be dialled.
+    /// Returns when the next dial is due.
     fn at(&self) -> Option<Instant> {
         match self.state {
             State::Idle(at) => Some(at).filter(|_| !self.addresses.is_empty()),
@@ -145,7 +144,7 @@ impl Entry {
         }
     }
 
-    /// What is dialled then.
+    /// Returns the dial that is then due, with its addresses.
     fn due(&self, now: Instant) -> (Attempt, Vec<Multiaddr>) {
         match self.state {
             State::Idle(_) => (Attempt::First, self.addresses(self.order(now).0)),
@@ -154,7 +153,7 @@ impl Entry {
         }
     }
 
-    /// What goes first, of what it has, and what after that.
+    /// Returns the transport that goes first, among those it has, and the second one.
     fn order(&self, now: Instant) -> (Via, Via) {
         let tcp_first = self.quic_until <= now;
         match (self.has(Via::Tcp), self.has(Via::Quic)) {
@@ -164,7 +163,7 @@ impl Entry {
         }
     }
 
-    /// The last connection by TCP is gone, or the last of all. If TCP was among what there was, it may be to blame.
+    /// Notes that its last TCP connection is gone, or its last connection. If TCP was among them, TCP may be the cause.
     fn tcp_gone(&mut self, timing: &Timing, draw: u32, now: Instant) {
         let Some(since) = self.tcp_since.take() else {
             return;
@@ -189,7 +188,7 @@ impl Entry {
 }
 
 impl Better {
-    /// When TCP is tried beside a connection by this.
+    /// Returns the schedule of TCP beside a connection by `by`; `None` where that is TCP.
     fn beside(by: Via, tries: u32, timing: &Timing, draw: u32, now: Instant) -> Option<Better> {
         let pause = backoff(timing.tcp_retry_min, timing.tcp_retry_max, tries, draw);
         Some(Better { at: now + pause, tries }).filter(|_| by == Via::Quic)
@@ -207,7 +206,7 @@ impl Redial {
         Redial { timing, entries: HashMap::new(), random: RandomState::new(), draws: 0 }
     }
 
-    /// Dial `target` from now on. Asking again renews the time and the addresses, but does not shorten a pause.
+    /// Dials `target` from now on. A repeated call renews the time and the addresses, but does not shorten a pause.
     pub(super) fn want(
         &mut self,
         target: Target,
@@ -239,7 +238,7 @@ impl Redial {
         });
         entry.until = entry.until.max(until);
         if !addresses.is_empty() && addresses != entry.addresses {
-            // New addresses are tried at once, unless the peer itself does not want us.
+            // New addresses are tried at once, unless the peer itself refuses us.
             if let (State::Idle(at), 0) = (&mut entry.state, entry.refusals) {
                 *at = now;
             }
@@ -247,7 +246,7 @@ impl Redial {
         }
     }
 
-    /// The same for one address more, beside those that are known: they are tried together.
+    /// Like [`Redial::want`] for one more address, which is tried together with the known ones.
     pub(super) fn add(
         &mut self,
         target: Target,
@@ -263,14 +262,14 @@ impl Redial {
         self.want(target, addresses, until, connected, now);
     }
 
-    /// Those to dial now. Forgets those whose time is over.
+    /// Returns the dials that are due now. Forgets the targets whose time is over.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Due> {
         self.entries.retain(|_, entry| match (entry.until, entry.state) {
             (Until::Forever, _) | (_, State::Connected { .. } | State::Dialing(_)) => true,
             (Until::Wanted(until), State::Idle(_)) => until > now,
             (Until::Found, State::Idle(at)) => match entry.refusals {
                 0 => entry.failures < FOUND_FAILURES_MAX,
-                // Kept through the pause: found again meanwhile, it is not dialled again.
+                // Kept through the pause: a target that is found again meanwhile is not dialled again.
                 _ => at > now,
             },
         });
@@ -278,7 +277,7 @@ impl Redial {
         let due = self.entries.iter().filter(|(_, entry)| entry.at().is_some_and(|at| at <= now));
         due.filter_map(|(target, entry)| {
             let (attempt, addresses) = entry.due(now);
-            // One that is under way already takes no more room.
+            // A target with a dial under way takes no more room.
             if attempt != Attempt::Second {
                 room = room.checked_sub(1)?;
             }
@@ -287,7 +286,7 @@ impl Redial {
         .collect()
     }
 
-    /// When the next dial is due.
+    /// Returns when the next dial is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.entries.values().filter_map(Entry::at).min()
     }
@@ -296,7 +295,7 @@ impl Redial {
         self.entries.contains_key(&Target::Peer(*peer))
     }
 
-    /// A dial that was due began.
+    /// Notes that a due dial began.
     pub(super) fn dialing(&mut self, due: &Due, id: ConnectionId, now: Instant) {
         let (start, draw) = (self.timing.tcp_start, self.draw());
         let Some(entry) = self.entries.get_mut(&due.target) else {
@@ -307,7 +306,7 @@ impl Redial {
                 dialing.second = Some(id);
                 dialing.second_at = None;
             }
-            // Whatever comes of it: the next one has its time. One that comes up is told by `connected`.
+            // With any result: the next attempt has its time. `connected` reports a success.
             (State::Connected { better: Some(better), .. }, _) => {
                 better.at = now + backoff(self.timing.tcp_retry_min, self.timing.tcp_retry_max, better.tries + 1, draw);
                 better.tries = better.tries.saturating_add(1);
@@ -322,7 +321,7 @@ impl Redial {
         }
     }
 
-    /// What came of a dial, for a person: said before [`Redial::failed`].
+    /// Notes the error of a dial, for administrators: called before [`Redial::failed`].
     pub(super) fn note_dial(&mut self, id: ConnectionId, error: &DialError) {
         let is_its = |entry: &&mut Entry| matches!(entry.state, State::Dialing(dialing) if dialing.has(id));
         if let Some(entry) = self.entries.values_mut().find(is_its) {
@@ -330,14 +329,14 @@ impl Redial {
         }
     }
 
-    /// What came of a connection to `peer`, for a person; `None` where all is well.
+    /// Notes the state of a connection to `peer`, for administrators; `None` where it is sound.
     pub(super) fn note_peer(&mut self, peer: PeerKey, outcome: Option<Outcome>) {
         for entry in self.entries.values_mut().filter(|entry| entry.is_connected_to(peer)) {
             entry.outcome = outcome.clone();
         }
     }
 
-    /// All that is dialled, the places that the settings name first.
+    /// Returns all targets, those that the settings name first.
     pub(super) fn tried(&self) -> Vec<Tried> {
         let tried = |entry: &Entry| Tried {
             addresses: entry.addresses.clone(),
@@ -350,7 +349,7 @@ impl Redial {
         all
     }
 
-    /// That dial failed, or could not even begin.
+    /// Notes that a dial failed, or could not even begin.
     pub(super) fn failed(&mut self, id: ConnectionId, now: Instant) {
         let failed = self.entries.iter_mut().find_map(|(target, entry)| match &mut entry.state {
             State::Dialing(dialing) if dialing.has(id) => Some((target, dialing)),
@@ -372,7 +371,7 @@ impl Redial {
         }
     }
 
-    /// A dial of `target` failed altogether, or its connection is gone.
+    /// Schedules the next dial of `target`, whose dials all failed or whose connection is gone.
     fn pause(&mut self, target: &Target, now: Instant) {
         let draw = self.draw();
         if let Some(entry) = self.entries.get_mut(target) {
@@ -382,14 +381,14 @@ impl Redial {
         }
     }
 
-    /// A connection to `peer` is established, by a dial or by its own.
+    /// Notes that a connection to `peer` is established, which either side dialled.
     pub(super) fn connected(&mut self, peer: PeerKey, id: ConnectionId, by: Via, now: Instant) {
         let draw = self.draw();
         for (target, entry) in &mut self.entries {
             let dialled = matches!(entry.state, State::Dialing(dialing) if dialing.has(id));
             if *target == Target::Peer(peer) || dialled {
                 let better = match entry.state {
-                    // Of two connections the better one counts, and how often it was tried.
+                    // Of two connections the better one counts, and the number of its attempts.
                     State::Connected { better, .. } => better.filter(|_| by == Via::Quic),
                     _ => Better::beside(by, entry.tcp_breaks, &self.timing, draw, now),
                 };
@@ -401,7 +400,7 @@ impl Redial {
         }
     }
 
-    /// A hello was accepted: from now on it is worth coming back soon.
+    /// Notes that a hello was accepted: from now on it pays to dial again soon.
     pub(super) fn accepted(&mut self, peer: PeerKey, now: Instant) {
         for entry in self.entries.values_mut().filter(|entry| entry.is_connected_to(peer)) {
             entry.failures = 0;
@@ -413,7 +412,7 @@ impl Redial {
         }
     }
 
-    /// The last connection by TCP to `peer` is gone, and there is one by QUIC.
+    /// Notes that the last TCP connection to `peer` is gone, and that a QUIC connection remains.
     pub(super) fn tcp_gone(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
             let draw = self.draw();
@@ -425,7 +424,7 @@ impl Redial {
         }
     }
 
-    /// The last connection to `peer` is gone.
+    /// Notes that the last connection to `peer` is gone.
     pub(super) fn gone(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
             let draw = self.draw();
@@ -439,14 +438,14 @@ impl Redial {
         }
     }
 
-    /// One of us does not want the other.
+    /// Notes that one side refused the other.
     pub(super) fn refused(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
             let draw = self.draw();
             let Some(entry) = self.entries.get_mut(&target) else {
                 continue;
             };
-            // Refused on both of two connections is refused once.
+            // Refusals on both of two connections count as one refusal.
             if entry.refusals == 0 || now >= entry.not_before {
                 let pause = backoff(self.timing.refused_min, self.timing.refused_max, entry.refusals, draw);
                 entry.not_before = now + pause;
@@ -461,14 +460,14 @@ impl Redial {
         connected.map(|(target, _)| target.clone()).collect()
     }
 
-    /// A number out of 1024.
+    /// Draws a number below 1024.
     fn draw(&mut self) -> u32 {
         self.draws += 1;
         (self.random.hash_one(self.draws) % 1024) as u32
     }
 }
 
-/// Between half and all of `min`, doubled for each failure, up to `max`.
+/// Returns between half and all of `min`, doubled for each failure, up to `max`.
 fn backoff(min: Duration, max: Duration, failures: u32, draw: u32) -> Duration {
     let full = min.saturating_mul(1 << failures.min(16)).min(max);
     full / 2 + full / 2 * draw / 1024

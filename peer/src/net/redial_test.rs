@@ -1,4 +1,4 @@
-//! What is dialled, by what, and how long it is waited for.
+//! Tests of the schedule: targets, transports, and waits.
 
 use super::*;
 
@@ -20,7 +20,7 @@ impl Bench {
         self.redial.want(Target::Peer(A), vec![address], until, None, self.now);
     }
 
-    /// Waits for the next dial, begins it and says how long the wait was.
+    /// Waits for the next dial, begins it and returns the length of the wait.
     fn dial(&mut self) -> Option<(Duration, ConnectionId)> {
         let at = self.redial.next()?.max(self.now);
         let waited = at - self.now;
@@ -105,7 +105,7 @@ fn a_door_is_open_again_when_whoever_stood_behind_it_is_gone() {
     assert!(bench.dial().is_some());
 }
 
-/// A peer with an address of each kind.
+/// Wants a peer with an address of each transport.
 fn both(bench: &mut Bench) {
     let addresses = ["/ip4/127.0.0.1/udp/1/quic-v1", "/ip4/127.0.0.1/tcp/1"].map(|text| text.parse().unwrap());
     bench.redial.want(Target::Peer(A), addresses.to_vec(), Until::Forever, None, bench.now);
@@ -129,7 +129,7 @@ fn tcp_has_a_start_and_no_more() {
     both(&mut bench);
     let (_, attempt, by, tcp) = next(&mut bench);
     assert_eq!((attempt, by), (Attempt::First, Via::Tcp));
-    // It says nothing.
+    // TCP gives no answer.
     let (waited, attempt, by, quic) = next(&mut bench);
     assert_eq!((waited, attempt, by), (Timing::default().tcp_start, Attempt::Second, Via::Quic));
     assert_eq!(bench.redial.next(), None, "both are under way");
@@ -139,7 +139,7 @@ fn tcp_has_a_start_and_no_more() {
     bench.redial.failed(tcp, bench.now);
     let (waited, _, by, tcp) = next(&mut bench);
     assert!(waited >= Duration::from_millis(50) && by == Via::Tcp);
-    // Refused, it has no start.
+    // When TCP was refused, it has no start.
     bench.redial.failed(tcp, bench.now);
     let (waited, attempt, by, _) = next(&mut bench);
     assert_eq!((waited, attempt, by), (Duration::ZERO, Attempt::Second, Via::Quic));
@@ -192,7 +192,7 @@ fn tcp_that_breaks_soon_twice_goes_second_for_a_time_that_grows() {
     }
     assert!(!quic_first[0].0 && !quic_first[1].0 && quic_first[2..].iter().all(|(by_quic, _)| *by_quic));
     assert!(quic_first[2].1 >= timing.tcp_retry_min && quic_first[5].1 >= timing.tcp_retry_max / 2, "{quic_first:?}");
-    // One that lasts is trusted again.
+    // A TCP connection that lasts is trusted again.
     let (_, _, by, id) = next(&mut bench);
     assert_eq!(by, Via::Quic);
     bench.redial.connected(A, id, by, bench.now);
@@ -203,7 +203,8 @@ fn tcp_that_breaks_soon_twice_goes_second_for_a_time_that_grows() {
     assert_eq!(next(&mut bench).2, Via::Tcp);
 }
 
-/// One that came up by QUIC at the same time is written to when TCP goes, and nobody is gone: TCP is tried again there, too.
+/// A QUIC connection that came up at the same time carries frames when TCP goes, and the peer is not gone: TCP is tried
+/// again there, too.
 #[test]
 fn tcp_that_goes_and_leaves_quic_behind_is_tried_again() {
     let (mut bench, timing) = (Bench::new(), Timing::default());

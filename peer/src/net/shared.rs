@@ -1,4 +1,4 @@
-//! What the loop, the swarm task and the stream tasks share.
+//! The state that the loop, the swarm task and the stream tasks share.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -17,7 +17,7 @@ use super::stats::Counters;
 use super::tried::Tried;
 use crate::lock::lock;
 
-/// See the module.
+/// The shared state; see the module.
 pub(super) struct Shared {
     pub(super) me: PeerKey,
     pub(super) config: NetConfig,
@@ -30,21 +30,22 @@ pub(super) struct Shared {
     tried: Mutex<Vec<Tried>>,
 }
 
-/// What the swarm task is asked to do. Bounded by what there is: a peer or connection is named once, however often.
+/// Orders to the swarm task. Bounded by the number of peers and connections: each is named once, for any number of
+/// orders.
 #[derive(Default)]
 pub(super) struct Orders {
     pending: Mutex<Pending>,
     ready: Notify,
 }
 
-/// Orders not yet carried out.
+/// Orders that are not yet carried out.
 #[derive(Default)]
 pub(super) struct Pending {
     /// Connect to these peers.
     pub(super) dial: HashMap<PeerKey, Vec<String>>,
     /// These connections broke in a stream.
     pub(super) close: HashSet<(PeerId, ConnectionId)>,
-    /// Say hello again to everybody: our ring is known now.
+    /// Send the hello again to every peer: this peer's ring is known now.
     pub(super) check: bool,
     /// End.
     pub(super) stop: bool,
@@ -59,14 +60,14 @@ impl Shared {
             counters: Counters::default(),
             orders: Orders::default(),
             ring: Mutex::new(config.ring),
-            // Keyed anew by the system, so what is hashed does not matter.
+            // Keyed anew by the system, so the hashed value does not matter.
             instance: Instance(RandomState::new().hash_one(0)),
             tried: Mutex::default(),
             config,
         }
     }
 
-    /// What is dialled while no peer is connected, and what came of it, as of the last second.
+    /// Returns the dials while no peer is connected, with their results, as of the last second.
     pub(super) fn tried(&self) -> Vec<Tried> {
         lock(&self.tried).clone()
     }
@@ -75,7 +76,7 @@ impl Shared {
         *lock(&self.tried) = tried;
     }
 
-    /// What is compared with other peers, as of now.
+    /// Returns the values that are compared with other peers, as of now.
     pub(super) fn membership(&self) -> Membership {
         Membership {
             network: self.config.network.clone(),
@@ -87,7 +88,7 @@ impl Shared {
         }
     }
 
-    /// Says whether that was news.
+    /// Sets the ring, and returns whether it is new.
     pub(super) fn set_ring(&self, ring: RingId) -> bool {
         lock(&self.ring).replace(ring) != Some(ring)
     }
@@ -99,7 +100,7 @@ impl Orders {
         self.ready.notify_one();
     }
 
-    /// Waits for orders and takes them all. Nothing is lost where the wait is given up.
+    /// Waits for orders and takes them all. No order is lost where the wait is given up.
     pub(super) async fn take(&self) -> Pending {
         self.ready.notified().await;
         std::mem::take(&mut lock(&self.pending))

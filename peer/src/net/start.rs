@@ -1,4 +1,4 @@
-//! Starting a network, and what the rest of the process holds of it.
+//! The start of a network, and its handles for the rest of the process.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -31,29 +31,30 @@ use super::shared::Shared;
 use super::stats::{NetStats, count};
 use super::tried::Tried;
 
-/// Streams of one connection at most, of both sides: three classes each way, and libp2p's own. What a hostile peer can
-/// make us hold for streams that it never finishes goes up with it, at 256 KiB each.
+/// Upper limit of a TCP connection's streams, of both sides: three classes each way, and libp2p's own. A hostile peer can
+/// make this side hold 256 KiB for each stream that it never finishes, so a higher limit costs more memory.
 const STREAMS_MAX: usize = 32;
-/// Streams that the other side of a QUIC connection may have at one time: three classes, libp2p's own, and what parts.
+/// Upper limit of the other side's simultaneous streams on a QUIC connection: three classes, libp2p's own, and closing
+/// streams.
 const QUIC_STREAMS_MAX: u32 = 16;
-/// What one class has on its way beyond its window, and what libp2p has of its own.
+/// Bytes in flight of one class beyond its window, and libp2p's own bytes.
 const QUIC_BYTES_MORE: usize = 64 * 1024;
 const NOT_SPOKEN: &str = "it is neither /ip…/…/tcp/PORT nor /ip…/…/udp/PORT/quic-v1";
-/// Streams of one connection whose hello is under way at most.
+/// Upper limit of one connection's streams with a hello under way.
 const GREETINGS_MAX: usize = 16;
 
-/// Why a network did not start.
+/// Reason for which a network did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// Nobody could connect under this address.
+    /// No peer could connect under this address.
     #[error("cannot listen on {address}: {reason}")]
     Listen {
-        /// As configured.
+        /// The configured address.
         address: Multiaddr,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// Empty, or longer than 64 bytes.
+    /// The name is empty, or longer than 64 bytes.
     #[error("a network's name has 1 to {NETWORK_BYTES_MAX} bytes")]
     NetworkName,
     /// The transport could not be set up.
@@ -61,13 +62,13 @@ pub enum NetError {
     Transport(#[from] io::Error),
 }
 
-/// The network as its owner holds it: there is one of it. It ends when this is dropped.
+/// The network as its single owner holds it. It ends when this is dropped.
 pub struct Net {
     handle: NetHandle,
     stopped: mpsc::Receiver<()>,
 }
 
-/// The network as anybody may hold it.
+/// A handle to the network for any thread.
 #[derive(Clone)]
 pub struct NetHandle {
     shared: Arc<Shared>,
@@ -82,9 +83,12 @@ pub struct NetPort {
 impl Net {
     /// Listens, and goes on in tasks of `runtime`, which needs its I/O and time drivers.
     ///
-    /// There are as many lanes as `wakes`, at least one. Each is called, from any thread, when something comes to wait that
-    /// is to be [drained](Transport::drain) by that lane and nothing did before. It must not wait; unparking the loop's
-    /// thread is what it is for.
+    /// There are as many lanes as `wakes`, at least one. Any thread calls a lane's wake when an event comes to wait for a
+    /// [drain](Transport::drain) by that lane and none waited before. The wake must not wait; its purpose is to unpark the
+    /// loop's thread.
+    ///
+    /// # Errors
+    /// The network's name is invalid, an address cannot be bound, or the transport cannot be set up. No network runs then.
     pub fn start(
         config: NetConfig,
         identity: &Identity,
@@ -124,24 +128,24 @@ impl Net {
         let driver = Driver::new(shared.clone(), swarm, listeners);
         runtime.spawn(async move {
             driver.run().await;
-            // Whoever waits learns it; nobody may.
+            // Tells a waiting shutdown; there may be none.
             let _ = stopped_tx.send(());
         });
         Ok(Net { handle: NetHandle { shared }, stopped })
     }
 
-    /// What other threads may hold.
+    /// Returns the handle for other threads.
     pub fn handle(&self) -> &NetHandle {
         &self.handle
     }
 
-    /// What the loop of a lane holds.
+    /// Returns the port for the loop of a lane.
     pub fn port(&self, lane: u8) -> NetPort {
         NetPort { handle: self.handle.clone(), lane }
     }
 
-    /// Stops: what is queued for connected peers is written, connections are closed, for two seconds at most. Waits for
-    /// that, so not to be called from a task of the runtime.
+    /// Stops the network: writes the queued frames of connected peers and closes connections, for two seconds at most. The
+    /// call waits for that, so tasks of the runtime must not call it.
     pub fn shutdown(self) {
         self.handle.stop();
         let _ = self.stopped.recv_timeout(3 * FAREWELL);
@@ -173,18 +177,21 @@ impl Transport for NetPort {
 }
 
 impl NetHandle {
-    /// Our own name.
+    /// Returns this peer's key.
     pub fn peer(&self) -> PeerKey {
         self.shared.me
     }
 
-    /// Our own name as libp2p writes it, for `/p2p/…`.
+    /// Returns this peer's id as libp2p writes it, for `/p2p/…`.
     pub fn peer_id(&self) -> PeerId {
         peer_id_of(&self.shared.me)
     }
 
-    /// Queues a frame: a look into a table and a push, and a wake-up where the writer sleeps. For many frames at once
+    /// Queues a frame: one table lookup and one push, and a wake-up where the writer sleeps. For many frames at once
     /// [`NetHandle::send_batch`] is cheaper.
+    ///
+    /// # Errors
+    /// The frame was not queued, and is counted: the peer is unknown, a queue is full, or the frame is too long.
     pub fn send(&self, peer: &PeerKey, class: Class, frame: Bytes) -> Result<(), SendError> {
         let Some(link) = self.shared.links.get(peer) else {
             count(&self.shared.counters.unknown_peer);
@@ -197,7 +204,7 @@ impl NetHandle {
         Ok(())
     }
 
-    /// See [`Transport::send_batch`].
+    /// Does the same as [`Transport::send_batch`].
     pub fn send_batch(&self, batch: &mut Vec<Outgoing>) {
         let now = Instant::now();
         // Woken at the end, so a writer finds all of its frames and flushes once.
@@ -211,7 +218,7 @@ impl NetHandle {
                 count(&self.shared.counters.unknown_peer);
                 continue;
             };
-            // What finds no room is counted by the queue.
+            // The queue counts a frame that finds no room.
             if let Ok(true) = link.queue(class).push(frame, now) {
                 sleeping.push((link.clone(), class));
             }
@@ -221,12 +228,12 @@ impl NetHandle {
         }
     }
 
-    /// See [`Transport::dial`]. Beyond [`NetConfig::peers_max`] nobody is remembered.
+    /// Does the same as [`Transport::dial`]. Beyond [`NetConfig::peers_max`] no further peer is remembered.
     pub fn dial(&self, peer: PeerKey, addresses: &[String]) {
         if peer == self.shared.me {
             return;
         }
-        // From now on frames for it are queued.
+        // Frames for the peer are queued from now on.
         if !self.shared.links.ask(peer) {
             count(&self.shared.counters.over_limit);
             return;
@@ -239,24 +246,25 @@ impl NetHandle {
         });
     }
 
-    /// See [`Transport::set_ring`].
+    /// Does the same as [`Transport::set_ring`].
     pub fn set_ring(&self, ring: RingId) {
         if self.shared.set_ring(ring) {
             self.shared.orders.give(|orders| orders.check = true);
         }
     }
 
-    /// What is dialled while no peer is connected, and what came of it, as of the last second; empty where one is connected.
+    /// Returns the dials while no peer is connected, with their results, as of the last second; empty where one is
+    /// connected.
     pub fn tried(&self) -> Vec<Tried> {
         self.shared.tried()
     }
 
-    /// Whether this peer is connected and its hello was accepted.
+    /// Returns whether this peer is connected and a hello was accepted.
     pub fn is_up(&self, peer: &PeerKey) -> bool {
         self.shared.links.get(peer).is_some_and(|link| link.is_up())
     }
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> NetStats {
         let counters = &self.shared.counters;
         let mut peers: Vec<_> = self.shared.links.all().iter().map(|link| link.stats()).collect();
@@ -290,7 +298,7 @@ impl fmt::Debug for Net {
     }
 }
 
-/// TCP as libp2p's builder sets it up, but one that [lingers](Linger), and QUIC.
+/// Builds TCP as libp2p's builder does, but with a transport that [lingers](Linger), and QUIC.
 fn transport(
     key: &Keypair,
     config: &NetConfig,
@@ -308,8 +316,8 @@ fn transport(
     Ok(tcp.or_transport(quic).map(|either, _| either.into_inner()).boxed())
 }
 
-/// What of QUIC follows from our limits. Windows are QUIC's own only so far as they bound what a peer can make us hold
-/// that does not keep to ours.
+/// Returns QUIC's settings for this peer's limits. QUIC's own windows only bound the memory that a peer can occupy if it
+/// ignores this peer's windows.
 fn quic_settings(config: &NetConfig) -> quic::Settings {
     let bytes = |windows: usize| u32::try_from(windows + QUIC_BYTES_MORE).unwrap_or(u32::MAX);
     let windows = CLASSES.map(|class| config.class(class).window_bytes);

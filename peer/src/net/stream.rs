@@ -1,8 +1,9 @@
 //! The two ends of a stream after its hello, each a task of its own.
 //!
-//! Frames go from opener to acceptor. The other way go confirmations: four bytes, how many more bytes the acceptor's
-//! *loop* has taken. The opener has at most a window of unconfirmed bytes on its way, so whatever stalls over there (the
-//! loop, the process, the network) is felt here as a queue that fills, and what lies in the sockets stays small.
+//! Frames go from opener to acceptor. Confirmations go the other way: four bytes with the number of further bytes that the
+//! acceptor's *loop* has taken. The opener has at most a window of unconfirmed bytes in flight. So any stall at the
+//! acceptor (of the loop, the process or the network) shows at the opener as a queue that fills, and little lies in the
+//! sockets.
 
 use std::future::Future;
 use std::io;
@@ -19,26 +20,26 @@ use super::link::Link;
 use super::queue::{BATCH_FRAMES_MAX, Queue};
 use super::shared::Shared;
 
-/// Yamux hands over frames of 16 KiB.
+/// Bytes per read: Yamux hands over frames of 16 KiB.
 const READ_BYTES: usize = 16 * 1024;
-/// Longer frames are written from where they lie, shorter ones gathered first.
+/// Frame length in bytes beyond which a frame is written without a copy; shorter frames are gathered first.
 const GATHER_BYTES_MAX: usize = 4 * 1024;
-/// Written at a time, each with its own deadline: a slow peer makes progress, a stopped one does not.
+/// Bytes of one write, each with its own deadline: a slow peer makes progress, a stopped one does not.
 const WRITE_BYTES: usize = 16 * 1024;
 
-/// Why a stream ended.
+/// Reason for the end of a stream.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum End {
-    /// The other side closed it, or the connection went.
+    /// The other side closed it, or the connection is gone.
     #[error("closed")]
     Closed,
-    /// Its sender goes on on a better connection: nothing is wrong with this one.
+    /// Its sender continues on a better connection: this stream has no fault.
     #[error("moved")]
     Moved,
-    /// The other side took nothing for too long.
+    /// The other side took no bytes for too long.
     #[error("stalled")]
     Stalled,
-    /// The other side sent what nobody may send.
+    /// The other side sent bytes that the protocol forbids.
     #[error("violation: {0}")]
     Violation(&'static str),
     /// The connection broke.
@@ -55,7 +56,7 @@ impl From<FrameTooLong> for End {
     }
 }
 
-/// Writes what `link` has queued for this class, until the stream ends or it is to `leave`, which it does between frames.
+/// Writes the queue of `link` for this class, until the stream ends or until `leave`, which takes effect between frames.
 pub(super) async fn write<S>(
     mut stream: S,
     link: &Link,
@@ -86,7 +87,7 @@ where
             tokio::select! {
                 biased;
                 () = &mut leave => break,
-                // Also how an idle writer learns that the connection is gone.
+                // This read also tells an idle writer that the connection is gone.
                 confirmed = confirmations.next(&mut stream) => Some(confirmed),
                 () = queue.take(&mut batch.frames) => None,
             }
@@ -108,12 +109,12 @@ where
         batch.frames.clear();
         unconfirmed += bytes + frames * PREFIX_BYTES;
     }
-    // What still waits is the next writer's, from now on.
+    // Frames that still wait belong to the next writer from now on.
     drop(batch);
     move_on(stream, stall).await
 }
 
-/// Says that the next frames come on another stream, and stays until all that came before was read.
+/// Announces that the next frames come on another stream, and stays until all earlier frames were read.
 async fn move_on<S>(mut stream: S, stall: Duration) -> End
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -121,16 +122,16 @@ where
     let said = async {
         stream.write_all(&MOVED.to_le_bytes()).await?;
         stream.close().await?;
-        // Confirmations of what is still being read are of no use any more.
+        // Confirmations of frames that are still being read are of no use any more.
         while stream.read(&mut [0; 64]).await? > 0 {}
         Ok(End::Moved)
     };
     timeout(stall, said).await.unwrap_or(Ok(End::Stalled)).unwrap_or_else(ended)
 }
 
-/// Frames taken from a queue. Those that were not written when this goes, for whatever reason, are counted as lost. A
-/// writer that goes wakes the next one: where streams move there are two for a moment, and the next may sleep since before
-/// this one took what it was woken for.
+/// Frames taken from a queue. Frames that were not written by the drop count as lost, for any reason. A writer that ends
+/// wakes the next one. Where streams move there are two for a moment, and the next one may have slept since before this
+/// one took the frames of its wake-up.
 struct Batch<'a> {
     queue: &'a Queue,
     frames: Vec<Bytes>,
@@ -143,7 +144,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// Hands what arrives to the loop, until the stream ends.
+/// Hands arrived frames to the loop, until the stream ends.
 pub(super) async fn read<S>(mut stream: S, link: &Link, class: Class, shared: &Shared) -> End
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -156,7 +157,7 @@ where
     let mut unconfirmed = 0;
     loop {
         let n = match stream.read(&mut bytes).await {
-            // Also within a frame: so it ends where a process dies.
+            // Also within a frame: a stream ends so where a process dies.
             Ok(0) => return End::Closed,
             Ok(n) => n,
             Err(error) => return ended(error),
@@ -172,7 +173,7 @@ where
         };
         if !frames.is_empty() {
             link.received(class, frames.len(), frames.iter().map(Bytes::len).sum());
-            // Here, and only here, one waits for the loop.
+            // Only here does a reader wait for the loop.
             if shared.inbox.deliver(link.peer, class, frames).await.is_err() {
                 return End::Closed;
             }
@@ -230,7 +231,7 @@ async fn flush<S: AsyncWrite + Unpin>(stream: &mut S, stall: Duration) -> Result
     timeout(stall, stream.flush()).await.map_err(|_| End::Stalled)?.map_err(ended)
 }
 
-/// A stream that is no longer there reads as closed, whatever the layer below calls it.
+/// Returns the end for an I/O error: a vanished stream counts as closed, for each of these error kinds.
 fn ended(error: io::Error) -> End {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero | io::ErrorKind::BrokenPipe => End::Closed,
@@ -239,7 +240,7 @@ fn ended(error: io::Error) -> End {
     }
 }
 
-/// Confirmations as they come. Half of one is kept where the wait is given up.
+/// Reader of confirmations. A partial confirmation is kept where the wait is given up.
 #[derive(Default)]
 struct Confirmations {
     bytes: [u8; 4],
@@ -300,7 +301,8 @@ mod tests {
         frames.flatten().collect()
     }
 
-    /// Sends 40 frames through a pipe with a fault at the n-th call, until both ends ended. Says what arrived.
+    /// Sends 40 frames through a pipe with a fault at the n-th call, until both ends ended. Returns the number that
+    /// arrived.
     async fn run(fault: Option<Fault>) -> usize {
         let ((here, out), (there, _)) = (side(64 * 1024), side(64 * 1024));
         let incoming = there.links.get_or_add(PEER);
@@ -333,12 +335,12 @@ mod tests {
         let _ = writer.await;
         let (counts, (queued, _)) = (queue.counts(), queue.depth());
         assert_eq!(counts.sent_frames + counts.lost + queued as u64, 40, "every frame is accounted for");
-        // What was sent may still be lost behind us, and what counts as lost may have arrived.
+        // Sent frames may still be lost behind us, and frames that count as lost may have arrived.
         assert!(arrived as u64 <= counts.sent_frames + counts.lost);
         arrived
     }
 
-    /// Every single I/O call fails once: no end hangs, none panics, and all frames are accounted for.
+    /// Every single I/O call fails once: no end hangs or panics, and all frames are accounted for.
     #[tokio::test]
     async fn a_fault_anywhere_ends_both_ends() {
         for n in 1.. {
@@ -352,10 +354,10 @@ mod tests {
         }
     }
 
-    /// Frames that were written before arrive, those that were not stay in their queue, and neither end is at fault.
+    /// Frames that were written before arrive, the rest stay in their queue, and neither end is at fault.
     #[tokio::test]
     async fn a_writer_moves_on_between_frames() {
-        // With room on its way, and with none.
+        // With room in the window, and with none.
         for window in [1 << 20, 64 * 1024] {
             let ((here, out), (there, _)) = (side(window), side(window));
             let incoming = there.links.get_or_add(PEER);
@@ -370,7 +372,7 @@ mod tests {
                 queue.push(frame(i), Instant::now()).unwrap();
             }
             queue.wake();
-            // It gets as far as it can; nobody reads.
+            // The writer gets as far as it can; no reader runs.
             tokio::task::yield_now().await;
             leave.send(()).unwrap();
             let reader = tokio::spawn({
@@ -386,7 +388,7 @@ mod tests {
         }
     }
 
-    /// While streams move two writers wait for a moment, and nobody pays for a wake-up while one of them works.
+    /// While streams move two writers wait for a moment, and no push pays for a wake-up while one of them works.
     #[tokio::test]
     async fn what_one_writer_leaves_behind_the_next_one_takes() {
         let (here, out) = side(1 << 20);
@@ -403,7 +405,7 @@ mod tests {
             async move { write(two, &out, Class::Data, stall, pending()).await }
         });
         tokio::task::yield_now().await;
-        // The first takes it, and is long at it.
+        // The first writer takes it, and is slow with it.
         assert!(queue.push(Bytes::from(vec![1; 200]), Instant::now()).unwrap());
         queue.wake();
         tokio::task::yield_now().await;
@@ -440,7 +442,7 @@ mod tests {
         two.write_all(&4000u32.to_le_bytes()).await.unwrap();
         two.read_exact(&mut bytes[..4000]).await.unwrap();
         assert!(timeout(stall / 3, two.read(&mut bytes)).await.is_err());
-        // Then nothing more is confirmed.
+        // Then no more bytes are confirmed.
         assert!(matches!(writer.await.unwrap(), End::Stalled));
         assert_eq!(out.queue(Class::Data).counts().sent_frames, 14);
     }

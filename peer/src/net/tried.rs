@@ -1,4 +1,4 @@
-//! What became of dials, for a person who waits for a peer to enter its network.
+//! The results of dials, for an administrator who waits for a peer to enter its network.
 
 use std::error::Error;
 use std::{fmt, io};
@@ -6,30 +6,30 @@ use std::{fmt, io};
 use libp2p::Multiaddr;
 use libp2p::swarm::DialError;
 
-/// One place that is dialled while no peer is connected.
+/// One target that is dialled while no peer is connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// Where.
+    /// The addresses of the target.
     pub addresses: Vec<Multiaddr>,
-    /// Named by the settings (`--join`), and dialled as long as this peer runs.
+    /// Whether the settings name it (`--join`); then it is dialled as long as this peer runs.
     pub named: bool,
-    /// How often it was dialled.
+    /// Number of dials.
     pub dials: u32,
-    /// What came of it last; `None` where the first dial is still under way.
+    /// The last result; `None` where the first dial is still under way.
     pub outcome: Option<Outcome>,
 }
 
-/// What came of a dial.
+/// The result of a dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// For a person.
+    /// A text for administrators.
     pub words: String,
-    /// It stays so until somebody changes settings or programs: trying again is of no use.
+    /// Whether it stays so until an administrator changes settings or programs: another dial is of no use.
     pub lasting: bool,
 }
 
 impl Outcome {
-    /// Of a dial that failed. `is_placed`: some address was given for it.
+    /// Returns the result of a dial that failed. `is_placed`: an address was given for it.
     pub(super) fn of(error: &DialError, is_placed: bool) -> Outcome {
         let passing = |words: String| Outcome { words, lasting: false };
         let itself = || Outcome { words: "this peer itself is there".into(), lasting: true };
@@ -43,7 +43,7 @@ impl Outcome {
                 words.dedup();
                 passing(words.join(", "))
             }
-            // Of those that were given, libp2p leaves out the ones that this peer listens at.
+            // libp2p leaves out the given addresses that this peer itself listens at.
             DialError::NoAddresses if is_placed => itself(),
             DialError::NoAddresses => passing("no address of it is known".into()),
             other => passing(root(other)),
@@ -51,7 +51,7 @@ impl Outcome {
     }
 }
 
-/// The innermost cause: the others say again what it says.
+/// Returns the innermost cause: the outer errors repeat it.
 fn root(error: &(dyn Error + 'static)) -> String {
     let mut error = error;
     let mut is_foreign = is_nonsense(error);
@@ -60,7 +60,7 @@ fn root(error: &(dyn Error + 'static)) -> String {
         is_foreign |= is_nonsense(error);
     }
     if is_foreign {
-        // Somebody answers, in words that are none of libp2p's.
+        // A program answers, but not in libp2p's protocol.
         return "no peer is there, but another program".into();
     }
     match is_of(error, io::ErrorKind::UnexpectedEof) {
@@ -69,12 +69,12 @@ fn root(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Whether somebody said what cannot be read, or what begins with a length that is none.
+/// Returns whether the other side sent unreadable bytes, or bytes that begin with an invalid length.
 fn is_nonsense(error: &(dyn Error + 'static)) -> bool {
     is_of(error, io::ErrorKind::InvalidData) || error.to_string() == "Maximum frame length exceeded"
 }
 
-/// Whether this is an error of that kind. Some wrappers hide its type, and keep its words.
+/// Returns whether this is an error of that kind. Some wrappers hide its type, and keep its text.
 fn is_of(error: &(dyn Error + 'static), kind: io::ErrorKind) -> bool {
     match error.downcast_ref::<io::Error>() {
         Some(error) => error.kind() == kind,
@@ -95,14 +95,14 @@ impl fmt::Display for Tried {
     }
 }
 
-/// Why no peer that was named will ever let this one in, where that is so: each of them said so.
+/// Returns the reason for which no named peer will ever admit this peer, where each of them refused it.
 pub fn hopeless(tried: &[Tried]) -> Option<String> {
     let lasts = |tried: &Tried| tried.outcome.as_ref().is_some_and(|outcome| outcome.lasting);
     let all = !tried.is_empty() && tried.iter().all(|tried| tried.named && lasts(tried));
     all.then(|| told(tried))
 }
 
-/// All of it in a line; of many the first.
+/// Returns all targets in one line; of many, only the first ones.
 pub fn told(tried: &[Tried]) -> String {
     const TOLD_MAX: usize = 5;
     let mut words: Vec<String> = tried.iter().take(TOLD_MAX).map(ToString::to_string).collect();

@@ -1,9 +1,9 @@
-//! A connection and its streams as libp2p wants them, and how they end.
+//! A QUIC connection and its streams in libp2p's terms, and their end.
 //!
-//! quinn throws away what a connection has not sent when that is closed, and tells the other side to stop when the
-//! reading end of a stream is dropped. Both would lose last words that TCP delivers. So a stream that is dropped goes on
-//! for a moment until all of it was received, throwing away what still comes; and a connection is closed when its streams
-//! have gone, or after that moment.
+//! quinn drops the unsent bytes of a connection that is closed, and tells the other side to stop when the reading end of
+//! a stream is dropped. Both would lose last frames that TCP delivers. So a dropped stream goes on for a moment until all
+//! of it was received, and discards incoming bytes. A connection is closed when its streams have gone, or after that
+//! moment.
 
 use std::io;
 use std::pin::Pin;
@@ -21,29 +21,29 @@ use tokio::time::{sleep, timeout};
 
 use super::tls;
 
-/// How long a stream that was dropped may take, and a connection that is closed.
+/// Time that a dropped stream may take to end, and a connection to close.
 const PARTING: Duration = Duration::from_secs(1);
-/// The last packet is sent by another task; a process that ends at once would take that with it.
+/// Wait for the last packet, which another task sends; a process that ends at once would lose it.
 const LAST_PACKET: Duration = Duration::from_millis(10);
-/// Read at a time of what nobody wants any more.
+/// Bytes per read of a stream that is discarded.
 const DISCARD_BYTES: usize = 4 * 1024;
 
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 
 type Opening = BoxFuture<'static, Result<(SendStream, RecvStream), ConnectionError>>;
 
-/// See the module.
+/// A QUIC connection; see the module.
 pub struct Connection {
     connection: quinn::Connection,
     accepting: Option<Opening>,
     opening: Option<Opening>,
     closing: Option<BoxFuture<'static, ()>>,
-    /// Each stream watches it, until it is over.
+    /// Each stream watches it, until the stream is over.
     streams: Arc<watch::Sender<()>>,
 }
 
 impl Connection {
-    /// A connection whose handshake is over, and who is at its other end.
+    /// Returns a connection whose handshake is over, with the peer at its other end.
     pub(super) fn of(connection: quinn::Connection) -> io::Result<(PeerId, Connection)> {
         let peer = tls::peer_of(&connection)?;
         let streams = Arc::new(watch::Sender::new(()));
@@ -96,7 +96,7 @@ impl StreamMuxer for Connection {
     }
 }
 
-/// Closes a connection when its streams are over. One that the other side has closed has nothing to wait for.
+/// Closes a connection when its streams are over. A connection that the other side has closed needs no wait.
 async fn part(connection: quinn::Connection, streams: Arc<watch::Sender<()>>) {
     tokio::select! {
         _ = timeout(PARTING, streams.closed()) => {}
@@ -106,9 +106,9 @@ async fn part(connection: quinn::Connection, streams: Arc<watch::Sender<()>>) {
     sleep(LAST_PACKET).await;
 }
 
-/// One stream. Dropped, it parts: see the module.
+/// One stream. When dropped, it ends in the background: see the module.
 pub struct Stream {
-    /// Until it is dropped.
+    /// `Some` until it is dropped.
     halves: Option<(SendStream, RecvStream)>,
     alive: watch::Receiver<()>,
 }
@@ -138,7 +138,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_close(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Closed before, or told to stop by the other side: there is nothing more to say either way.
+        // Closed before, or told to stop by the other side: no more bytes are needed either way.
         let _ = self.halves()?.0.finish();
         Poll::Ready(Ok(()))
     }
@@ -149,7 +149,7 @@ impl Drop for Stream {
         let Some((mut send, mut recv)) = self.halves.take() else {
             return;
         };
-        // Without a runtime the process ends, and quinn has none to send with either.
+        // Without a runtime the process ends, and quinn cannot send without one either.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };

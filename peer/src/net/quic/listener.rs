@@ -1,10 +1,10 @@
-//! Who wants in: by which addresses, and who has to prove his own first.
+//! The listener for incoming QUIC connections: its addresses, and the proof of a dialler's address.
 //!
-//! A packet can claim to be from anywhere, and to answer it costs a signature. So nothing is computed for a newcomer
-//! before the swarm has said that there is room, and then in the connection's own task. And where many handshakes are
-//! under way already, whoever has not yet shown that he hears what is sent to the address he claims is told to say his
-//! first words again with a token, of which nothing is remembered here. So packets with made-up addresses take no more
-//! than a part of the room.
+//! A packet can claim any source address, and an answer costs a signature. So the listener computes nothing for a new
+//! connection before the swarm has reported room, and then only in the connection's own task. Where many handshakes are
+//! under way already, a dialler has to prove that it receives packets at its claimed address. It is told to send its
+//! first packet again with a token, and the listener keeps no state for it. So packets with forged addresses take only
+//! a part of the room.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,22 +25,22 @@ use quinn::{Endpoint, Incoming};
 use super::connection::Connection;
 use super::socket::multiaddress;
 
-/// Handshakes under way beyond which an address is to be proven. Below what is allowed of one address
-/// (`net::limits`), which somebody could claim to have.
+/// Handshakes under way beyond which an address must be proven. Below the limit of one address (`net::limits`), which
+/// an attacker could claim.
 const UNPROVEN_MAX: usize = 32;
-/// Newcomers looked at before anybody else has a turn.
+/// New connections that are handled before other tasks have a turn.
 const LOOKS_MAX: usize = 64;
 
-/// A handshake with somebody who wants in.
+/// A handshake with a dialler.
 pub type Handshake = BoxFuture<'static, io::Result<(PeerId, Connection)>>;
 pub(super) type Event = TransportEvent<Handshake, io::Error>;
 
-/// See the module.
+/// A listener on one address; see the module.
 pub(super) struct Listener {
     id: ListenerId,
     endpoint: Endpoint,
     address: SocketAddr,
-    /// Where it listens on all of them.
+    /// Watcher of the interfaces, where it listens on all of them.
     interfaces: Option<IfWatcher>,
     incoming: BoxFuture<'static, Option<Incoming>>,
     events: VecDeque<Event>,
@@ -74,7 +74,7 @@ impl Listener {
         self.id
     }
 
-    /// The endpoint, if others can be dialled from it at this address: so both directions need one hole in a firewall.
+    /// Returns the endpoint, if it can dial this address: so both directions need one hole in a firewall.
     pub(super) fn dials(&self, to: IpAddr) -> Option<&Endpoint> {
         let from = self.address.ip();
         let fits = from.is_ipv4() == to.is_ipv4() && (from.is_unspecified() || from.is_loopback() == to.is_loopback());
@@ -104,7 +104,7 @@ impl Listener {
                 Ok(IfEvent::Up(net)) => (net.addr(), true),
                 Ok(IfEvent::Down(net)) => (net.addr(), false),
                 Err(error) => {
-                    // What is known stays; a watcher that failed once would fail for ever.
+                    // Known addresses stay; a watcher that failed once would fail for ever.
                     self.interfaces = None;
                     self.events.push_back(Event::ListenerError { listener_id: self.id, error });
                     return;
@@ -166,7 +166,7 @@ fn next(endpoint: &Endpoint) -> BoxFuture<'static, Option<Incoming>> {
     async move { endpoint.accept().await }.boxed()
 }
 
-/// Does nothing before it is polled: whoever is turned away costs a packet. Dropped, it says so to the other side.
+/// Does nothing before it is polled: a denied connection costs one packet. When dropped, it tells the other side.
 async fn shake_hands(incoming: Incoming, turn: Turn) -> io::Result<(PeerId, Connection)> {
     let connection = incoming.accept()?.await?;
     drop(turn);

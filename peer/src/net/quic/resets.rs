@@ -1,9 +1,9 @@
-//! How a peer that has started again tells others that the connections of its last start are gone.
+//! Resets: a restarted peer tells other peers that the connections of its last start are gone.
 //!
-//! Whoever is sent a packet of a connection that it does not know answers with a reset, which the sender believes because
-//! of a token that only both sides of that connection knew. The token here is made of the connection's id under the
-//! peer's own key, so the next start makes the same one. Without it the others would write to nobody until their
-//! connection is idle.
+//! A peer that gets a packet of an unknown connection answers with a reset. The sender trusts the reset because of a
+//! token that only both sides of that connection knew. The token here is made of the connection's id under the peer's own
+//! key, so the next start makes the same one. Without it the other peers would write to a dead connection until it is
+//! idle.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use quinn::{ConnectionId, ConnectionIdGenerator};
 
 const CONNECTION_ID_BYTES: usize = 8;
 
-/// Makes the tokens, the same in every start of a peer.
+/// Maker of the tokens, the same in every start of a peer.
 pub(super) struct ResetKey([u8; 32]);
 
 impl ResetKey {
@@ -41,8 +41,8 @@ impl HmacKey for ResetKey {
     }
 }
 
-/// Draws ids of connections. Those of an earlier start count as possible, so that packets which carry one are answered;
-/// quinn's own would not know them again.
+/// Generator of connection ids. Ids of an earlier start count as possible, so that packets with such an id are answered;
+/// quinn's own generator would reject them.
 #[derive(Default)]
 pub(super) struct ConnectionIds {
     random: RandomState,

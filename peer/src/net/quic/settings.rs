@@ -1,4 +1,4 @@
-//! What quinn is told of connections and endpoints.
+//! The settings of quinn's connections and endpoints.
 
 use std::io;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use quinn::{ClientConfig, EndpointConfig, IdleTimeout, ServerConfig, TransportCo
 use super::resets::{ConnectionIds, ResetKey};
 use super::tls;
 
-/// Before the first round trip is known, so long it is taken to be: a first packet that was lost is said again after three
-/// of these. The usual third of a second would leave room for one repetition before a handshake is idle.
+/// Assumed round trip before the first one is measured: a lost first packet is repeated after three of these. The usual
+/// third of a second would leave room for one repetition before a handshake is idle.
 const ROUND_TRIP_GUESS: Duration = Duration::from_millis(100);
-/// Handshakes that wait to be looked at, at most. Each is a packet, and they are looked at at once.
+/// Upper limit of handshakes that wait to be handled. Each is a packet, and they are handled at once.
 const WAITING_MAX: usize = 256;
-/// What more of such a handshake is kept, and of all of them together.
+/// Upper limits of further bytes of one such handshake, and of all of them together.
 const WAITING_BYTES_MAX: u64 = 16 * 1024;
 const WAITING_BYTES_MAX_ALL: u64 = 1024 * 1024;
 
 /// Limits and times of a QUIC connection.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Silence for so long ends a connection, and a handshake that makes no progress. The shorter of both sides' counts.
+    /// Silence that ends a connection, and a handshake without progress. The shorter value of both sides counts.
     pub idle: Duration,
-    /// Something is said at least so often.
+    /// Longest interval between two packets.
     pub keep_alive: Duration,
-    /// Streams that the other side may have opened at one time.
+    /// Upper limit of streams that the other side may have open at one time.
     pub streams_max: u32,
-    /// Bytes received and not yet read, of one stream.
+    /// Upper limit of bytes of one stream that were received and not yet read.
     pub stream_bytes_max: u32,
-    /// The same of all streams of a connection. Below the sum of what streams in use hold, one that is not read would keep
-    /// out the others.
+    /// The same for all streams of a connection. If it were below the sum of the streams' limits, one stream that is not
+    /// read would keep the rest from receiving.
     pub connection_bytes_max: u32,
 }
 
-/// What both kinds of endpoints are made of.
+/// The configurations of both kinds of endpoints.
 pub(super) struct Configs {
     pub(super) endpoint: EndpointConfig,
     pub(super) client: ClientConfig,
@@ -52,7 +52,7 @@ impl Configs {
         let mut server = ServerConfig::with_crypto(server);
         server
             .transport_config(transport)
-            // libp2p takes a connection's address for fixed, and our limits go by it.
+            // libp2p assumes a fixed address of a connection, and this program's limits go by it.
             .migration(false)
             .max_incoming(WAITING_MAX)
             .incoming_buffer_size(WAITING_BYTES_MAX)

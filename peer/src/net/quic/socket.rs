@@ -1,4 +1,4 @@
-//! UDP sockets, and which addresses mean one.
+//! UDP sockets, and the addresses that mean one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -7,11 +7,12 @@ use libp2p::Multiaddr;
 use libp2p::multiaddr::Protocol;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
-/// All connections of an endpoint share a socket, and while its task waits for a processor what arrives waits here: at 1
-/// GB/s this is 2 ms. The system gives as much of it as it allows, usually a tenth, and what finds no room is sent again.
+/// Size of a socket's buffers in bytes. All connections of an endpoint share a socket, and arriving packets wait here
+/// while its task waits for a processor: at 1 GB/s this is 2 ms. The system gives as much of it as it allows, usually a
+/// tenth; packets that find no room are sent again.
 const BUFFER_BYTES: usize = 2 * 1024 * 1024;
 
-/// A socket at this address. One of IPv6 is for IPv6 alone, so that both can have the same port.
+/// Opens a socket at this address. An IPv6 socket is for IPv6 alone, so that both families can have the same port.
 pub(super) fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -27,7 +28,7 @@ pub(super) fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// What `/ip…/…/udp/…/quic-v1` means, and nothing else does, but for a `/p2p/…` behind it.
+/// Returns the socket address of `/ip…/…/udp/…/quic-v1`, with or without `/p2p/…` behind it; `None` for other addresses.
 pub(super) fn socket_address(address: &Multiaddr) -> Option<SocketAddr> {
     let mut parts = address.iter();
     let ip = match parts.next()? {
@@ -43,7 +44,7 @@ pub(super) fn socket_address(address: &Multiaddr) -> Option<SocketAddr> {
     }
 }
 
-/// The other way.
+/// Returns the multiaddress of a socket address.
 pub(super) fn multiaddress(address: SocketAddr) -> Multiaddr {
     Multiaddr::from(address.ip()).with(Protocol::Udp(address.port())).with(Protocol::QuicV1)
 }

@@ -1,9 +1,9 @@
-//! Who is at the other end: TLS 1.3 in which both sides show their own ed25519 keys, without certificates around them
-//! (RFC 7250). Each proves by a signature over the handshake that it holds the secret half, which is what a peer's name
-//! rests on everywhere else, too.
+//! The proof of the peers' identities: TLS 1.3 in which both sides show their own ed25519 keys, without certificates
+//! around them (RFC 7250). Each side proves by a signature over the handshake that it holds the secret half, on which a
+//! peer's name rests everywhere else, too.
 //!
-//! Nothing is resumed and nothing is sent before the handshake is over: every connection proves anew who is there, and
-//! nothing can be replayed.
+//! No session is resumed, and no data is sent before the handshake is over. So every connection proves the identities
+//! anew, and no data can be replayed.
 
 use std::io;
 use std::sync::Arc;
@@ -27,23 +27,23 @@ use quinn::rustls::{
 
 use crate::net::identity::peer_id_of;
 
-/// What is spoken on such a connection. Not libp2p's: its peers show certificates.
+/// The protocol of such a connection. Not libp2p's: its peers show certificates.
 const PROTOCOL: &[u8] = b"scatter";
-/// What stands before the 32 bytes of a public ed25519 key (RFC 8410).
+/// Prefix of the 32 bytes of a public ed25519 key (RFC 8410).
 const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-/// The same for a secret key.
+/// Prefix of the 32 bytes of a secret ed25519 key (RFC 8410).
 const SECRET_PREFIX: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
-/// A name is asked for where a connection is made, and means nothing here.
+/// The server name that quinn asks for at a dial; it has no meaning here.
 pub(super) const NAME: &str = "peer";
 
-/// The secret half of a peer's key.
+/// Returns the secret half of a peer's key.
 pub(super) fn secret(keypair: &Keypair) -> io::Result<[u8; 32]> {
     let keypair = keypair.clone().try_into_ed25519().map_err(io::Error::other)?;
     keypair.secret().as_ref().try_into().map_err(io::Error::other)
 }
 
-/// For connections to others, and from others.
+/// Builds the configurations for outgoing and for incoming connections.
 pub(super) fn configs(secret: &[u8; 32]) -> io::Result<(Arc<QuicClientConfig>, Arc<QuicServerConfig>)> {
     let provider = Arc::new(ring::default_provider());
     let (key, known) = (Arc::new(shown_key(secret)?), Arc::new(AnyPeer::new(&provider)));
@@ -69,7 +69,7 @@ pub(super) fn configs(secret: &[u8; 32]) -> io::Result<(Arc<QuicClientConfig>, A
     Ok((Arc::new(client), Arc::new(server)))
 }
 
-/// Who is at the other end of a connection whose handshake is over.
+/// Returns the peer at the other end of a connection whose handshake is over.
 pub(super) fn peer_of(connection: &quinn::Connection) -> io::Result<PeerId> {
     let identity = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
     let key =
@@ -84,13 +84,13 @@ fn shown_key(secret: &[u8; 32]) -> io::Result<CertifiedKey> {
     Ok(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], signing))
 }
 
-/// The key that is shown, if it is one of ours.
+/// Returns the shown key, if it is an ed25519 key.
 fn public_key(shown: &[u8]) -> Option<PeerKey> {
     Some(PeerKey(shown.strip_prefix(&PUBLIC_PREFIX)?.try_into().ok()?))
 }
 
-/// Takes every ed25519 key whose holder proves that it is. Who that is, is looked at afterwards: whoever dials a certain
-/// peer drops another one, and hellos say who belongs here.
+/// Verifier that accepts every ed25519 key whose holder proves that it holds it. The identity is checked afterwards: a
+/// dialler of a certain peer drops a connection to another one, and hellos tell which peers belong to the network.
 #[derive(Debug)]
 struct AnyPeer {
     algorithms: WebPkiSupportedAlgorithms,
@@ -119,7 +119,7 @@ impl AnyPeer {
     }
 }
 
-/// Only TLS 1.3 is spoken; these are never asked.
+/// Fails: only TLS 1.3 is spoken, so TLS 1.2 signatures are never checked.
 fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::PeerIncompatible(PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig))
 }

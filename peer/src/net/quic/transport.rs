@@ -1,4 +1,4 @@
-//! Endpoints, one for each address that is listened on, and for each family that nobody listens on and is dialled from.
+//! QUIC endpoints: one for each listening address, and one for dials of each address family without a listener.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,7 +20,7 @@ use super::settings::{Configs, Settings};
 use super::socket::{self, socket_address};
 use super::tls::NAME;
 
-/// See the module.
+/// The QUIC transport; see the module.
 pub struct Transport {
     configs: Configs,
     listeners: SelectAll<Listener>,
@@ -30,7 +30,10 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// One that needs a runtime of tokio around it. An error says what is wrong with the settings.
+    /// Creates a transport, which needs a tokio runtime around it.
+    ///
+    /// # Errors
+    /// The settings or the key are invalid; the error names the fault.
     pub fn new(keypair: &Keypair, settings: &Settings) -> io::Result<Transport> {
         let configs = Configs::new(keypair, settings)?;
         Ok(Transport { configs, listeners: SelectAll::new(), dialers: [None, None], waker: None })
@@ -47,7 +50,7 @@ impl Transport {
         Ok(())
     }
 
-    /// From where to dial this address.
+    /// Returns the endpoint from which to dial this address.
     fn dialer(&mut self, to: IpAddr) -> io::Result<Endpoint> {
         if let Some(endpoint) = self.listeners.iter().find_map(|listener| listener.dials(to)) {
             return Ok(endpoint.clone());
@@ -81,14 +84,14 @@ impl libp2p::Transport for Transport {
         listener.map(Listener::close).is_some()
     }
 
-    /// Whether a port of its own is asked for is of no account: two sides that dial each other from where they listen are
-    /// not in each other's way here.
+    /// A request for a port of its own is ignored: two sides that dial each other from their listening ports do not
+    /// conflict here.
     fn dial(&mut self, address: Multiaddr, _: DialOpts) -> Result<Self::Dial, TransportError<io::Error>> {
         let to = socket_address(&address).filter(|to| to.port() != 0 && !to.ip().is_unspecified());
         let to = to.ok_or(TransportError::MultiaddrNotSupported(address))?;
         let endpoint = self.dialer(to.ip()).map_err(TransportError::Other)?;
         let client = self.configs.client.clone();
-        // Nothing is sent before it is polled.
+        // No packet is sent before it is polled.
         Ok(async move {
             let connecting = endpoint.connect_with(client, to, NAME).map_err(io::Error::other)?;
             Connection::of(connecting.await?)
