@@ -1,4 +1,4 @@
-//! Starting this process anew after its life as a member ended.
+//! The new start of this process after its incarnation as a member ended.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,22 @@ use crate::cli::Exit;
 use crate::daemon::Ending;
 use crate::store::{Aside, set_aside};
 
-/// So many new lives may begin within [`SUCCESSION`]: a fault that comes back at once is not mended by another one.
+/// Upper limit of new starts within [`SUCCESSION`]: a fault that returns at once is not repaired by another start.
 const RESTARTS_MAX: usize = 5;
 /// Restarts that are further apart than this are not counted: a laptop may sleep every day.
 const SUCCESSION: Duration = Duration::from_secs(600);
-/// When the latest new lives of this process began, in seconds of the machine's clock since its start, with commas between;
-/// in the environment, since the process replaces itself.
+/// Environment variable with the times of this process's latest new starts, in seconds of the machine's clock since its
+/// start, separated by commas. The process replaces itself, so it passes them on in the environment.
 const RESTARTS: &str = "SCATTER_RESTARTS";
 
-/// The incarnations that are over, each with its lane, where the next life begins on their store; in the environment, too.
+/// Environment variable with the incarnations that are over, each with its lane, where the next start continues on their
+/// store.
 const FORMER: &str = "SCATTER_FORMER";
 
-/// What a new life begins with.
+/// The state with which a new start begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Anew {
-    /// The store as it is: in these lanes these incarnations are over, and what they held is a copy to catch up from.
+    /// The store as it is: in these lanes these incarnations are over, and their records are a copy to catch up from.
     On(Vec<(u8, Incarnation)>),
     /// The store as it is, as the same members.
     Again,
@@ -33,7 +34,7 @@ pub(super) enum Anew {
     Without(Aside),
 }
 
-/// Starts this process anew, under the same id and with the same settings. Returns only where that cannot be.
+/// Starts this process anew, under the same id and with the same settings. Returns only where that is impossible.
 pub(super) fn begin_anew(why: &str, store_dir: &Path, anew: &Anew) -> Ending {
     let now = since_boot();
     let restarts = recent(&std::env::var(RESTARTS).unwrap_or_default(), now);
@@ -67,7 +68,7 @@ pub(super) fn begin_anew(why: &str, store_dir: &Path, anew: &Anew) -> Ending {
     Ending::Failed(Exit::StartAgain, format!("{why}; start this peer again: it cannot do so by itself ({error})"))
 }
 
-/// The incarnation of this lane that is over, where this process replaced another one for that reason.
+/// Returns the incarnation of this lane that is over, where this process replaced another one for that reason.
 pub(super) fn former(lane: u8) -> Option<Incarnation> {
     read_former(&std::env::var(FORMER).ok()?).find(|(of, _)| *of == lane).map(|(_, former)| former)
 }
@@ -84,7 +85,7 @@ fn write_former(former: &[(u8, Incarnation)]) -> String {
     all.join(",")
 }
 
-/// Replaces this process by a new run of the program. Returns only where that cannot be: why.
+/// Replaces this process by a new run of the program. Returns only where that is impossible, with the reason.
 fn replace(restarts: &str, anew: &Anew) -> std::io::Error {
     let program = match program() {
         Ok(program) => program,
@@ -102,32 +103,32 @@ fn replace(restarts: &str, anew: &Anew) -> std::io::Error {
     command.args(arguments).env(RESTARTS, restarts).exec()
 }
 
-/// The program of this process: its file, whatever lies at its path now. An upgrade may have replaced that, and takes effect
-/// when a person restarts the peer.
+/// Returns the program of this process: its own file, even if another file lies at its path now. An upgrade may have
+/// replaced that path, and takes effect when an administrator restarts the peer.
 #[cfg(target_os = "linux")]
 fn program() -> std::io::Result<PathBuf> {
     Ok("/proc/self/exe".into())
 }
 
-/// The program of this process. Where its file was replaced meanwhile, the new one is another program, perhaps.
+/// Returns the program of this process. Where its file was replaced meanwhile, the new file may be another program.
 #[cfg(not(target_os = "linux"))]
 fn program() -> std::io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// Of these starts those that count still.
+/// Returns those of these starts that still count.
 fn recent(restarts: &str, now: u64) -> Vec<u64> {
     let times = restarts.split(',').filter_map(|time| time.parse::<u64>().ok());
     times.filter(|time| *time <= now && now - time < SUCCESSION.as_secs()).collect()
 }
 
-/// The same with one more.
+/// Returns the same list with one more start.
 fn following(restarts: &[u64], now: u64) -> String {
     let all: Vec<String> = restarts.iter().chain([&now]).map(u64::to_string).collect();
     all.join(",")
 }
 
-/// Seconds since the machine's start, those included in which it slept.
+/// Returns the seconds since the machine's start, with the time that it slept.
 fn since_boot() -> u64 {
     #[cfg(target_os = "linux")]
     let clock = rustix::time::ClockId::Boottime;
@@ -140,7 +141,7 @@ fn since_boot() -> u64 {
 mod tests {
     use super::*;
 
-    /// Every start that follows within the time of the last six counts; those of other days do not.
+    /// Every start within the time of the last six counts; starts of other days do not.
     #[test]
     fn only_restarts_in_quick_succession_count() {
         let mut restarts = String::new();

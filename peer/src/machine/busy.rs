@@ -1,9 +1,9 @@
-//! How busy a lane of this peer is, from which its node estimates how many operations a second it can execute
-//! ([`node::Input::Busy`], Scatter §6.3).
+//! The load of a lane of this peer, from which its node estimates its capacity in operations a second ([`node::Input::Busy`],
+//! Scatter §6.3).
 //!
-//! A peer works with a loop, a disk and, where its operator limits that (`--max-bandwidth`), with so many bytes a second. The one of them that
-//! is in use for the largest part of the time limits what the peer can do. `--max-disk` is not among them: the members of a group hold the
-//! same records, whatever parts of the range they are primaries of.
+//! A peer uses a loop, a disk and, where its operator limits it (`--max-bandwidth`), a number of bytes a second. The resource that is in
+//! use for the largest part of the time limits the peer. `--max-disk` is not among them: the members of a group hold the same records, for
+//! any distribution of primaries.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use group::time::Time;
 
 use crate::store::{COMMIT_BYTES_MAX, StoreStats};
 
-/// How long a window of measurement is. A shorter one shows bursts, not what a machine can do.
+/// Length of a window of measurement. A shorter one would show bursts instead of the capacity.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Measures how busy a lane is.
+/// Meter of a lane's load.
 #[derive(Debug)]
 pub struct BusyMeter {
     since: Time,
-    /// The time for which the loop had nothing to do.
+    /// Time for which the loop had no work.
     parked: Duration,
     /// Bytes of frames sent and received.
     bytes: u64,
@@ -28,24 +28,24 @@ pub struct BusyMeter {
 }
 
 impl BusyMeter {
-    /// Begins the first window. `bandwidth`: the limit of the whole peer, in bytes a second, of which each of `lanes` has an equal part.
+    /// Begins the first window. `bandwidth` is the limit of the whole peer, in bytes a second, of which each of `lanes` has an equal part.
     pub fn new(now: Time, bandwidth: Option<u64>, lanes: u8) -> BusyMeter {
         let bandwidth = bandwidth.map(|bytes| (bytes / u64::from(lanes.max(1))).max(1));
         BusyMeter { since: now, parked: Duration::ZERO, bytes: 0, bandwidth, store: StoreStats::default() }
     }
 
-    /// The loop had nothing to do for so long.
+    /// Notes that the loop had no work for `time`.
     pub fn park(&mut self, time: Duration) {
         self.parked += time;
     }
 
-    /// Frames with so many bytes were sent or received.
+    /// Notes that frames with so many bytes were sent or received.
     pub fn carry(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// Returns a window that is over, and for how much of it the scarcest of what the lane works with was in use; `None` while the window
-    /// lasts. `stats` tells of the store, where there is one.
+    /// Returns a window that is over, and the time for which the lane's scarcest resource was in use; `None` while the window lasts.
+    /// `stats` reads the store's counters, where there is a store.
     pub fn end(&mut self, now: Time, stats: impl FnOnce() -> Option<StoreStats>) -> Option<(Duration, Duration)> {
         let window = now.since(self.since);
         if window < WINDOW {
@@ -59,15 +59,15 @@ impl BusyMeter {
     }
 }
 
-/// Returns how long so many bytes take; no time where there is no limit.
+/// Returns the time that so many bytes take; zero where there is no limit.
 fn on_the_wire(bytes: u64, bandwidth: Option<u64>) -> Duration {
     bandwidth.map_or(Duration::ZERO, |limit| seconds(bytes as f64 / limit as f64))
 }
 
-/// Returns for how long the disk was in use between two pictures of the store.
+/// Returns the time for which the disk was in use between two readings of the store's counters.
 ///
-/// Commits that wait are written with one sync, so a disk that syncs all the time may be able to take many more: a sync counts as far as its
-/// frame was full. The time for which commits waited for room on the disk counts in full.
+/// Commits that wait are written with one sync, so a disk that syncs all the time may be able to take many more. Therefore a sync counts
+/// as far as its frame was full. The time for which commits waited for room on the disk counts in full.
 fn on_disk(before: &StoreStats, now: &StoreStats) -> Duration {
     let frames = now.frames.saturating_sub(before.frames);
     let bytes = now.bytes.saturating_sub(before.bytes);
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(meter.end(at(32), || None), Some((s(10), s(0))), "clocks differ");
     }
 
-    /// What an operator allows can only make a peer seem busier.
+    /// A limit by an operator can only make a peer seem busier.
     #[test]
     fn a_limit_of_bandwidth_is_shared_by_lanes() {
         for (limit, busy) in [(None, 3), (Some(2_000), 8), (Some(1 << 40), 3), (Some(1), 10)] {

@@ -1,39 +1,39 @@
-//! The machine's clocks, as a node wants them.
+//! The machine's clocks, as a node reads them.
 
 use std::time::SystemTime;
 
 use group::time::{Now, Time, WallMillis};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads the clocks.
+/// Reader of the clocks.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks {
-    /// Added to the wall clock: so tests can have one that is wrong.
+    /// Milliseconds that are added to the wall clock, so that tests can have a wrong one.
     wall_offset_ms: i64,
 }
 
-/// For tests: milliseconds by which this process's wall clock is wrong.
+/// Environment variable for tests: milliseconds by which this process's wall clock is wrong.
 const WALL_OFFSET: &str = "SCATTER_TEST_WALL_OFFSET_MS";
 
 impl Clocks {
-    /// The machine's clocks, with the wall clock as far off as the environment says.
+    /// Returns the machine's clocks, with the wall clock's offset from the environment.
     pub fn from_env() -> Clocks {
         let offset = std::env::var(WALL_OFFSET).ok().and_then(|text| text.parse().ok());
         Clocks { wall_offset_ms: offset.unwrap_or(0) }
     }
 
-    /// What they say.
+    /// Reads all clocks.
     pub fn now(&self) -> Now {
         Now { time: read(ClockId::Boottime), awake: read(ClockId::Monotonic), wall: self.wall() }
     }
 
-    /// The wall clock.
+    /// Reads the wall clock.
     pub fn wall(&self) -> WallMillis {
         WallMillis(unix_ms().saturating_add_signed(self.wall_offset_ms))
     }
 }
 
-/// What the machine's wall clock says, in milliseconds since 1970; 0 before that.
+/// Returns the machine's wall clock, in milliseconds since 1970; 0 before that.
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

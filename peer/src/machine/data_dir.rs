@@ -1,7 +1,7 @@
-//! The data directory as a whole: whose format it has, which process has it, and that nobody else can read it.
+//! The data directory as a whole: its format, the process that holds it, and its protection from other users.
 //!
-//! The lock is on the directory, not on the store in it: a peer whose network lives in memory has no store, and two of
-//! them under one identity harm all others.
+//! The lock is on the directory, not on the store in it. A peer whose network lives in memory has no store, and two such
+//! peers under one identity harm the whole network.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -14,17 +14,17 @@ use super::sessions::Sessions;
 use crate::net::Identity;
 use crate::store::Engine;
 
-/// The file that is locked; it holds the process id of whoever has the lock.
+/// Name of the locked file, which holds the process id of the lock's holder.
 const LOCK: &str = "lock";
-/// A process id has fewer digits.
+/// Upper limit of a process id, in digits.
 const PID_BYTES_MAX: u64 = 20;
-/// What belongs to the owner alone. Others' files in the same directory are none of a peer's business.
+/// The peer's files, for their owner alone. Other files in the same directory are not touched.
 const OURS: [&str; 7] =
     ["identity", "identity.new", "peer.json", "peer.json.new", "sessions.json", "sessions.json.new", LOCK];
-/// Stores: this name, and whatever begins with it and a dot.
+/// Prefix of stores: this name, and names that continue with a dot.
 const STORE: &str = "store";
 
-/// Holds a data directory for this process until dropped. A process that starts another program in its place lets go.
+/// Lock of this process on a data directory until dropped. A process that replaces itself by another program releases it.
 #[derive(Debug)]
 pub struct DirectoryLock {
     _file: File,
@@ -34,7 +34,7 @@ impl DirectoryLock {
     /// Takes the directory, which has to exist.
     ///
     /// # Errors
-    /// The words for the person who started this process, with the id of the one that has the directory.
+    /// A text for the operator of this process, with the id of the process that holds the directory.
     pub fn take(dir: &Path) -> Result<DirectoryLock, String> {
         let path = dir.join(LOCK);
         let failed = |error: io::Error| format!("cannot lock the data directory {}: {error}", dir.display());
@@ -46,13 +46,13 @@ impl DirectoryLock {
             Err(TryLockError::WouldBlock) => return Err(in_use(dir, &mut file)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // Only for the words that a second process gets: on a full disk the lock holds without it.
+        // Only for the message to a second process: on a full disk the lock holds without it.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(DirectoryLock { _file: file })
     }
 }
 
-/// What to say where another process has the directory.
+/// Returns the message for a directory that another process holds.
 fn in_use(dir: &Path, file: &mut File) -> String {
     let mut text = String::new();
     let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(PID_BYTES_MAX).read_to_string(&mut text));
@@ -64,10 +64,10 @@ fn in_use(dir: &Path, file: &mut File) -> String {
     )
 }
 
-/// Refuses a data directory that another version of the program wrote. Changes nothing, whatever it finds.
+/// Refuses a data directory that another version of the program wrote. Changes nothing in any case.
 ///
 /// # Errors
-/// The words for the person who started this process: both versions, and what to do.
+/// A text for the operator of this process: both versions, and the remedy.
 pub fn check_formats(dir: &Path) -> Result<(), String> {
     Memo::check_format(dir)?;
     Sessions::check_format(dir)?;
@@ -75,16 +75,16 @@ pub fn check_formats(dir: &Path) -> Result<(), String> {
     Engine::check_format(store_dir(dir)).map_err(|error| format!("{}: {error}", store_dir(dir).display()))
 }
 
-/// From now on this process makes files and directories that only their owner can read: the store holds everybody's data,
-/// the identity is a secret.
+/// Makes all later files and directories of this process readable by their owner only: the store holds every client's
+/// data, and the identity is a secret.
 pub fn keep_to_owner() {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
 
-/// Takes away what others may do with a peer's files: older programs left that to the umask.
+/// Removes other users' permissions from a peer's files: older programs left them to the umask.
 ///
 /// # Errors
-/// The words for the person who started this process, where that cannot be done.
+/// A text for the operator of this process, where a permission cannot be changed.
 pub fn tighten(dir: &Path) -> Result<(), String> {
     if tighten_one(dir)? {
         tracing::info!("others could read {}: from now on only its owner can", dir.display());
@@ -97,14 +97,14 @@ pub fn tighten(dir: &Path) -> Result<(), String> {
         if OURS.contains(&&*name) {
             tighten_one(&entry.path())?;
         } else if name.strip_prefix(STORE).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) {
-            // Whoever cannot enter it cannot reach what is in it.
+            // A user that cannot enter the directory cannot reach the files in it.
             tighten_one(&entry.path())?;
         }
     }
     Ok(())
 }
 
-/// Whether there was anything to take away.
+/// Returns whether there was a permission to remove.
 fn tighten_one(path: &Path) -> Result<bool, String> {
     let failed = |error: io::Error| {
         format!(
@@ -113,7 +113,7 @@ fn tighten_one(path: &Path) -> Result<bool, String> {
             path.display()
         )
     };
-    // Not of what a link points to: that is somebody's own arrangement.
+    // Not the target of a link: the link is the administrator's own arrangement.
     let found = fs::symlink_metadata(path).map_err(failed)?;
     let mode = found.permissions().mode();
     if found.is_symlink() || mode & 0o077 == 0 {

@@ -1,4 +1,4 @@
-//! The loop: drains everything that waits, hands it to the node, and does what the node wants done.
+//! The loop: drains all waiting inputs, hands them to the node, and carries out the node's outputs.
 //!
 //! One thread, one wake-up for a drained batch, no lock or task for an operation (`ARCHITECTURE.md`).
 
@@ -31,22 +31,23 @@ use crate::resp::Replies;
 use crate::seldom::Seldom;
 use crate::store::{Shortage, StoreError, StoreEvent};
 
-/// Between two pictures for people to see.
+/// Interval between two status snapshots for administrators.
 const PICTURE_EVERY: Duration = Duration::from_millis(200);
-/// Inputs handed in before outputs are pulled, at most: so that no queue starves another.
+/// Upper limit of inputs that are handed in before outputs are pulled, so that no queue starves another queue.
 const BATCH_MAX: usize = 4096;
-/// Without a timer the loop looks up so often all the same.
+/// Longest sleep of the loop without a timer.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 
-/// How far the loop steps back, in the kernel's terms, behind the threads of sockets and journal: what these bring
-/// while it waits makes one larger batch, and others wait for what they send.
+/// Niceness of the loop, in the kernel's scale, behind the threads of sockets and journal. Inputs that these threads add while
+/// the loop waits form one larger batch, and other peers wait for the frames that these threads send.
 const LOOP_NICE: i32 = 1;
 
-/// For experiments: every operation that this peer executes as a primary, and every read that it answers alone, keeps its loop
-/// for so long, in microseconds, one after the other. So a machine with few cores can show what many machines would do.
+/// Environment variable for experiments, in microseconds. The loop sleeps this time for each operation that this peer executes
+/// as a primary, and for each read that it answers alone, one after the other. So a machine with few cores can imitate many
+/// machines.
 const SLEEP_PER_OPERATION: &str = "SCATTER_TEST_SLEEP_PER_OPERATION_US";
 
-/// Sleeps for operations, where that is asked for.
+/// Sleep per operation, where [`SLEEP_PER_OPERATION`] asks for it.
 struct Slowness {
     per_operation: Duration,
     taken: u64,
@@ -65,33 +66,33 @@ impl Slowness {
     }
 }
 
-/// Why the loop ended.
+/// Reason for the end of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was asked to.
+    /// The loop was asked to stop.
     Stopped,
-    /// It has left for good; the store is of no more use to it.
+    /// The node has left for good, and does not need its store any more.
     Left,
-    /// It cannot go on; the text says why.
+    /// The loop cannot go on; the text gives the reason.
     Fatal(String),
     /// The store failed: its disk is full or broken.
     StoreFailed(String),
-    /// This life is over, as after a long sleep, and nothing is wrong with the store: the peer starts anew on it. Why, and in
-    /// which lanes which incarnations were over.
+    /// This incarnation is over, as after a long sleep, and the store is sound: the peer starts anew on it. Holds the reason,
+    /// and the incarnations that are over, with their lanes.
     Reincarnate(String, Vec<(u8, Incarnation)>),
-    /// The peer starts again on its store, as the same member: it has to doubt what the store lacks.
+    /// The peer starts again on its store, as the same member: it is in doubt about the acknowledgements that the store lacks.
     StartAgain(String),
-    /// This life is over, because its store is damaged: the peer starts anew with an empty one.
+    /// This incarnation is over because its store is damaged: the peer starts anew with an empty store.
     Damaged(String),
-    /// The same, and what was in the store was declared lost: it is kept where nobody serves it.
+    /// Like `Damaged`, and the store's content was declared lost: it is kept aside, where no process serves it.
     Quarantine(String),
     /// Another lane of this peer has ended.
     Halted,
 }
 
-/// Everything that the loop works with.
+/// The node of a lane, with the ports that its loop uses.
 pub struct Drive {
-    /// Which of the peer's lanes this is, from 0.
+    /// Index of the lane among the peer's lanes, from 0.
     pub lane: u8,
     /// The node.
     pub node: Node,
@@ -99,31 +100,31 @@ pub struct Drive {
     pub clocks: Clocks,
     /// The network.
     pub net: NetPort,
-    /// The way to the switch; none where no switch is named.
+    /// The port to the switch; `None` where no switch is configured.
     pub packets: Option<PacketPort>,
-    /// The store; none where nothing is durable.
+    /// The store; `None` where nothing is durable.
     pub store: Option<StorePort>,
-    /// What waits.
+    /// The inputs that wait.
     pub mailbox: Arc<Mailbox>,
     /// Answers to clients.
     pub replies: Replies,
-    /// What is remembered beside the store.
+    /// The peer's state beside the store.
     pub memo: Arc<SharedMemo>,
-    /// What people see.
+    /// The status that administrators see.
     pub showcase: Arc<Showcase>,
     /// The peer's settings, as they were given.
     pub config: Arc<Config>,
-    /// Where it tells what happens.
+    /// The channel for reports of events.
     pub words: Sender<Word>,
     /// Network events that came before the loop began.
     pub early: Vec<NetEvent>,
-    /// Who waits for the node's answers.
+    /// The callers that wait for the node's answers.
     pub askers: Askers,
-    /// How busy this lane is.
+    /// The load of this lane.
     pub busy: BusyMeter,
 }
 
-/// Who waits for answers that take the node some time.
+/// The callers that wait for answers that take the node some time.
 #[derive(Default)]
 pub struct Askers {
     last: u64,
@@ -139,7 +140,7 @@ impl Askers {
 }
 
 impl Drive {
-    /// Runs until the node ends; the last picture of it.
+    /// Runs until the node ends, and returns the reason with the node's last status.
     pub fn run(mut self) -> (End, NodeStatus) {
         self.mailbox.adopt();
         step_back(LOOP_NICE);
@@ -162,8 +163,8 @@ impl Drive {
             if let Some(port) = &self.packets {
                 port.drain(&mut packets);
             }
-            // Taken after all that is to be handled has come: a member that may answer a read alone at this time may
-            // answer one that came before (hazard 55).
+            // The clock is read after all inputs to be handled have come. A member that may answer a read alone at this time
+            // may answer a read that came before (hazard 55).
             let mut now = self.clocks.now();
             let idle = events.is_empty() && requests.is_empty() && stored.is_empty() && asks.is_empty() && !stop;
             if idle && packets.is_empty() && now.time < wake_at {
@@ -188,7 +189,7 @@ impl Drive {
             for event in events.drain(..) {
                 count += self.on_net_event(now, event);
                 if count >= BATCH_MAX {
-                    // Pulled more often, the outputs are still batches.
+                    // Pulled more often, the outputs still form batches.
                     if let Some(end) = self.pull(&mut wake_at, &mut outgoing) {
                         return self.end(end, requests);
                     }
@@ -204,7 +205,7 @@ impl Drive {
                 self.node.handle(now, Input::Routecast(request));
             }
             for ask in asks {
-                // Who asked may have gone.
+                // The caller that asked may have gone.
                 match ask {
                     Ask::MayLeave(force, asker) => {
                         let _ = asker.send(self.node.refuses_leave(force));
@@ -251,7 +252,7 @@ impl Drive {
         }
     }
 
-    /// Tells the node how busy this lane was, once a window of measurement is over.
+    /// Reports the load of this lane to the node, once a window of measurement is over.
     fn tell_busy(&mut self, now: Now) {
         if let Some((window, busy)) = self.busy.end(now.time, || self.store.as_ref().map(StorePort::stats)) {
             self.node.handle(now, Input::Busy { window, busy });
@@ -264,7 +265,7 @@ impl Drive {
         self.showcase.set(self.lane, status, self.clocks.now().wall.0 / 1000);
     }
 
-    /// Remembers what the network agreed on; where somebody said otherwise, that is told once.
+    /// Remembers the network's agreed settings; logs once where this peer's settings contradict them.
     fn agree(&self, status: &NodeStatus) {
         let Some(settings) = status.group.as_ref().map(|group| &group.settings).filter(|_| self.lane == 0) else {
             return;
@@ -293,14 +294,14 @@ impl Drive {
             NetEvent::PeerDown(peer) => self.node.handle(now, Input::PeerDown(peer)),
             NetEvent::Addresses(addresses) => self.node.handle(now, Input::Addresses(addresses)),
             NetEvent::Refused { peer, reason, by } => {
-                // The network has said so, with what both sides have.
+                // The network layer has logged it, with the values of both sides.
                 tracing::debug!(peer = %crate::net::peer_id_of(&peer), ?by, "refused: {reason}");
             }
         }
         1
     }
 
-    /// Does what the node wants done; says if it has ended.
+    /// Carries out the node's outputs; returns the reason if the node has ended.
     fn pull(&mut self, wake_at: &mut Time, outgoing: &mut Vec<Outgoing>) -> Option<End> {
         let mut end = None;
         while let Some(output) = self.node.poll_output() {
@@ -319,9 +320,9 @@ impl Drive {
                 },
                 Output::Reply { id, result } => self.replies.push(id, result),
                 Output::WakeAt(at) => *wake_at = at,
-                // Who asked may have gone.
+                // The caller that asked may have gone.
                 Output::Granted { number, granted } => {
-                    // Whoever is told that something has changed may look at once.
+                    // A caller that is told of a change may look at once.
                     self.picture();
                     let _ = self.askers.wishes.remove(&number).map(|asker| asker.send(granted));
                 }
@@ -335,7 +336,7 @@ impl Drive {
                 Output::Event(event) => end = end.or(self.on_event(event)),
             }
         }
-        // Requests leave before the local sync: it overlaps with theirs (`docs/design/write.md`).
+        // Requests leave before the local sync: it overlaps with the syncs of other members (`docs/design/write.md`).
         self.net.send_batch(outgoing);
         if let Some(store) = &mut self.store {
             store.flush();
@@ -365,14 +366,14 @@ impl Drive {
             _ => None,
         };
         if end.is_none() {
-            // Who hears them may have ended already.
+            // The receiver may have ended already.
             let _ = self.words.send(Word::Happened(self.lane, event));
         }
         end
     }
 
-    /// The last things of this lane; those of the whole peer are for who hears of its end. Requests that the node was never
-    /// given had no effect.
+    /// Does the last steps of this lane; the supervisor does those of the whole peer. Requests that the node was never given
+    /// had no effect.
     fn end(mut self, end: End, mut requests: Vec<Request>) -> (End, NodeStatus) {
         requests.append(&mut self.mailbox.end());
         for request in requests {
@@ -399,7 +400,7 @@ fn store_input(event: StoreEvent) -> Input {
     }
 }
 
-/// What a person reads who has to mend a disk.
+/// Returns the text for the administrator who has to repair a disk.
 pub(super) fn what_to_do(error: &StoreError) -> String {
     if error.is_full() {
         return format!(

@@ -1,11 +1,11 @@
-//! What `fuzz/` may see of a peer's memory beside its store.
+//! Access of `fuzz/` to a peer's state beside its store.
 
 use std::path::PathBuf;
 
 use super::memo::Memo;
 
-/// Whether this is a `peer.json`, without its checksum, that a peer can start with. What was understood is used, written
-/// and read back.
+/// Returns whether this is a `peer.json`, without its checksum, that a peer can start with. A parsed file is used,
+/// written and read back.
 pub fn memo(text: &[u8]) -> bool {
     let _ = Memo::parse(PathBuf::new(), text);
     let Ok(mut memo) = Memo::parse_unsealed(PathBuf::new(), text) else { return false };

@@ -26,7 +26,7 @@ const PROGRAM: &str = "scatter 0.1.0 (commit 0123456789ab)";
 fn golden_memo() {
     let ring = "00000000000000000000000000001234".to_owned();
     let key = r#"{"memory_kib":8,"passes":1,"salt":"0a0b","hash":"0c0d"}"#;
-    // Each with all of its fields: one that is new has to come in here.
+    // Each with all of its fields: a new field has to be added here.
     let whole = Content {
         ring: Some(ring.clone()),
         lanes: vec!["00000000000000000000000000005678".into()],

@@ -1,27 +1,27 @@
-//! What a peer remembers of its network's key: enough to tell another one, not enough to learn it.
+//! The remembered hash of a network's key: it detects a different key, and does not reveal the key.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use serde::{Deserialize, Serialize};
 
 use super::launch::draw;
 
-/// Bytes of a hash.
+/// Length of a hash in bytes.
 const HASH_BYTES: usize = 32;
-/// What a file may ask for, at most: it must not cost a start its memory.
+/// Upper limits of the cost that a file may ask for: it must not cost a start its memory.
 const MEMORY_KIB_MAX: u32 = 256 << 10;
 const PASSES_MAX: u32 = 64;
 
-/// How hard a hash is to compute.
+/// Cost of a hash's computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Memory in KiB.
     pub memory_kib: u32,
-    /// Passes over it.
+    /// Passes over that memory.
     pub passes: u32,
 }
 
 impl Cost {
-    /// What OWASP recommends for Argon2id: some 20 ms, once at a start.
+    /// The recommendation of OWASP for Argon2id: some 20 ms, once at a start.
     pub const USUAL: Cost = Cost { memory_kib: 19 << 10, passes: 2 };
 }
 
@@ -35,21 +35,21 @@ pub struct KeyHash {
 }
 
 impl KeyHash {
-    /// The hash of this key, with a new salt.
+    /// Hashes this key, with a new salt.
     ///
     /// # Errors
-    /// The words of the library, where it refuses the cost.
+    /// The error of the library, where it refuses the cost.
     pub fn new(key: &[u8], cost: Cost) -> Result<KeyHash, String> {
-        // A salt has to be another one each time, not a secret.
+        // A salt has to be new each time, but not secret.
         let salt = format!("{:016x}{:016x}", draw(), draw());
         let hash = derive(key, salt.as_bytes(), cost)?;
         Ok(KeyHash { memory_kib: cost.memory_kib, passes: cost.passes, salt, hash })
     }
 
-    /// Whether it is that of this key.
+    /// Returns whether the hash is that of this key.
     ///
     /// # Errors
-    /// Where what stands in the file is no hash that this program would have written.
+    /// The file holds no hash that this program would have written.
     pub fn is_of(&self, key: &[u8]) -> Result<bool, String> {
         let cost = Cost { memory_kib: self.memory_kib, passes: self.passes };
         if cost.memory_kib > MEMORY_KIB_MAX || cost.passes > PASSES_MAX {
@@ -86,7 +86,7 @@ mod tests {
         assert!(KeyHash { memory_kib: u32::MAX, ..one }.is_of(b"x").is_err());
     }
 
-    /// RFC 9106's function at a fixed point, as another implementation has it: no change of the library locks anybody out.
+    /// RFC 9106's function at a fixed point, from another implementation: no change of the library locks any peer out.
     #[test]
     fn hashes_stay_the_same() {
         let hash = derive(b"password", b"somesaltsomesalt", CHEAP).unwrap();

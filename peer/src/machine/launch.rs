@@ -1,4 +1,4 @@
-//! Starting a peer: identity, store, network, node; and starting it anew after its life ended.
+//! The start of a peer: identity, store, network, node; and the new start after an incarnation ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -31,12 +31,12 @@ use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
 use crate::net::{Identity, IdentityError, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
 use crate::store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, is_full, set_aside};
 
-/// How long the network may take to say where it listens.
+/// Time that the network may take to report its listening addresses.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
 /// Starts the node's loop, the store and the network.
 ///
 /// # Errors
-/// The reason why it cannot start; with [`Exit::Disk`] if the disk is full or failing.
+/// The reason for which it cannot start; with [`Exit::Disk`] if the disk is full or failing.
 pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let clocks = Clocks::from_env();
     // Before anything is made or changed here.
@@ -48,7 +48,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     tighten(&config.data_dir)?;
     let mut memo = Memo::load(&config.data_dir)?;
     may_enter(config, &memo)?;
-    // As when the settings were settled: this time nobody else can change what is remembered.
+    // As when the settings were settled: this time no other process can change the remembered state.
     let config = &mut config.clone();
     recall(config, &memo)?;
     let network = network(config, &mut memo)?;
@@ -59,12 +59,12 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         CannotStart(if is_full { Exit::Disk } else { Exit::No }, error.to_string())
     })?;
     if memo.left().is_some() && store_dir(&config.data_dir).exists() {
-        // Its process died between two steps of leaving.
+        // The process died between two steps of leaving.
         set_aside(store_dir(&config.data_dir), Aside::Left).map_err(|error| error.to_string())?;
     }
     let mailboxes: Vec<_> = (0..config.lanes).map(|_| Arc::new(Mailbox::default())).collect();
     mailboxes[0].adopt();
-    // First, so that its connections are there when the store is read.
+    // First, so that its connections exist when the store is read.
     let net = start_net(config, &identity, &memo, &mailboxes, &seat)?;
     for (peer, addresses) in memo.peers() {
         net.handle().dial(peer, addresses);
@@ -134,7 +134,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         .name("scatter-whole".into())
         .spawn(move || {
             finish(whole.run(common, session), store_dir, &news_in);
-            // Nothing works on the directory any more.
+            // No thread works on the directory any more.
             drop(lock);
         })
         .map_err(|error| format!("cannot start the peer: {error}"))?;
@@ -152,7 +152,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     })
 }
 
-/// What is to be remembered of the network that this peer is in, or enters; and whether it holds the network's key.
+/// Returns the state to remember of the peer's network, after a check of the network's key.
 fn network(config: &Config, memo: &mut Memo) -> Result<Network, String> {
     match memo.network() {
         Some(known) => known.check_key(config).map(|()| known.clone()),
@@ -160,7 +160,7 @@ fn network(config: &Config, memo: &mut Memo) -> Result<Network, String> {
     }
 }
 
-/// The way to the switch, where one is named.
+/// Opens the port to the switch, where one is named.
 fn open_packets(config: &Config, mailbox: &Arc<Mailbox>) -> Result<Option<PacketPort>, String> {
     let open = |switch| {
         PacketPort::open(switch, mailbox.clone())
@@ -196,7 +196,7 @@ fn node_config(
         cluster: config.cluster.clone(),
         memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,
-        // Without anything durable a process never returns as the same member: nobody waits for it.
+        // Without durable state a process never returns as the same member: no group waits for it.
         away: if config.durability == Durability::Memory { Duration::ZERO } else { config.away },
         timing: Timing { exclude_after: config.exclude_after, ..Timing::default() },
         transfer_bytes_per_s: (copy_rate(config.max_bandwidth) / lanes).max(1),
@@ -204,19 +204,20 @@ fn node_config(
     }
 }
 
-/// Starts the thread of a lane's loop, which says how it ended.
+/// Starts the thread of a lane's loop, which reports how it ended.
 fn start_loop(drive: Drive) -> std::io::Result<()> {
     let (lane, words, mailbox) = (drive.lane, drive.words.clone(), drive.mailbox.clone());
     std::thread::Builder::new().name("scatter-loop".into()).spawn(move || {
         let watch = Watch { lane, words, mailbox };
         let (end, last) = drive.run();
-        // Who hears it may have ended already.
+        // The receiver may have ended already.
         let _ = watch.words.send(Word::Ended(lane, end, Some(Box::new(last))));
     })?;
     Ok(())
 }
 
-/// Whether there is a network to belong to, or a wish for one: nobody founds a second one by accident (hazard 41).
+/// Checks that the peer belongs to a network, or was told to enter or found one: no peer founds a second one by accident
+/// (hazard 41).
 fn may_enter(config: &Config, memo: &Memo) -> Result<(), String> {
     if memo.ring().is_some() {
         return Ok(());
@@ -224,7 +225,7 @@ fn may_enter(config: &Config, memo: &Memo) -> Result<(), String> {
     match (&config.entry, memo.left()) {
         (Entry::Known, None) => Err(NO_NETWORK.into()),
         (Entry::Known, Some(ring)) => Err(format!("this peer has left its network (the ring {ring}): {AGAIN}")),
-        // Written where this peer founded its network, perhaps, and read at every start since.
+        // Perhaps written where this peer founded its network, and read at every start since.
         (Entry::New, Some(ring)) if config.origin("new") != Some(&Origin::Flag) => Err(format!(
             "this peer has left its network (the ring {ring}), and starts another only where --new is said on the command \
              line, not in the environment or a file: {AGAIN}"
@@ -233,7 +234,7 @@ fn may_enter(config: &Config, memo: &Memo) -> Result<(), String> {
     }
 }
 
-/// Keys are divided among lanes once and for all.
+/// Checks the number of lanes: keys are divided among lanes once and for all.
 fn fits_lanes(config: &Config, memo: &Memo) -> Result<(), String> {
     match memo.rings().len() {
         0 => Ok(()),
@@ -242,11 +243,11 @@ fn fits_lanes(config: &Config, memo: &Memo) -> Result<(), String> {
     }
 }
 
-/// What a peer can do that has left.
+/// The options of a peer that has left.
 const AGAIN: &str = "say --join MULTIADDR to enter it or another as a new member, --new to start one that is empty, or \
                      --profile home to look for one on the local network";
 
-/// Where a peer with this data directory has its store.
+/// Returns the directory of the store of a peer with this data directory.
 pub(crate) fn store_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("store")
 }
@@ -255,13 +256,13 @@ fn bytes(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Copying leaves half of what was given to everything else.
+/// Returns the rate of copying, in bytes a second: half of the given bandwidth is left to all other traffic.
 fn copy_rate(given: Option<u64>) -> u64 {
     given.map_or(NodeConfig::TRANSFER_BYTES_PER_S, |given| (given / 2).max(1))
 }
 
-/// Opens the store, if anything is to be durable. A damaged one is moved aside: damage is *unknown*, never *empty*, and
-/// the peer begins a new life (hazard 3).
+/// Opens the store, if the peer has a durable one. A damaged store is moved aside: damage is *unknown*, never *empty*,
+/// and the peer begins a new incarnation (hazard 3).
 fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<StoreThread>, Restored), CannotStart> {
     if config.durability == Durability::Memory {
         return Ok((None, Restored::empty()));
@@ -331,8 +332,8 @@ fn parse(address: &crate::config::Multiaddr) -> Result<Multiaddr, String> {
     text.parse().map_err(|error| format!("{text} is not a multiaddress: {error}"))
 }
 
-/// The addresses that the network listens on: peers are told to join there. The network wakes this thread, which has
-/// adopted the first mailbox.
+/// Returns the addresses that the network listens on, which other peers use to join. The network wakes this thread,
+/// which has adopted the first mailbox.
 fn wait_for_addresses(net: &mut NetPort) -> Result<(Vec<NetEvent>, Vec<String>), String> {
     let (until, mut events) = (Instant::now() + LISTEN_MAX, Vec::new());
     loop {
@@ -354,10 +355,10 @@ fn wait_for_addresses(net: &mut NetPort) -> Result<(Vec<NetEvent>, Vec<String>),
     }
 }
 
-/// After the loop: the process ends, or begins a new life.
+/// Ends the process after the loop, or begins a new incarnation.
 fn finish(end: End, store_dir: PathBuf, news: &mpsc::UnboundedSender<News>) {
     let ending = match end {
-        // One that was only halted was so because of another, which decides.
+        // A lane that was only halted ended because of another lane, which decides.
         End::Stopped | End::Halted => Ending::Stopped,
         End::Left => {
             retire(&store_dir);
@@ -370,12 +371,12 @@ fn finish(end: End, store_dir: PathBuf, news: &mpsc::UnboundedSender<News>) {
         End::Damaged(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Damaged)),
         End::Quarantine(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Lost)),
     };
-    // The daemon waits for nothing else; if it has ended, so has everything.
+    // The daemon waits for no other message; if it has ended, the process ends too.
     let _ = news.send(News::Ended(ending));
 }
 
-/// Moves the store of a peer that has left out of the way. It is not removed: where few members remain it may come to be
-/// the last copy of something, and only a person can say that it is of no use any more.
+/// Moves the store of a peer that has left out of the way. It is not removed: where few members remain it may become the
+/// last copy of some records. Only an administrator can decide that it is of no use any more.
 fn retire(store_dir: &Path) {
     if !store_dir.exists() {
         return;
@@ -384,12 +385,12 @@ fn retire(store_dir: &Path) {
         Ok(place) => {
             tracing::info!("others hold the data; this peer's copy is in {} and can be removed", place.display())
         }
-        // The next start does it before anything else.
+        // The next start does it before any other step.
         Err(error) => tracing::warn!("this peer's copy of the data stays in {}: {error}", store_dir.display()),
     }
 }
 
-/// Chance from the operating system, without a library: the standard hasher's keys.
+/// Draws a random number from the operating system, without a library: the standard hasher's keys.
 pub(super) fn draw() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     std::collections::hash_map::RandomState::new().build_hasher().finish()

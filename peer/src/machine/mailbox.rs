@@ -1,4 +1,4 @@
-//! What waits for a loop, beside what the network holds for it.
+//! The inputs that wait for a loop, beside those that the network holds for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -15,66 +15,66 @@ use crate::lock::lock;
 use crate::resp::{Backend, Rejected};
 use crate::store::StoreEvent;
 
-/// What is asked of a loop by who sees to all of them.
+/// Requests to a loop from the supervisor of all loops.
 #[derive(Debug)]
 pub enum Ask {
-    /// What stands against leaving, if one perhaps insists.
+    /// Asks for the reason that prevents leaving, if there is one; `true` if the administrator insists.
     MayLeave(bool, Sender<Option<LeaveRefusal>>),
-    /// Leave, and perhaps insist: what that waits for now.
+    /// Leave, with `true` if the administrator insists. The answer is the present step of the leave.
     Leave(bool, Sender<Option<LeaveStatus>>),
-    /// Have a group become another.
+    /// Carry out an administrator's request on a group.
     Wish(GroupId, Wish, UnboundedSender<Granted>),
-    /// Walk along the ring, from there on to so many groups.
+    /// Walk along the ring from this point, to so many groups.
     Survey(Option<Point>, usize, oneshot::Sender<Survey>),
-    /// End at once: another lane has.
+    /// End at once: another lane has ended.
     Halt,
 }
 
-/// Requests that wait at most; more are refused, and clients try again.
+/// Upper limit of waiting requests; further requests are refused, and clients try again.
 const REQUESTS_MAX: usize = 1 << 16;
 
-/// Filled by any thread, emptied by the loop, which is woken once for all that came meanwhile.
+/// Inputs of a loop: any thread fills it, the loop empties it and is woken once for all new inputs.
 #[derive(Default)]
 pub struct Mailbox {
     requests: Mutex<Vec<Request>>,
     store: Mutex<Vec<StoreEvent>>,
     asks: Mutex<Vec<Ask>>,
     stop: AtomicBool,
-    /// The peer stops: no more requests are taken. Changed under the lock of the requests.
+    /// Whether the peer stops and takes no more requests. Changed under the lock of the requests.
     closed: AtomicBool,
     ended: AtomicBool,
-    /// Who is woken. Before there is a loop, the thread that prepares it.
+    /// The thread to wake. Before there is a loop, the thread that prepares it.
     thread: Mutex<Option<Thread>>,
 }
 
 impl Mailbox {
-    /// The calling thread empties it from now on, and is the one that is woken. It looks before it sleeps: what came
-    /// earlier woke another.
+    /// Makes the calling thread the one that empties the mailbox and is woken. It looks before it sleeps: earlier
+    /// inputs woke another thread.
     pub fn adopt(&self) {
         *lock(&self.thread) = Some(std::thread::current());
     }
 
-    /// Something waits: so does the network's call.
+    /// Wakes the loop, because an input waits; the network calls it too.
     pub fn wake(&self) {
         if let Some(thread) = &*lock(&self.thread) {
             thread.unpark();
         }
     }
 
-    /// The store says something.
+    /// Adds an event of the store.
     pub fn tell(&self, event: StoreEvent) {
         lock(&self.store).push(event);
         self.wake();
     }
 
-    /// Asks the loop to hand over and stop. Requests that come from now on are refused; those taken before are settled.
+    /// Asks the loop to hand over and stop. Later requests are refused; requests taken before are settled.
     pub fn stop(&self) {
         drop(self.close());
         self.stop.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Was it asked to stop, since this was last asked?
+    /// Returns whether the loop was asked to stop since the last call.
     pub fn take_stop(&self) -> bool {
         self.stop.swap(false, Ordering::AcqRel)
     }
@@ -85,19 +85,19 @@ impl Mailbox {
         requests
     }
 
-    /// Nobody empties it any more: the requests that nobody took.
+    /// Ends the mailbox, which no loop empties any more, and returns the requests that were not taken.
     pub fn end(&self) -> Vec<Request> {
         let left = std::mem::take(&mut *self.close());
         self.ended.store(true, Ordering::Release);
-        // Who waits is told by the sender's end.
+        // The end of the sender tells the waiting callers.
         lock(&self.asks).clear();
         left
     }
 
-    /// Asks the loop. After its end nobody answers.
+    /// Asks the loop. After its end no loop answers.
     pub fn ask(&self, ask: Ask) {
         let mut asks = lock(&self.asks);
-        // Looked at under the lock: what is put in before the end is dropped by it.
+        // Checked under the lock: an entry that is added before the end is dropped by it.
         if !self.ended.load(Ordering::Acquire) {
             asks.push(ask);
             drop(asks);
@@ -105,12 +105,12 @@ impl Mailbox {
         }
     }
 
-    /// What it is asked.
+    /// Takes the waiting asks.
     pub fn take_asks(&self) -> Vec<Ask> {
         std::mem::take(&mut *lock(&self.asks))
     }
 
-    /// Why so many requests would not be taken now, if they would not.
+    /// Returns the reason for which `count` more requests would be refused now, if they would be.
     pub fn refuses(&self, count: usize) -> Option<Refusal> {
         self.refuses_in_all(lock(&self.requests).len() + count)
     }
@@ -122,7 +122,10 @@ impl Mailbox {
         (count > REQUESTS_MAX).then_some(Refusal::Busy)
     }
 
-    /// Takes them in, also where too many wait; gives them back where the peer stops.
+    /// Takes a batch in, also where too many requests wait.
+    ///
+    /// # Errors
+    /// The peer stops: returns the batch.
     pub fn put(&self, batch: Vec<Request>) -> Result<(), Vec<Request>> {
         let requests = lock(&self.requests);
         if self.closed.load(Ordering::Acquire) {
@@ -141,7 +144,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes what waits.
+    /// Takes the waiting requests and events.
     pub fn take(&self, requests: &mut Vec<Request>, events: &mut Vec<StoreEvent>) {
         std::mem::swap(&mut *lock(&self.requests), requests);
         std::mem::swap(&mut *lock(&self.store), events);
@@ -193,7 +196,7 @@ mod tests {
         let rejected = mailbox.submit(vec![request(2)]).unwrap_err();
         assert_eq!((ids(&rejected.batch), rejected.why), (vec![2], Refusal::Stopping));
         assert_eq!(ids(&mailbox.put(vec![request(3)]).unwrap_err()), [3]);
-        // What came before the stop is the loop's to settle, or is left over at its end.
+        // Requests from before the stop are the loop's to settle, or are left over at its end.
         assert_eq!(ids(&mailbox.end()), [1]);
         assert_eq!(ids(&mailbox.put(vec![request(4)]).unwrap_err()), [4]);
         assert!(mailbox.end().is_empty());

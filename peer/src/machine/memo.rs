@@ -1,9 +1,9 @@
-//! What a peer remembers beside its store: which ring it belongs to, that network's name, key and settings, its last
-//! incarnation, and whom it knew there; and whether it is leaving, or has left.
+//! The file `peer.json`: the state of a peer beside its store. It holds the ring that the peer belongs to, that network's
+//! name, key and settings, the last incarnation, and known peers. It also holds whether the peer is leaving, or has left.
 //!
-//! Kept apart from the store, so that a peer whose store is lost, or that never had one, still enters its own network
-//! again and never founds a second one (hazard 41), and never uses an incarnation twice. One that was leaving when its
-//! process died goes on leaving; one that has left enters nothing by itself.
+//! The file is separate from the store. So a peer whose store is lost, or that never had one, still enters its own network
+//! again. Such a peer never founds a second network (hazard 41), and never uses an incarnation twice. A peer that was leaving
+//! when its process died goes on leaving; a peer that has left enters no network by itself.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,30 +18,30 @@ use super::remembered::{Agreed, Network};
 use super::sealed;
 use crate::version::PROGRAM;
 
-/// The version of this file. Raise it with every change of what stands in it; the golden file finds a change that was not
-/// meant. 1 was never written down.
+/// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
+/// Version 1 was never written to a file.
 pub(super) const MEMO_VERSION: u32 = 3;
-/// Peers remembered at most.
+/// Upper limit of remembered peers.
 const PEERS_MAX: usize = 64;
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Content {
     pub(super) ring: Option<String>,
-    /// The rings of its other lanes, if it has more than one.
+    /// The rings of its other lanes, if the peer has more than one lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) lanes: Vec<String>,
     pub(super) incarnation: u64,
     pub(super) peers: BTreeMap<String, Vec<String>>,
-    /// The network that it belongs to, with its ring.
+    /// The network that the peer belongs to, with its ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) network: Option<Network>,
-    /// It leaves the ring, and perhaps insists.
+    /// Whether the peer leaves the ring: `Some(true)` if it insists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) leaving: Option<bool>,
-    /// The ring that it has left, while it belongs to no other.
+    /// The ring that the peer has left, while it belongs to no other ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) left: Option<String>,
-    /// What people call this peer, in whichever network it is.
+    /// The peer's name for administrators, in any network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<PeerName>,
 }
@@ -59,10 +59,11 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// Refuses the file of another version of the program. Changes nothing; a file that is broken is for others to find.
+    /// Refuses the file of another version of the program. Changes nothing; a broken file passes here, and fails in
+    /// [`Memo::load`].
     ///
     /// # Errors
-    /// The words for the person who started this process: both versions, and what to do.
+    /// A text for the operator of this process: both versions, and the remedy.
     pub fn check_format(data_dir: &Path) -> Result<(), String> {
         let path = data_dir.join("peer.json");
         match fs::read(&path) {
@@ -72,7 +73,10 @@ impl Memo {
         }
     }
 
-    /// Reads it; a missing one is empty, a broken one is an error: it says which network this is.
+    /// Reads the file. A missing file is empty; a broken file is an error, because the file determines the network.
+    ///
+    /// # Errors
+    /// The file cannot be read, is broken, or is of another version. The text is for the administrator.
     pub fn load(data_dir: &Path) -> Result<Memo, String> {
         let path = data_dir.join("peer.json");
         match fs::read(&path) {
@@ -84,14 +88,14 @@ impl Memo {
         }
     }
 
-    /// Understands what was read from `path`.
+    /// Parses the bytes that were read from `path`.
     pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
         sealed::check_format(&path, text, MEMO_VERSION)?;
         let content = sealed::parse(MEMO_VERSION, text).map_err(|why| broken(&path, &why))?;
         Memo::of(path, content)
     }
 
-    /// Understands what stands in the file, apart from its checksum, which no chance change of bytes gets right.
+    /// Parses the content of the file without its checksum, which no random change of bytes gets right.
     pub(super) fn parse_unsealed(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
         let content = serde_json::from_slice::<Content>(text).map_err(|error| broken(&path, &error))?;
         Memo::of(path, content)
@@ -110,18 +114,18 @@ impl Memo {
         Ok(Memo { path, content, changed: false })
     }
 
-    /// The rings of all its lanes; none where it belongs to no network.
+    /// Returns the rings of all its lanes; none where the peer belongs to no network.
     pub fn rings(&self) -> Vec<RingId> {
         self.ring().into_iter().chain(self.content.lanes.iter().filter_map(|text| ring(text))).collect()
     }
 
-    /// The ring that this peer belongs to, of its first lane if it has several: the name of its network.
+    /// Returns the ring that this peer belongs to, which names its network: with several lanes, the ring of the first lane.
     pub fn ring(&self) -> Option<RingId> {
         self.content.ring.as_deref().and_then(ring)
     }
 
-    /// It belongs to these rings from now on, with one lane or several, in this network. What it remembers of a network
-    /// that it is in already stays.
+    /// Sets the rings that the peer belongs to from now on, with one lane or several, and their network. Where the peer is in
+    /// these rings already, the remembered network stays.
     pub fn set_rings(&mut self, network: &Network, first: RingId, others: impl IntoIterator<Item = RingId>) {
         let text = first.to_string();
         let lanes: Vec<String> = others.into_iter().map(|ring| ring.to_string()).collect();
@@ -134,12 +138,12 @@ impl Memo {
         }
     }
 
-    /// The network that it belongs to.
+    /// Returns the network that the peer belongs to.
     pub fn network(&self) -> Option<&Network> {
         self.content.network.as_ref()
     }
 
-    /// Remembers something else of the network that it belongs to.
+    /// Changes the remembered values of the network that the peer belongs to.
     pub fn change_network(&mut self, change: impl FnOnce(&mut Network)) {
         if let Some(network) = &mut self.content.network {
             let before = network.clone();
@@ -148,12 +152,12 @@ impl Memo {
         }
     }
 
-    /// What people call this peer, as it was said last.
+    /// Returns the peer's name, as it was last set.
     pub fn name(&self) -> Option<&PeerName> {
         self.content.name.as_ref()
     }
 
-    /// People call it this from now on; `None` changes nothing.
+    /// Sets the peer's name; `None` changes nothing.
     pub fn set_name(&mut self, name: Option<&PeerName>) {
         if let Some(name) = name.filter(|name| self.name() != Some(name)) {
             self.content.name = Some(name.clone());
@@ -161,23 +165,23 @@ impl Memo {
         }
     }
 
-    /// Whether it leaves its ring, and perhaps insists.
+    /// Returns whether the peer leaves its ring: `Some(true)` if it insists.
     pub fn leaving(&self) -> Option<bool> {
         self.content.leaving
     }
 
-    /// It wants to leave its ring, or does not any more.
+    /// Sets whether the peer leaves its ring; `None` where it does not leave any more.
     pub fn set_leaving(&mut self, leaving: Option<bool>) {
         self.changed |= self.content.leaving != leaving;
         self.content.leaving = leaving;
     }
 
-    /// The ring that it has left, while it belongs to no other.
+    /// Returns the ring that the peer has left, while it belongs to no other ring.
     pub fn left(&self) -> Option<RingId> {
         self.content.left.as_deref().and_then(ring)
     }
 
-    /// It has left its ring: it belongs to none from now on, and knows nobody there.
+    /// Records that the peer has left its ring: from now on it belongs to none, and knows no peer there.
     pub fn set_left(&mut self) {
         self.content.left = self.content.ring.take();
         self.content.network = None;
@@ -187,7 +191,10 @@ impl Memo {
         self.changed = true;
     }
 
-    /// An incarnation that this peer has never had; remembered before it is used.
+    /// Returns an incarnation that this peer has never had; it is written to the file before it is used.
+    ///
+    /// # Errors
+    /// The last possible incarnation was used, or the file cannot be written.
     pub fn fresh_incarnation(&mut self, proposed: u64) -> Result<Incarnation, String> {
         self.take_incarnation(proposed)?;
         self.save()?;
@@ -202,12 +209,12 @@ impl Memo {
         Ok(())
     }
 
-    /// Peers of the ring and where they were last known.
+    /// Returns the known peers of the ring, with their last known addresses.
     pub fn peers(&self) -> impl Iterator<Item = (PeerKey, &[String])> {
         self.content.peers.iter().filter_map(|(name, addresses)| Some((peer(name)?, addresses.as_slice())))
     }
 
-    /// A peer can be reached there.
+    /// Records the addresses of a peer, while fewer than `PEERS_MAX` peers are known or the peer is known already.
     pub fn learn(&mut self, peer: PeerKey, addresses: &[String]) {
         let name = name(&peer);
         if self.content.peers.get(&name).is_some_and(|known| known == addresses) {
@@ -219,17 +226,20 @@ impl Memo {
         }
     }
 
-    /// What is written.
+    /// Returns the bytes to write.
     pub(super) fn text(&self) -> Vec<u8> {
         self.text_by(PROGRAM)
     }
 
-    /// The same as this program writes it.
+    /// Returns the bytes as `program` would write them.
     pub(super) fn text_by(&self, program: &str) -> Vec<u8> {
         sealed::text(MEMO_VERSION, program, &self.content)
     }
 
-    /// Writes what changed, if anything did.
+    /// Writes the file, if anything changed.
+    ///
+    /// # Errors
+    /// The file cannot be written. The change is kept, and the next call tries again.
     pub fn save(&mut self) -> Result<(), String> {
         if !std::mem::take(&mut self.changed) {
             return Ok(());
@@ -242,31 +252,32 @@ impl Memo {
     }
 }
 
-/// What the lanes of a peer remember together.
+/// The [`Memo`] that the lanes of a peer share.
 #[derive(Debug)]
 pub struct SharedMemo(Mutex<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     memo: Memo,
-    /// What is to be remembered of a network once this peer is in one.
+    /// The network to remember once this peer is in a network.
     network: Network,
     entered: Vec<Option<RingId>>,
 }
 
 impl SharedMemo {
-    /// For as many lanes as the network has that this peer is in, or enters.
+    /// Creates the shared memo, for as many lanes as the peer's network has.
     pub fn new(memo: Memo, network: Network) -> SharedMemo {
         let entered = vec![None; usize::from(network.lanes)];
         SharedMemo(Mutex::new(Shared { memo, network, entered }))
     }
 
-    /// Looks at it, or changes it.
+    /// Reads or changes the memo under its lock.
     pub fn with<T>(&self, act: impl FnOnce(&mut Memo) -> T) -> T {
         act(&mut self.lock().memo)
     }
 
-    /// The network agreed on these settings and policies. Whether that is news; they are written with the next [`Memo::save`].
+    /// Records the network's agreed settings and policies, and returns whether they are new. The next [`Memo::save`] writes
+    /// them.
     pub fn agree(&self, agreed: Agreed, policies: &[String]) -> bool {
         let mut is_news = false;
         self.with(|memo| {
@@ -280,8 +291,11 @@ impl SharedMemo {
         is_news
     }
 
-    /// A lane belongs to this ring from now on. Remembered once all lanes are in one: then the network's name, which is
-    /// the first lane's ring.
+    /// Records the ring of a lane. Once all lanes are in a ring, writes the rings to the file and returns the network's name,
+    /// which is the first lane's ring.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn enter(&self, lane: u8, ring: RingId) -> Result<Option<RingId>, String> {
         let Shared { memo, network, entered } = &mut *self.lock();
         entered[usize::from(lane)] = Some(ring);
@@ -346,7 +360,7 @@ mod tests {
         let mut again = Memo::load(dir.path()).unwrap();
         assert_eq!((again.ring(), again.rings()), (Some(RingId(7)), vec![RingId(7)]));
         assert_eq!(again.peers().map(|(peer, _)| peer).collect::<Vec<_>>(), [PeerKey([3; 32])]);
-        // A wall clock that was set back does not bring an old life back.
+        // A wall clock that was set back does not bring back an old incarnation.
         assert!(again.fresh_incarnation(10).unwrap() > first);
         assert_eq!((again.leaving(), again.left()), (None, None));
         again.content.incarnation = u64::MAX;
@@ -410,7 +424,7 @@ mod tests {
             }
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
-        // What is broken is not of another version.
+        // A broken file is not a file of another version.
         fs::write(&path, "{").unwrap();
         assert_eq!(Memo::check_format(dir.path()), Ok(()));
         assert!(Memo::load(dir.path()).unwrap_err().contains("cannot be read"));
@@ -427,7 +441,7 @@ mod tests {
         assert!(memo.agree(agreed, &policies));
         assert!(!memo.agree(agreed, &policies), "told once");
         memo.with(Memo::save).unwrap();
-        // Another start was told other things: what is remembered stays.
+        // Another start was given other settings: the remembered settings stay.
         let other = Network { name: "other".into(), ..network() };
         let again = SharedMemo::new(Memo::load(dir.path()).unwrap(), other);
         again.enter(0, RingId(7)).unwrap();
@@ -459,7 +473,7 @@ mod tests {
             for bit in 0..8 {
                 let mut damaged = whole.clone();
                 damaged[place] ^= 1 << bit;
-                // But for space between words, which says nothing.
+                // Except for whitespace between words, which has no meaning.
                 if content(&damaged) != content(&whole) {
                     assert!(!understood(&damaged), "bit {bit} of byte {place}");
                 }

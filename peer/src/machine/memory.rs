@@ -1,30 +1,30 @@
-//! How the memory that a person gives is divided.
+//! The division of a peer's given memory.
 
 use crate::config::Durability;
 
-/// What a process takes that holds nothing.
+/// Memory of a process without data, in bytes.
 const AT_REST: u64 = 32 << 20;
 
-/// What the table on disk takes beside its cache, with ten million records.
+/// Memory of the table on disk beside its cache, in bytes, with ten million records.
 const INDEX: u64 = 128 << 20;
 
-/// So many times its cache a table takes, and twice as much for as long as it is rebuilt.
+/// Memory of a table as a multiple of its cache: twice the cache, and twice that while the table is rebuilt.
 const CACHES: u64 = 2 * 2;
 
-/// Bytes of `--max-memory` for each of those who hold much. What they leave is for the index of the table on disk, for
-/// sockets, and for what allocators lose, which is a quarter.
+/// Bytes of `--max-memory` for each large consumer. The rest is for the index of the table on disk, for sockets, and
+/// for the loss of allocators, which is a quarter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Records in memory, and an eighth of that more for recent writes, which are kept for those who missed them.
+    /// Bytes of records in memory; an eighth of that more holds recent writes for members that missed them.
     pub records: u64,
-    /// Changes on their way to the table on disk: they take about a quarter more than they count for.
+    /// Bytes of changes on their way to the table on disk: they take about a quarter more than they count for.
     pub changes: u64,
-    /// The cache of the table on disk.
+    /// Bytes of the cache of the table on disk.
     pub cache: u64,
 }
 
 impl Shares {
-    /// Divides so many bytes. Nobody gets more than is of use.
+    /// Divides so many bytes. No consumer gets more than it can use.
     pub fn of(given: u64, durability: Durability) -> Shares {
         let free = given.saturating_sub(AT_REST);
         match durability {

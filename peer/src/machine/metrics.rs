@@ -1,4 +1,4 @@
-//! What the store and the network count, as metrics, made anew for each scrape.
+//! The counters of store and network as metrics, encoded anew for each scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::http::encode;
 use crate::net::{ClassStats, NetHandle};
 use crate::store::StoreStats;
 
-/// What the store's watch says.
+/// Metrics of the store, read from its watch.
 pub struct StoreMetrics<F>(pub F);
 
 impl<F> fmt::Debug for StoreMetrics<F> {
@@ -51,11 +51,11 @@ impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F
     }
 }
 
-/// What the network's handle says.
+/// Metrics of the network, read from its handle.
 #[derive(Debug)]
 pub struct NetMetrics(pub NetHandle);
 
-/// Of one class of frames, over all peers.
+/// A metric of one class of frames, over all peers.
 type ByClass = (&'static str, &'static str, fn(&ClassStats) -> u64);
 
 impl Collector for NetMetrics {
@@ -98,7 +98,7 @@ impl Collector for NetMetrics {
     }
 }
 
-/// What went between this peer and its switch, in all lanes.
+/// Metrics of the packets between this peer and its switch, in all lanes.
 #[derive(Debug)]
 pub struct PacketMetrics(pub Vec<Arc<PacketCounts>>);
 

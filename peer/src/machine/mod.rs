@@ -1,7 +1,7 @@
 //! One running peer: a node, driven by a thread of its own, between store, network and clients.
 //!
-//! Start at [`launch()`]; the loop is in `drive`, what is remembered beside the store in `memo`. A peer with several lanes
-//! has a node and a loop for each; `whole` sees to all of them.
+//! Start at [`launch()`]; the loop is in `drive`, and the state beside the store in `memo`. A peer with several lanes has
+//! a node and a loop for each lane; `whole` supervises all of them.
 
 mod anew;
 mod busy;

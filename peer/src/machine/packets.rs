@@ -1,7 +1,7 @@
-//! Datagrams of a switch (`Harmonia`): each lane has a socket of its own, so what comes is for that lane.
+//! Datagrams of a switch (`Harmonia`): each lane has a socket of its own, so its datagrams are for that lane.
 //!
-//! A thread waits for them and wakes the loop once for all that came meanwhile. The socket is connected: the kernel drops what
-//! comes from elsewhere, and says which of the machine's addresses leads to the switch.
+//! A thread waits for them and wakes the loop once for all new datagrams. The socket is connected: the kernel drops datagrams
+//! from other addresses, and names the machine's address that leads to the switch.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -19,21 +19,21 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::mailbox::Mailbox;
 use crate::lock::lock;
 
-/// Datagrams that wait for the loop at most; more are dropped, and whoever sent them sends them again.
+/// Upper limit of datagrams that wait for the loop; more are dropped, and their senders send them again.
 const WAITING_MAX: usize = 1 << 14;
-/// So many are taken before the loop is woken.
+/// Upper limit of datagrams that are taken before the loop is woken.
 const BATCH_MAX: usize = 64;
-/// So long the thread waits before it looks whether it is still wanted.
+/// Interval at which the waiting thread checks whether it is still needed.
 const LOOK: Duration = Duration::from_millis(500);
-/// After an error that is about this machine, not about what was sent.
+/// Pause after an error of this machine that no sent datagram caused.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What went through a socket since the start.
+/// Counters of a socket since the start.
 #[derive(Debug, Default)]
 pub struct PacketCounts {
-    /// Datagrams that came.
+    /// Datagrams that were received.
     pub received: AtomicU64,
-    /// Datagrams that left.
+    /// Datagrams that were sent.
     pub sent: AtomicU64,
     /// Datagrams for which there was no room, here or in the kernel.
     pub lost: AtomicU64,
@@ -46,7 +46,7 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// A lane's way to the switch.
+/// A lane's port to the switch.
 pub struct PacketPort {
     socket: Arc<UdpSocket>,
     config: SwitchConfig,
@@ -59,7 +59,7 @@ impl fmt::Debug for PacketPort {
     }
 }
 
-/// As packets name it.
+/// Returns an address as packets encode it.
 fn place(address: SocketAddr) -> ReplyTo {
     let ip = match address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -68,16 +68,17 @@ fn place(address: SocketAddr) -> ReplyTo {
     ReplyTo { ip, port: address.port() }
 }
 
-/// As people write it.
+/// Returns an address as administrators write it.
 pub fn address(place: ReplyTo) -> SocketAddr {
     SocketAddr::new(IpAddr::V6(place.ip).to_canonical(), place.port)
 }
 
 impl PacketPort {
-    /// Opens the way to a switch at this address, at a port that the system chooses. What comes wakes the mailbox's owner.
+    /// Opens the port to a switch at this address, from a port that the system chooses. Received datagrams wake the mailbox's
+    /// owner.
     ///
     /// # Errors
-    /// Where there is no socket to be had, or no way there. That nobody is there now is no error.
+    /// The system gives no socket, or has no route. A switch that is absent now is no error.
     pub fn open(switch: SocketAddr, mailbox: Arc<Mailbox>) -> io::Result<PacketPort> {
         let switch = SocketAddr::new(switch.ip().to_canonical(), switch.port());
         let any = if switch.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -91,17 +92,17 @@ impl PacketPort {
         Ok(PacketPort { socket, config, shared })
     }
 
-    /// Where the switch is, and where this peer is for it.
+    /// Returns the switch's address, and the address of this peer for the switch.
     pub fn config(&self) -> SwitchConfig {
         self.config
     }
 
-    /// What goes through it.
+    /// Returns the port's counters.
     pub fn counts(&self) -> Arc<PacketCounts> {
         self.shared.counts.clone()
     }
 
-    /// Takes what waits.
+    /// Takes the waiting datagrams.
     pub fn drain(&self, packets: &mut Vec<Bytes>) {
         packets.append(&mut lock(&self.shared.waiting));
     }
@@ -110,7 +111,7 @@ impl PacketPort {
     pub fn send(&self, bytes: &[u8]) {
         let counts = &self.shared.counts;
         match send(&*self.socket, bytes, SendFlags::DONTWAIT).map_err(|error| io::Error::from(error).kind()) {
-            // What an earlier one came to is told now, and this one has not left.
+            // The error belongs to an earlier datagram, and this one has not left.
             Err(ErrorKind::ConnectionRefused) if send(&*self.socket, bytes, SendFlags::DONTWAIT).is_ok() => {
                 counts.sent.fetch_add(1, Ordering::Relaxed)
             }
@@ -126,16 +127,16 @@ impl Drop for PacketPort {
     }
 }
 
-/// The thread that waits for datagrams.
+/// Receives datagrams, in a thread of its own.
 fn read(socket: &UdpSocket, shared: &Shared, mailbox: &Mailbox) {
-    // One byte more, so that what is too long is seen to be.
+    // One byte more, so that a datagram that is too long is recognized.
     let mut buffer = vec![0; PACKET_BYTES_MAX + 1];
     let mut batch = Vec::new();
     while !shared.over.load(Ordering::Acquire) {
         match socket.recv(&mut buffer) {
             Ok(length) => batch.push(Bytes::copy_from_slice(&buffer[..length])),
             Err(error) => match error.kind() {
-                // Nothing came; or what was sent came to nobody, which is told here.
+                // No datagram came; or a sent datagram had no receiver, which the system reports here.
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => continue,
                 ErrorKind::ConnectionRefused => continue,
                 _ => {
@@ -192,7 +193,7 @@ mod tests {
         (0..200_u8).for_each(|number| assert_eq!(switch.send_to(&[number], here).unwrap(), 1));
         let all: Vec<Bytes> = (0..200_u8).map(|number| Bytes::copy_from_slice(&[number])).collect();
         assert_eq!(wait_for(&port, 200), all);
-        // What others send does not arrive.
+        // Datagrams from other senders do not arrive.
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"nonsense", here).unwrap();
         drop(switch);
         (0..10).for_each(|_| port.send(b"nobody"));

@@ -1,8 +1,8 @@
-//! What a peer remembers of its network, and what becomes of settings that say something else.
+//! The state of a network that a peer remembers, and the treatment of settings that contradict it.
 //!
-//! Name, key, durability and lanes are the network's: a peer with others is refused by all, or breaks what they promise.
-//! So a contradiction is an error that names both sides. What the network agreed on when it was founded, and may agree on
-//! later, wins over flags, with a warning: policies, too.
+//! Name, key, durability and lanes are the network's: all peers refuse a peer with other values, or such a peer breaks its
+//! network's promises. So a contradiction is an error that names both sides. The settings that the network agreed on when
+//! it was founded, and may agree on later, win over flags, with a warning. Policies are treated likewise.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,20 +15,20 @@ use crate::config::{Bytes, Config, Durability, Origin, Policy, Switch};
 pub struct Network {
     /// Its name.
     pub name: String,
-    /// Of its key, where it has one.
+    /// Hash of its key, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyHash>,
-    /// This peer founded it.
+    /// Whether this peer founded it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub founded: bool,
-    /// What an acknowledgement rests on: `sync` or `memory`.
+    /// The durability that an acknowledgement rests on: `sync` or `memory`.
     pub durability: String,
-    /// Into how many lanes its keys are divided.
+    /// Number of lanes among which its keys are divided.
     pub lanes: u8,
-    /// What its groups agree on.
+    /// The settings that its groups agree on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Agreed>,
-    /// The policies that the network agreed on, DECISION=NAME each; before it did, those of this peer.
+    /// The policies that the network agreed on, DECISION=NAME each; before that, those of this peer.
     pub policies: Vec<String>,
 }
 
@@ -60,10 +60,10 @@ impl From<&group::state::Settings> for Agreed {
 }
 
 impl Network {
-    /// What is to be remembered of the network that a peer with these settings enters.
+    /// Returns the state to remember of the network that a peer with these settings enters.
     ///
     /// # Errors
-    /// Where the key cannot be hashed.
+    /// The key cannot be hashed.
     pub fn of(config: &Config, cost: Cost) -> Result<Network, String> {
         Ok(Network {
             name: config.network.clone(),
@@ -76,10 +76,10 @@ impl Network {
         })
     }
 
-    /// Whether the key that was given is this network's, as far as [`recall`] has not said so already. Takes a while.
+    /// Checks that the given key is this network's, where [`recall`] has not checked it already. Takes a while.
     ///
     /// # Errors
-    /// The words for the person who gave it. They never show a key.
+    /// A text for the operator, which never shows a key.
     pub fn check_key(&self, config: &Config) -> Result<(), String> {
         let (Some(known), Some(given)) = (&self.key, &config.network_key) else { return Ok(()) };
         if known.is_of(given)? {
@@ -93,7 +93,7 @@ impl Network {
         ))
     }
 
-    /// Whether a key was given where there is one, and none where there is none.
+    /// Checks that a key was given where the network has one, and none where it has none.
     fn has_key(&self, config: &Config) -> Result<(), String> {
         let name = &self.name;
         match (&self.key, &config.network_key) {
@@ -110,7 +110,7 @@ impl Network {
     }
 }
 
-/// How a key is changed.
+/// How to change a key.
 const CHANGE: &str = "To change a network's key, stop all of its peers, say `scatter network key --data-dir DIR \
                       --network-key FILE` for each, and start them with that file";
 
@@ -122,7 +122,7 @@ fn origin(config: &Config, name: &str) -> String {
     config.origin(name).map(ToString::to_string).unwrap_or_default()
 }
 
-/// Somebody said so, for this peer: not a profile, nor nobody.
+/// Returns whether the administrator gave this setting for this peer: not a profile, and not a default.
 fn is_said(config: &Config, name: &str) -> bool {
     !matches!(
         config.origin(name),
@@ -130,16 +130,16 @@ fn is_said(config: &Config, name: &str) -> bool {
     )
 }
 
-/// Puts into the settings the name that this peer was given last, where this start gives none.
+/// Puts the peer's last name into the settings, where this start gives none.
 fn recall_name(config: &mut Config, memo: &Memo) {
     let Some(name) = memo.name().filter(|_| !is_said(config, "name")) else { return };
     put_from(Origin::DataDir, config, "name", name.to_string(), |config| config.name = Some(name.clone()));
 }
 
-/// Puts into the settings what this peer remembers of its network and of itself.
+/// Puts the remembered state of the network and of the peer into the settings.
 ///
 /// # Errors
-/// A contradiction; the words are for the person who wrote the settings.
+/// A contradiction; the text is for the administrator who wrote the settings.
 pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
     recall_name(config, memo);
     let Some(network) = memo.network().filter(|_| memo.ring().is_some()) else { return Ok(()) };
@@ -187,7 +187,7 @@ pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
     only_stays_apart(config, memo, network)
 }
 
-/// A founder that nobody has joined is told to enter the network of others: it would stay in its own for ever.
+/// Refuses `--join` at a founder that no peer has joined: that peer would stay in its own network for ever.
 fn only_stays_apart(config: &Config, memo: &Memo, network: &Network) -> Result<(), String> {
     let crate::config::Entry::Join(_) = config.entry else { return Ok(()) };
     if !network.founded || memo.peers().next().is_some() {
@@ -203,7 +203,7 @@ fn only_stays_apart(config: &Config, memo: &Memo, network: &Network) -> Result<(
     ))
 }
 
-/// Puts what a network agreed on into the settings; of what was said otherwise, a line each.
+/// Puts the agreed settings of a network into `config`; returns a line for each setting that contradicted them.
 fn overrule(config: &mut Config, agreed: Agreed, policies: &[String]) -> Vec<String> {
     let said = contradictions(config, agreed, policies);
     put(config, "leases", Switch(agreed.leases).to_string(), |config| config.leases = agreed.leases);
@@ -215,7 +215,7 @@ fn overrule(config: &mut Config, agreed: Agreed, policies: &[String]) -> Vec<Str
     said
 }
 
-/// What somebody said and the network agreed on otherwise, in words.
+/// Returns the settings of this peer that contradict the network's agreed settings, in words.
 pub fn contradictions(config: &Config, agreed: Agreed, policies: &[String]) -> Vec<String> {
     let size = |bytes: u64| Bytes(bytes).to_string();
     let all = [
@@ -231,7 +231,7 @@ pub fn contradictions(config: &Config, agreed: Agreed, policies: &[String]) -> V
     settings.chain(other_policies(config, policies)).collect()
 }
 
-/// The policies that somebody named for this peer and the network agreed on otherwise, in words.
+/// Returns the policies named for this peer that contradict the network's agreed policies, in words.
 fn other_policies(config: &Config, agreed: &[String]) -> Option<String> {
     let known = policies(config);
     let others: Vec<&str> = agreed.iter().filter(|policy| !known.contains(policy)).map(String::as_str).collect();
@@ -246,12 +246,12 @@ pub fn agreed_policies(settings: &group::state::Settings) -> Vec<String> {
     settings.policies.names.iter().map(|(decision, name)| Policy(decision.clone(), name.clone()).to_string()).collect()
 }
 
-/// Takes a remembered value, and shows where it is from. One that was said already, and is the same, stays as it was said.
+/// Takes a remembered value, and shows its origin. An equal value that was given already keeps its origin.
 fn put(config: &mut Config, name: &str, value: String, set: impl FnOnce(&mut Config)) {
     put_from(Origin::Network, config, name, value, set);
 }
 
-/// The same of what was remembered somewhere else.
+/// Takes a value that was remembered at another place.
 fn put_from(origin: Origin, config: &mut Config, name: &str, value: String, set: impl FnOnce(&mut Config)) {
     set(config);
     let is_said = is_said(config, name);

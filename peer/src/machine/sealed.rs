@@ -20,7 +20,7 @@ struct Sealed<C> {
     crc32: u32,
 }
 
-/// Which version of the program wrote a file. These two fields keep their form in every version.
+/// The version of the program that wrote a file. These two fields keep their form in every version.
 #[derive(Debug, Deserialize)]
 struct Written {
     format: Option<u32>,
@@ -39,10 +39,10 @@ pub(super) fn text<C: Serialize>(format: u32, program: &str, content: &C) -> Vec
     serde_json::to_vec_pretty(&sealed).expect("texts and numbers can always be written")
 }
 
-/// Understands the bytes of a file of this format.
+/// Parses the bytes of a file of this format.
 ///
 /// # Errors
-/// The bytes are no such file; the text says why.
+/// The bytes are no such file; the text gives the reason.
 pub(super) fn parse<C: Serialize + DeserializeOwned>(format: u32, text: &[u8]) -> Result<C, String> {
     let sealed = serde_json::from_slice::<Sealed<C>>(text).map_err(|error| error.to_string())?;
     match crc32(format, &sealed.program, &sealed.content) == sealed.crc32 {
@@ -51,10 +51,10 @@ pub(super) fn parse<C: Serialize + DeserializeOwned>(format: u32, text: &[u8]) -
     }
 }
 
-/// Refuses what another version of the program wrote. What cannot be understood at all is not its business.
+/// Refuses the file of another version of the program. Bytes that cannot be parsed at all pass here.
 ///
 /// # Errors
-/// The words for the person who started this process: both versions, and what to do.
+/// A text for the operator of this process: both versions, and the remedy.
 pub(super) fn check_format(path: &Path, text: &[u8], format: u32) -> Result<(), String> {
     let Ok(Written { format: found, program }) = serde_json::from_slice(text) else { return Ok(()) };
     let found = found.unwrap_or(1);
@@ -70,10 +70,10 @@ pub(super) fn check_format(path: &Path, text: &[u8], format: u32) -> Result<(), 
     ))
 }
 
-/// Writes such a file, readable by its owner alone, so that a crash leaves the old one or the new one.
+/// Writes such a file, readable by its owner alone, so that a crash leaves the old or the new file.
 ///
 /// # Errors
-/// What the system says; the old file is left as it was.
+/// The system's error; the old file is left as it was.
 pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("json.new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;

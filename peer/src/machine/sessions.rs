@@ -1,8 +1,8 @@
-//! The sessions of this peer: when each began, how long it lasted, and whether it ended cleanly. They are kept beside the identity, for other
-//! peers to judge how likely this one is to fail (Scatter §6.1).
+//! The sessions of this peer: the begin and the length of each, and whether it ended cleanly. They are kept beside the identity. Other
+//! peers judge by them how likely this peer is to fail (Scatter §6.1).
 //!
-//! A process that is killed writes nothing. So a thread notes the length of the present session each time that it has grown by an eighth: some
-//! forty times in the first hour, and once an hour after eight hours. A disk that hangs stops nothing else.
+//! A process that is killed writes nothing. So a thread notes the length of the present session each time it has grown by an eighth.
+//! These are some forty notes in the first hour, and one an hour after eight hours. A disk that hangs stops nothing else.
 
 use std::fs;
 use std::io;
@@ -17,38 +17,38 @@ use super::clocks::Clocks;
 use super::sealed;
 use crate::version::PROGRAM;
 
-/// The version of this file. Raise it with every change of what stands in it; the golden file finds a change that was not meant.
+/// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
 pub(super) const SESSIONS_VERSION: u32 = 1;
 /// The file in a data directory.
 const FILE: &str = "sessions.json";
-/// Sessions that are remembered, the present one included; of more the oldest are forgotten.
+/// Upper limit of remembered sessions, the present one included; the oldest ones are forgotten first.
 const SESSIONS_MAX: usize = FAILURES_MAX as usize;
-/// Between two notes of the present session's length.
+/// Shortest and longest interval between two notes of the present session's length.
 const NOTE_MIN: Duration = Duration::from_secs(10);
 const NOTE_MAX: Duration = Duration::from_secs(3600);
-/// How long the end of a session may take to be written.
+/// Time that writing the end of a session may take.
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum End {
-    /// It lasts. At the next start this means that the process was killed, its machine stopped, or its store failed.
+    /// The session lasts. At the next start this means that the process was killed, its machine stopped, or its store failed.
     None,
     /// The process was asked to stop, left its network, or began a new life as a member.
     Clean,
-    /// It had not ended when the next one began.
+    /// The session had not ended when the next one began.
     Failed,
 }
 
 /// One session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Session {
-    /// When it began, in seconds since 1970.
+    /// Begin of the session, in seconds since 1970.
     pub(super) start_unix_s: u64,
-    /// How long it lasted, in seconds, as noted last.
+    /// Length of the session, in seconds, as noted last.
     pub(super) lived_s: u64,
-    /// How it ended.
+    /// How the session ended.
     pub(super) end: End,
 }
 
@@ -66,10 +66,11 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Refuses the file of another version of the program. Changes nothing; a file that is broken, or cannot be read, is no reason not to start.
+    /// Refuses the file of another version of the program. Changes nothing; a file that is broken, or cannot be read, does not prevent
+    /// a start.
     ///
     /// # Errors
-    /// The words for the person who started this process: both versions, and what to do.
+    /// A text for the operator of this process: both versions, and the remedy.
     pub fn check_format(data_dir: &Path) -> Result<(), String> {
         let path = data_dir.join(FILE);
         fs::read(&path).map_or(Ok(()), |text| sealed::check_format(&path, &text, SESSIONS_VERSION))
@@ -97,7 +98,8 @@ impl Sessions {
         ended().next().map(|_| History { failures, lived_s })
     }
 
-    /// Begins a session, and has a thread note its length from time to time. Without such a thread it is not noted, which the log says.
+    /// Begins a session, and starts a thread that notes its length at intervals. Without such a thread the length is not noted, and the
+    /// log says so.
     pub fn keep(mut self, clocks: Clocks) -> Keeper {
         let (ends, end) = channel();
         let (tell, written) = channel();
@@ -109,7 +111,7 @@ impl Sessions {
                 match end.recv_timeout(due) {
                     Ok(()) => {
                         self.note(clocks.now().awake.since(since), End::Clean);
-                        // Who asked may have gone on.
+                        // The caller may have gone on.
                         let _ = tell.send(());
                         return;
                     }
@@ -143,7 +145,7 @@ impl Sessions {
         self.write();
     }
 
-    /// A history that cannot be written is no reason not to serve.
+    /// Writes the file. A history that cannot be written does not stop the peer.
     fn write(&self) {
         if let Err(error) = sealed::write(&self.path, &sealed::text(SESSIONS_VERSION, PROGRAM, &self.content)) {
             tracing::warn!(path = %self.path.display(), %error, "the sessions of this peer cannot be written down");
@@ -151,7 +153,7 @@ impl Sessions {
     }
 }
 
-/// The present session. Dropped without an end it has failed, as the next start sees.
+/// The present session. Dropped without an end, it counts as failed at the next start.
 #[derive(Debug)]
 pub struct Keeper {
     ends: Sender<()>,
@@ -159,7 +161,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Ends the session cleanly. Waits until that is written, but not for long: a disk may hang.
+    /// Ends the session cleanly. Waits until the end is written, for `END_MAX` at most: a disk may hang.
     pub fn end(self) {
         if self.ends.send(()).is_ok() {
             let _ = self.written.recv_timeout(END_MAX);
@@ -167,7 +169,7 @@ impl Keeper {
     }
 }
 
-/// Returns after what time the length of a session is noted again.
+/// Returns the time after which the length of a session is noted again.
 fn next_note(lived: Duration) -> Duration {
     (lived / 8).clamp(NOTE_MIN, NOTE_MAX)
 }
@@ -183,7 +185,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// A session of this length, which ends so.
+    /// Runs a session of this length, with this end, and returns the history before it.
     fn session(dir: &Path, lived: Duration, end: End) -> Option<History> {
         let mut sessions = Sessions::load(dir);
         let before = sessions.history();

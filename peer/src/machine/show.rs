@@ -1,4 +1,4 @@
-//! What a running peer tells about itself.
+//! The status that a running peer shows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +26,7 @@ use crate::status::{
 };
 use crate::version::COMMIT;
 
-/// The last pictures of a peer's nodes, one for each lane, and what does not change.
+/// The last status of a peer's nodes, one for each lane, and the constant parts.
 pub struct Showcase {
     peer_id: String,
     name: Option<PeerName>,
@@ -45,7 +45,7 @@ struct Picture {
 }
 
 impl Showcase {
-    /// Without pictures yet.
+    /// Creates a board without a status yet.
     pub fn new(peer_id: String, config: &Config, surroundings: Surroundings) -> Arc<Showcase> {
         Arc::new(Showcase {
             peer_id,
@@ -62,7 +62,7 @@ impl Showcase {
         lock(&self.pictures)
     }
 
-    /// A new picture of a lane, at a wall clock's second.
+    /// Sets a new status of a lane, with the wall clock in seconds.
     pub fn set(&self, lane: u8, node: NodeStatus, wall_s: u64) {
         let picture = &mut self.pictures()[usize::from(lane)];
         let ops_per_s = match picture {
@@ -70,9 +70,9 @@ impl Showcase {
             Some(last) => {
                 let seconds = last.taken.elapsed().as_secs_f64().max(1e-3);
                 let now = node.answered.saturating_sub(last.node.answered) as f64 / seconds;
-                // Smoothed: a picture is taken several times a second.
+                // Smoothed: a status is set several times a second.
                 let smoothed = 0.7 * last.ops_per_s + 0.3 * now;
-                // It would come near to 0 for ever.
+                // The smoothed value would approach 0 for ever.
                 if smoothed < 0.01 { 0.0 } else { smoothed }
             }
         };
@@ -80,7 +80,7 @@ impl Showcase {
     }
 }
 
-/// What the lanes have seen, each thing once.
+/// Returns the identity conflicts that the lanes have seen, without duplicates.
 fn identity_of<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> Vec<IdentityStatus> {
     let mut seen: Vec<_> = nodes.flat_map(|node| node.identity.iter()).collect();
     seen.sort_unstable();
@@ -90,7 +90,7 @@ fn identity_of<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> Vec<IdentityS
     seen.into_iter().map(status).collect()
 }
 
-/// Names that the lanes know, by peer id: of members of their groups, and of the groups beside these.
+/// Returns the names that the lanes know, by peer id: of members of their groups, and of the neighbouring groups.
 fn names_of<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> BTreeMap<String, PeerName> {
     let mut names = BTreeMap::new();
     let mut add = |peer: &PeerKey, known: &Option<PeerName>| {
@@ -100,7 +100,7 @@ fn names_of<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> BTreeMap<String,
         for contact in group.predecessor.members.iter().chain(&group.successor.members) {
             add(&contact.node.peer, &contact.name);
         }
-        // What the peer's own group says of a member counts more.
+        // The statement of the peer's own group about a member counts more.
         group.members.iter().for_each(|member| add(&member.node.peer, &member.name));
     }
     names
@@ -163,7 +163,7 @@ impl StatusSource for Showcase {
         let of = |picture: &Option<Picture>| checks(picture.as_ref().map(|picture| &picture.node));
         let mut checks = of(&pictures[0]);
         for other in pictures[1..].iter().map(of) {
-            // Of several lanes the first is told that fails.
+            // Of several lanes, the first one that fails is shown.
             checks
                 .iter_mut()
                 .zip(other)
@@ -173,13 +173,13 @@ impl StatusSource for Showcase {
         let is_in = |name: &str| checks.iter().any(|check| check.name == name && check.ok);
         let (reached, detail) = self.surroundings.reach();
         let hopeless = self.surroundings.hopeless().filter(|_| !is_in("in_group"));
-        // A member that hears its majority needs no other; the only member of its group has none.
+        // A member that hears its majority needs no other peer; the only member of its group has none.
         checks.push(Check { name: "peers".into(), ok: reached || is_in("quorum"), detail });
         Readiness { ready: checks.iter().all(|check| check.ok), checks, hopeless }
     }
 }
 
-/// Some groups of each lane.
+/// Returns some groups of each lane.
 fn groups_of(pictures: &[Option<Picture>], which: impl Fn(&Picture) -> Vec<NodeGroup>) -> Vec<GroupStatus> {
     let mut all = Vec::new();
     for (lane, picture) in pictures.iter().enumerate() {
@@ -191,7 +191,7 @@ fn groups_of(pictures: &[Option<Picture>], which: impl Fn(&Picture) -> Vec<NodeG
     all
 }
 
-/// What has to hold of a node that serves.
+/// Returns the checks that a serving node has to pass.
 fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
     let group = node.and_then(|node| node.group.as_ref());
     let heard = group.and_then(|group| Some(QuorumStatus::of(group.heard?, group.epoch)));
@@ -223,7 +223,7 @@ fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
     ]
 }
 
-/// A group's leader as people are shown it, with its whole id.
+/// Returns a group's leader as administrators see it, with its whole id.
 fn leader_of(group: &NodeGroup) -> Option<String> {
     let leader = group.leader?;
     let member = group.members.iter().find(|member| member.node == leader);
@@ -235,7 +235,7 @@ fn name(peer: &PeerKey) -> String {
     peer_id_of(peer).to_string()
 }
 
-/// As it is told outside: of all lanes that leave, what the last one waits for.
+/// Returns the status of a leave for administrators: of all leaving lanes, the step of the last one.
 pub fn leaving_of(lanes: impl Iterator<Item = LeaveStatus> + Clone) -> Option<LeavingStatus> {
     let last = lanes.clone().min_by_key(|leaving| leaving.step)?;
     Some(LeavingStatus {
@@ -400,7 +400,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         part: part.into(),
         transactions: group.transactions.iter().map(transaction_status).collect(),
         links_fresh: group.known,
-        // On a ring of one group it is its own neighbour.
+        // On a ring of one group the group is its own neighbour.
         predecessor: Some(group.predecessor.id.to_string()),
         predecessor_range: Some(group.predecessor.range.into()),
         successor: Some(group.successor.id.to_string()),

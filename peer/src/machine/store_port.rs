@@ -6,10 +6,10 @@ use node::Output;
 
 use crate::store::{StoreStats, StoreThread};
 
-/// The store that the lanes of a peer share. Who has the lock hands in everything that it has, and goes.
+/// The store that the lanes of a peer share. The holder of the lock hands in all its outputs, and releases it.
 pub type SharedStore = Arc<Mutex<StoreThread>>;
 
-/// See the module.
+/// The port of one lane to the store; see the module.
 pub struct StorePort {
     lane: u8,
     store: SharedStore,
@@ -18,23 +18,23 @@ pub struct StorePort {
 }
 
 impl StorePort {
-    /// The port of a lane.
+    /// Creates the port of a lane.
     pub fn new(lane: u8, store: SharedStore) -> StorePort {
         let watch = Box::new(store.lock().unwrap_or_else(PoisonError::into_inner).watch());
         StorePort { lane, store, waiting: Vec::new(), watch }
     }
 
-    /// Returns what the store has counted.
+    /// Returns the store's counters.
     pub fn stats(&self) -> StoreStats {
         (self.watch)()
     }
 
-    /// Takes what is for the store; it goes there with [`StorePort::flush`].
+    /// Takes an output for the store; [`StorePort::flush`] hands it in.
     pub fn push(&mut self, output: Output) {
         self.waiting.push(output);
     }
 
-    /// Hands everything in, in order, with one wake-up for all of it. Waits if the store is far behind.
+    /// Hands all outputs in, in order, with one wake-up for all of them. Waits if the store is far behind.
     pub fn flush(&mut self) {
         if self.waiting.is_empty() {
             return;

@@ -1,21 +1,21 @@
-//! What a peer uses of what it was given, and the other peers it is connected with.
+//! The resources that a peer uses, the limits that it was given, and the other peers that it is connected with.
 
 use crate::config::{Config, Entry};
 use crate::net::{self, ClassStats, NetHandle, PeerStats, Via, peer_id_of};
 use crate::status::{Budget, Budgets, PeerTraffic};
 use crate::store::StoreStats;
 
-/// Where that is known.
+/// Sources of these values.
 pub struct Surroundings {
     net: NetHandle,
-    /// None where nothing is durable.
+    /// `None` where nothing is durable.
     store: Option<Box<dyn Fn() -> StoreStats + Send + Sync>>,
     given: Given,
-    /// Nobody else may still be found than who is named: by `--join`, and not on the local network.
+    /// Whether no other peers may be found than the named ones: with `--join`, and without the local network.
     only_named: bool,
 }
 
-/// The limits that a person set.
+/// The limits that an administrator set.
 struct Given {
     disk: u64,
     memory: u64,
@@ -24,7 +24,7 @@ struct Given {
 }
 
 impl Surroundings {
-    /// Of this network and store, with the limits of these settings.
+    /// Creates the sources from this network and store, with the limits of these settings.
     pub fn new(
         config: &Config,
         net: NetHandle,
@@ -41,7 +41,7 @@ impl Surroundings {
         Surroundings { net, store, given, only_named }
     }
 
-    /// Whether other peers are connected, or what was tried to reach some: for readiness.
+    /// Returns whether other peers are connected, with the dials that were tried: for readiness.
     pub fn reach(&self) -> (bool, String) {
         let up = self.net.stats().peers.iter().filter(|peer| peer.up).count();
         let tried = self.net.tried();
@@ -53,22 +53,22 @@ impl Surroundings {
         (up > 0, words)
     }
 
-    /// Why no peer will ever let this one in, where it is a newcomer and that is so.
+    /// Returns the reason for which no peer will ever admit this newcomer, where there is one.
     pub fn hopeless(&self) -> Option<String> {
         net::hopeless(&self.net.tried()).filter(|_| self.only_named)
     }
 
-    /// The other peers.
+    /// Returns the other peers.
     pub fn peers(&self) -> Vec<PeerTraffic> {
         self.net.stats().peers.iter().map(traffic).collect()
     }
 
-    /// What is used and given.
+    /// Returns the used and the given resources.
     pub fn budgets(&self) -> Budgets {
         let Given { disk, memory, bandwidth, connections } = self.given;
         Budgets {
             disk: Budget { used: Some(self.store.as_ref().map_or(0, |store| store().used_bytes)), given: Some(disk) },
-            // Only where the system tells.
+            // Only where the system reports it.
             memory: Budget { used: load::resident_bytes(std::process::id()), given: Some(memory) },
             bandwidth: Budget { used: None, given: bandwidth },
             connections: Budget { used: Some(self.net.stats().connections), given: Some(connections) },

@@ -1,8 +1,9 @@
-//! All lanes of a peer together.
+//! Supervision of all lanes of a peer.
 //!
-//! A peer runs a node for each lane, with a loop and a ring of its own: nothing that one decides concerns another. They
-//! share what the machine has: the network's connections, the journal, the endpoints; and the peer's life: it is ready
-//! when all lanes are, leaves with all of them, and ends when one has to. Most peers have one lane.
+//! A peer runs a node for each lane, with its own loop and its own ring: no decision of one lane affects another lane. The
+//! lanes share the machine's resources: the network's connections, the journal, the endpoints. They also share the peer's
+//! life: the peer is ready when all lanes are, leaves with all of them, and ends when one of them has to end. Most peers have
+//! one lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,23 +28,23 @@ use crate::net::Net;
 use crate::resp::{Backend, Rejected};
 use crate::status::LeavingStatus;
 
-/// How long the threads of a store that is of no more use may take to stop. A process whose store failed ends within 10 s.
+/// Time that the threads of a discarded store may take to stop. A process whose store failed ends within 10 s.
 const ABANDON_MAX: Duration = Duration::from_secs(3);
 
-/// Who asked for a leave, and is told.
+/// The caller that asked for a leave, and gets the answer.
 type Asker = oneshot::Sender<Result<LeavingStatus, LeaveError>>;
 
-/// What a peer's own threads tell who sees to the whole.
+/// Message of a peer's own threads to [`Whole`].
 pub enum Word {
-    /// Something happened in a lane.
+    /// An event happened in a lane.
     Happened(u8, Event),
     /// The loop of a lane has ended.
     Ended(u8, End, Option<Box<NodeStatus>>),
-    /// Somebody wants this peer to leave, and perhaps insists.
+    /// A request that this peer leaves; `true` if the administrator insists.
     Leave(bool, Asker),
 }
 
-/// What other threads hold of a peer's lanes.
+/// Handle of other threads to a peer's lanes.
 pub struct Lanes {
     mailboxes: Vec<Arc<Mailbox>>,
     words: Sender<Word>,
@@ -72,7 +73,7 @@ impl Backend for Lanes {
         if let Some(why) = each().find_map(|(mailbox, part)| mailbox.refuses(part.len())) {
             return Err(Rejected { batch: parts.concat(), why });
         }
-        // A lane that is told to stop in this moment gives its requests back.
+        // A lane that is told to stop at this moment gives its requests back.
         let parts = self.mailboxes.iter().zip(parts).filter(|(_, part)| !part.is_empty());
         let batch: Vec<Request> = parts.filter_map(|(mailbox, part)| mailbox.put(part).err()).flatten().collect();
         if batch.is_empty() { Ok(()) } else { Err(Rejected { batch, why: Refusal::Stopping }) }
@@ -82,7 +83,7 @@ impl Backend for Lanes {
 impl Admin for Lanes {
     fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>> {
         let (asker, answer) = oneshot::channel();
-        // Where nobody listens any more the asker is dropped, which says so.
+        // Where no receiver listens any more the asker is dropped, which its receiver notices.
         let _ = self.words.send(Word::Leave(force, asker));
         answer
     }
@@ -107,35 +108,35 @@ impl Admin for Lanes {
     }
 }
 
-/// Sees to a peer's lanes until its end.
+/// Supervisor of a peer's lanes until the peer's end.
 pub struct Whole {
     mailboxes: Vec<Arc<Mailbox>>,
     words: Receiver<Word>,
     stopping: Arc<AtomicBool>,
     ready: Vec<bool>,
     ended: Vec<Option<End>>,
-    /// The last pictures, in the order of the lanes.
+    /// The last status of each lane, in the order of the lanes.
     last: Vec<Option<Box<NodeStatus>>>,
 }
 
-/// What is there once, however many lanes there are.
+/// Parts that a peer has once, for any number of lanes.
 pub struct Common {
     /// The machine's clocks.
     pub clocks: Clocks,
     /// The network.
     pub net: Net,
-    /// The store; none where nothing is durable.
+    /// The store; `None` where nothing is durable.
     pub store: Option<SharedStore>,
-    /// What is remembered beside the store.
+    /// The peer's state beside the store.
     pub memo: Arc<SharedMemo>,
-    /// What people see.
+    /// The status that administrators see.
     pub showcase: Arc<Showcase>,
-    /// What the daemon hears.
+    /// The channel to the daemon.
     pub news: mpsc::UnboundedSender<News>,
 }
 
 impl Whole {
-    /// For the loops of these mailboxes; what those tell goes into the sender.
+    /// Creates the supervisor for the loops of these mailboxes, which report through the returned sender.
     pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> (Whole, Arc<Lanes>, Sender<Word>) {
         let (sender, words) = channel();
         let (count, stopping) = (mailboxes.len(), Arc::new(AtomicBool::new(false)));
@@ -144,7 +145,7 @@ impl Whole {
         (Whole { mailboxes, words, stopping, ready, ended, last }, Arc::new(lanes), sender)
     }
 
-    /// Runs until all lanes have ended, and does the last things: how the peer ended.
+    /// Runs until all lanes have ended, does the last steps, and returns how the peer ended.
     pub fn run(mut self, common: Common, session: Keeper) -> End {
         // The daemon may have ended already.
         let end = self.follow(&common.memo, |event| drop(common.news.send(News::Happened(event))));
@@ -155,15 +156,15 @@ impl Whole {
         end
     }
 
-    /// Until all lanes have ended: what comes of that.
+    /// Follows the lanes until all have ended, and returns the outcome.
     fn follow(&mut self, memo: &SharedMemo, mut tell: impl FnMut(Event)) -> End {
         while self.ended.iter().any(Option::is_none) {
-            // The loops hold senders, and say when they end.
+            // The loops hold senders, and report when they end.
             let Ok(word) = self.words.recv() else { break };
             match word {
                 Word::Happened(lane, event) => self.pass_on(lane, event, &mut tell),
                 Word::Leave(force, asker) => {
-                    // Who asked may have gone.
+                    // The caller that asked may have gone.
                     let _ = asker.send(self.leave(force, memo));
                 }
                 Word::Ended(lane, end, last) => {
@@ -178,7 +179,7 @@ impl Whole {
         self.outcome()
     }
 
-    /// It is ready when all lanes are, and not any more when one is not.
+    /// Passes an event on. The peer is ready when all lanes are, and not ready when one lane is not.
     fn pass_on(&mut self, lane: u8, event: Event, tell: &mut impl FnMut(Event)) {
         let before = self.ready.iter().all(|ready| *ready);
         match event {
@@ -192,12 +193,12 @@ impl Whole {
         }
     }
 
-    /// Begins to leave, with all lanes or none. Remembered before anybody is told: whoever dies in the middle of it must not
-    /// come back as a member.
+    /// Begins to leave, with all lanes or none. The leave is written down before any caller is told: a peer that dies in the
+    /// middle of it must not come back as a member.
     fn leave(&self, force: bool, memo: &SharedMemo) -> Result<LeavingStatus, LeaveError> {
         let answers = self.ask_all(|asker| Ask::MayLeave(force, asker));
         for answer in answers {
-            // One that has ended does not answer.
+            // A lane that has ended does not answer.
             if let Some(refusal) = answer.unwrap_or(Some(LeaveRefusal::Stopping)) {
                 return Err(LeaveError::Refused(refusal));
             }
@@ -219,11 +220,11 @@ impl Whole {
             mailbox.ask(ask(asker));
             answer
         });
-        // All are asked before the first is waited for. They answer at once, or have ended.
+        // All lanes are asked before the first answer is awaited. They answer at once, or have ended.
         asked.collect::<Vec<_>>().into_iter().map(|answer| answer.recv().ok()).collect()
     }
 
-    /// How the peer ended, if its lanes did so: one that cannot go on decides, and what is left is left by all.
+    /// Returns how the peer ended: a lane that cannot go on decides, and the peer has left only if all lanes have left.
     fn outcome(&mut self) -> End {
         let ends: Vec<End> = self.ended.iter_mut().filter_map(Option::take).collect();
         let find = |wanted: fn(&End) -> bool| ends.iter().find(|end| wanted(end)).cloned();
@@ -237,11 +238,11 @@ impl Whole {
             .unwrap_or(End::Left)
     }
 
-    /// The last things: the store is sealed after a stop, and only left alone after anything else.
+    /// Does the last steps: the store is sealed after a stop, and only abandoned after any other end.
     fn end(mut self, end: End, common: Common) -> End {
         let Common { clocks, net, store, memo, showcase, .. } = common;
         let wall_s = clocks.now().wall.0 / 1000;
-        // The loops are over, and with them all others who held it.
+        // The loops are over, and with them all other holders of the store.
         let store = store.and_then(Arc::into_inner).map(|store| store.into_inner().unwrap_or_else(|e| e.into_inner()));
         let end = match (end, store) {
             (End::Stopped, Some(store)) => match store.seal() {
@@ -251,7 +252,8 @@ impl Whole {
             (end, store) => {
                 store.into_iter().for_each(|store| store.abandon(ABANDON_MAX));
                 match end {
-                    // A new life is for the next start: this process was told to end. Without a seal, that start looks again.
+                    // A new incarnation is for the next start: this process was told to end. Without a seal, that start
+                    // checks the store again.
                     End::Reincarnate(why, _) | End::Damaged(why) | End::Quarantine(why) | End::StartAgain(why)
                         if self.stopping.load(Ordering::Acquire) =>
                     {
@@ -270,7 +272,7 @@ impl Whole {
             _ => {}
         }
         let saved = memo.with(Memo::save);
-        // Not before that is written down: who follows a leave sees its end here.
+        // Not before the end is written down: a caller that follows a leave sees the end here.
         for (lane, last) in self.last.drain(..).enumerate() {
             last.into_iter().for_each(|last| showcase.set(lane as u8, *last, wall_s));
         }
@@ -288,7 +290,7 @@ impl Whole {
     }
 }
 
-/// The new life of a peer of which some lanes are over, if there are such.
+/// Returns the new start of a peer of which some lanes' incarnations are over, if there are such lanes.
 fn reincarnates(ends: &[End]) -> Option<End> {
     let lives = ends.iter().filter_map(|end| match end {
         End::Reincarnate(why, former) => Some((why, former)),
@@ -298,13 +300,13 @@ fn reincarnates(ends: &[End]) -> Option<End> {
     Some(End::Reincarnate(why.clone(), lives.flat_map(|(_, former)| former.iter().copied()).collect()))
 }
 
-/// Says so if its thread panics: a peer with a dead loop must not look like a slow one.
+/// Guard that reports a panic of its thread: a peer with a dead loop must not look like a slow peer.
 pub struct Watch {
-    /// Whose loop it is.
+    /// The lane of the loop.
     pub lane: u8,
-    /// Where it tells.
+    /// The channel to the supervisor.
     pub words: Sender<Word>,
-    /// What it leaves unanswered.
+    /// The mailbox whose requests the loop leaves unanswered.
     pub mailbox: Arc<Mailbox>,
 }
 
@@ -367,7 +369,7 @@ mod tests {
         });
         assert!(matches!(whole.follow(&memo(), drop), End::Fatal(_)));
         halts.join().unwrap();
-        // Nobody waits for what it does not answer.
+        // No caller waits for an answer that the lane does not give.
         let (asker, answer) = channel();
         mailboxes[1].ask(Ask::MayLeave(false, asker));
         assert!(answer.recv().is_err());
