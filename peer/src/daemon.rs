@@ -1,7 +1,7 @@
-//! The daemon: endpoints, signals, the line that says that it serves, and an orderly end.
+//! The daemon: endpoints, signals, the ready line, and an orderly end.
 //!
-//! What makes a peer of it (the node's loop, the store, the network) is started by a [`Launch`]; the daemon only knows
-//! what that gives back.
+//! A [`Launch`] starts the parts of a peer (the node's loop, the store, the network); the daemon knows only the [`Peer`] that it
+//! returns.
 
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -36,23 +36,23 @@ use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
 use crate::unready::{Unready, failing};
 
-/// A stop asked for by a signal has to be over within 10 s: so long the node may take of it.
+/// Upper limit of the node's time to stop. A stop by a signal has to be over within 10 s.
 const STOP_MAX: Duration = Duration::from_millis(8500);
-/// Who follows a leave over HTTP asks several times in this time, and hears how it ended.
+/// Time in which a client that follows a leave over HTTP asks several times, and so learns how it ended.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
-/// And so long clients may take to read their last answers.
+/// Time that clients have to read their last answers.
 const GOODBYE_MAX: Duration = Duration::from_millis(1200);
 
-/// How often a peer that does not serve is looked at.
+/// Interval of checks of a peer that does not serve.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Starts what makes a peer of this process.
+/// Starts the parts of a peer in this process.
 ///
-/// Called once, on the main thread, before any client is accepted; the endpoints are bound already. An error ends the
-/// process; its text is for the person who started it.
+/// Called once, on the main thread, before any client is accepted; the endpoints are bound already. An error ends the process; its
+/// text is for the operator.
 pub type Launch = fn(&Config, Seat<'_>) -> Result<Peer, CannotStart>;
 
-/// Why a peer cannot start: the exit code, and a text for a person.
+/// Reason for which a peer cannot start: the exit code, and a text for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CannotStart(pub Exit, pub String);
 
@@ -62,58 +62,58 @@ impl From<String> for CannotStart {
     }
 }
 
-/// What a [`Launch`] is given beside the settings.
+/// Input of a [`Launch`] beside the settings.
 pub struct Seat<'a> {
-    /// Answers to clients go in here: see [`Router::replies`].
+    /// Takes answers to clients: see [`Router::replies`].
     pub router: Arc<Router>,
-    /// For metrics; names begin with `scatter_` by themselves.
+    /// Registry of metrics; it adds the prefix `scatter_` to names.
     pub registry: &'a mut Registry,
-    /// Runs the endpoints; the network may run there too. The loop and the store have threads of their own.
+    /// Runtime of the endpoints; the network may run there too. The loop and the store have threads of their own.
     pub runtime: &'a Runtime,
 }
 
-/// A peer that was started.
+/// Peer that was started.
 pub struct Peer {
-    /// As in `/p2p/…`.
+    /// Id of the peer, as in `/p2p/…`.
     pub peer_id: String,
-    /// What people call it.
+    /// Name of the peer, where it has one.
     pub name: Option<PeerName>,
-    /// Where other peers reach it, each with `/p2p/…` at its end.
+    /// Addresses at which other peers reach it, each with `/p2p/…` at its end.
     pub listen: Vec<String>,
-    /// Where clients' requests go.
+    /// Takes clients' requests.
     pub backend: Arc<dyn Backend>,
-    /// Where administrators' wishes go.
+    /// Takes administrators' requests.
     pub admin: Arc<dyn Admin>,
-    /// What it tells about itself.
+    /// Status of the peer.
     pub status: Arc<dyn StatusSource>,
-    /// What happens to it. [`Event::Ready`] lets the daemon say so. The last news is [`News::Ended`]; the end of the channel
-    /// counts as [`Ending::Stopped`].
+    /// Events of the peer. On [`Event::Ready`] the daemon prints the ready line. The last item is [`News::Ended`]; the end of the
+    /// channel counts as [`Ending::Stopped`].
     pub news: mpsc::UnboundedReceiver<News>,
-    /// Asks it to hand over and stop.
+    /// Asks the peer to hand over and stop.
     pub stop: Box<dyn FnOnce() + Send>,
 }
 
 /// News of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Something happened in its life.
+    /// Event in the peer's life.
     Happened(Event),
-    /// It has ended; the process ends, too.
+    /// The peer has ended; the process ends, too.
     Ended(Ending),
 }
 
-/// How a peer ended.
+/// End of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was asked to; the store is sealed.
+    /// The peer was asked to stop; the store is sealed.
     Stopped,
-    /// It has left its network for good.
+    /// The peer has left its network for good.
     Left,
-    /// It cannot go on: the exit code, and what a person should do.
+    /// The peer cannot go on: the exit code, and advice for the operator.
     Failed(Exit, String),
 }
 
-/// What to say where the store knows of no network and [`crate::config::Entry::Known`] names none.
+/// Error text where the store knows of no network and [`crate::config::Entry::Known`] names none.
 pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIADDR to enter one, --new to start one, \
                               or --profile home to look for one on the local network";
 
@@ -139,7 +139,7 @@ pub fn run(mut config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCod
     exit
 }
 
-/// `--nat on` is taken, and changes nothing in this version; its help says so, too. Whoever wants it must not believe that it is done.
+/// Warns that `--nat on` is accepted and has no effect in this version, as its help says. Users must not believe that it works.
 fn warn_of_idle(config: &Config) {
     let is_set = |shown: &Shown| shown.name == "nat" && !matches!(shown.origin, Origin::Default | Origin::Profile(_));
     if config.nat && config.shown.iter().any(is_set) {
@@ -147,7 +147,7 @@ fn warn_of_idle(config: &Config) {
     }
 }
 
-/// Log lines go to stderr; stdout is for the one line that scripts wait for.
+/// Starts the log on stderr; stdout is for the ready line that scripts wait for.
 fn start_log(format: Format) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,libp2p_swarm=warn"));
@@ -161,7 +161,7 @@ fn start_log(format: Format) {
         Format::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
-    // The usual hook writes to stderr itself, and waits for whoever reads it.
+    // The default hook writes to stderr itself, and blocks while its reader does not read.
     std::panic::set_hook(Box::new(|panic| {
         let backtrace = std::backtrace::Backtrace::capture();
         match backtrace.status() {
@@ -171,7 +171,7 @@ fn start_log(format: Format) {
     }));
 }
 
-/// What the log has dropped, as a metric.
+/// Metric of dropped log lines.
 #[derive(Debug)]
 struct LogMetrics;
 
@@ -184,12 +184,12 @@ impl Collector for LogMetrics {
     }
 }
 
-/// Connections that the endpoints may hold, at most; fewer where there are fewer descriptors.
+/// Upper limits of connections of the endpoints; lower where there are fewer descriptors.
 const CLIENTS_MAX: usize = 4096;
 const STRANGERS_MAX: usize = 128;
 const HTTP_MAX: usize = 128;
 
-/// Divides the limit of open files, and lowers what does not fit. Says so once.
+/// Divides the limit of open files, and lowers the shares that do not fit. Warns once.
 fn divide_descriptors(config: &mut Config) -> Shares {
     let limit = descriptors::raise_limit();
     let peers = config.max_connections as usize;
@@ -211,8 +211,8 @@ fn divide_descriptors(config: &mut Config) -> Shares {
     shares
 }
 
-/// How many threads carry bytes to and from sockets: one for every three cores, as the loop and the journal want theirs.
-/// With one they do not wake each other, which costs more than what they do.
+/// Returns the number of threads that carry bytes to and from sockets: one for every three cores, because the loop and the journal
+/// need theirs. With one thread they do not wake each other, which costs more than their work.
 fn io_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() / 3).max(1)
 }
@@ -224,9 +224,9 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
         .thread_name("scatter-io")
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    // Before a port is open: a process that can be reached can be told to stop.
+    // Before a port is open: a client that reaches the process can tell it to stop.
     let signals = runtime.block_on(async { Signals::new(stop_with_stdin) }).map_err(|e| format!("no signals: {e}"))?;
-    // Before anything is started: a taken port should leave no trace.
+    // Before any part starts: a taken port should leave no trace.
     let resp_listener = bind(&runtime, "--resp", config.resp)?;
     let http_listener = bind(&runtime, "--http", config.http)?;
 
@@ -262,7 +262,7 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
         endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
     }
     let (followed, diary) = (Arc::new(Notify::new()), Arc::new(Diary::default()));
-    // Also without an endpoint: it tells the log who comes and goes.
+    // Also without an endpoint: the diary logs peers that come and go.
     runtime.spawn(diary.clone().keep(status.clone(), latencies, stopped.clone()));
     if let Some(listener) = http_listener {
         let served = Served {
@@ -293,7 +293,7 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
         let _ = runtime.block_on(async {
             tokio::time::timeout(FAREWELL_MAX, async {
                 followed.notified().await;
-                // That may have been somebody else's question.
+                // That request may have come from another client.
                 tokio::time::sleep(FAREWELL_MAX / 4).await;
             })
             .await
@@ -332,11 +332,11 @@ fn local_address(listener: Option<&TcpListener>) -> Option<SocketAddr> {
     listener.and_then(|listener| listener.local_addr().ok())
 }
 
-/// The line that says that this peer serves.
+/// Returns the line that tells scripts that this peer serves.
 fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Option<SocketAddr>) -> String {
     match format {
         Format::Json => {
-            // By hand for the order of the fields, which is part of how it is documented.
+            // Written by hand for the order of the fields, which is documented.
             let text = |text: &str| serde_json::Value::from(text).to_string();
             let address = |address: Option<SocketAddr>| address.map_or("null".into(), |a| text(&a.to_string()));
             let name = peer.name.as_ref().map_or(String::new(), |name| format!(r#","name":{}"#, text(name.as_str())));
@@ -350,7 +350,7 @@ fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Optio
         }
         Format::Text => {
             let address = |address: Option<SocketAddr>| address.map_or("off".into(), |address| address.to_string());
-            // The addresses last: scripts know the others by their places.
+            // The addresses are last: scripts know the other fields by their places.
             let join = if peer.listen.is_empty() { String::new() } else { format!(" join={}", peer.listen.join(",")) };
             let name = peer.name.as_ref().map_or(String::new(), |name| format!(" name={name}"));
             format!("ready peer={} resp={} http={}{name}{join}", peer.peer_id, address(resp), address(http))
@@ -358,7 +358,7 @@ fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Optio
     }
 }
 
-/// The line that says that this peer has left for good.
+/// Returns the line that tells scripts that this peer has left for good.
 fn left_line(format: Format, Peer { peer_id, name, .. }: &Peer) -> String {
     match format {
         Format::Json => {
@@ -373,18 +373,18 @@ fn left_line(format: Format, Peer { peer_id, name, .. }: &Peer) -> String {
     }
 }
 
-/// What goes to stdout, when it is so.
+/// Lines for stdout.
 struct Lines {
     ready: String,
     left: String,
 }
 
-/// How long a line to stdout is waited for: where nobody reads, it is never written.
+/// Time that a write to stdout is waited for: without a reader it never completes.
 const SAY_MAX: Duration = Duration::from_millis(500);
-/// After so long more the log says so. A busy machine is not that slow.
+/// Further time after which the log reports the delay. A busy machine is not that slow.
 const SAY_LATE: Duration = Duration::from_secs(5);
 
-/// Prints a line to stdout. Nobody may be reading any more; that changes nothing.
+/// Prints a line to stdout. A missing reader changes nothing.
 fn say(line: &str) {
     let line = format!("{line}\n");
     let (tell, said) = std::sync::mpsc::sync_channel(1);
@@ -402,7 +402,7 @@ fn say(line: &str) {
                 warn();
             }
         };
-        // Without a thread nobody is told: the line may still come.
+        // Without a thread there is no warning; the line may still come.
         let _ = std::thread::Builder::new().name("scatter-say".into()).spawn(late);
     }
 }
@@ -462,7 +462,7 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
         end = finished => end,
         number = signals.second(Instant::now()) => {
             tracing::warn!("stopping at once");
-            // What the endpoints still hold is dropped: nobody waits for it any longer.
+            // Data that the endpoints still hold is dropped: no client waits for it any longer.
             log::flush();
             std::process::exit(128 + number);
         }
@@ -473,10 +473,10 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
     }
 }
 
-/// Says why the peer does not serve, when that is due. How the peer ends, where it never can.
+/// Logs why the peer does not serve, when that is due. Returns the peer's ending where the peer can never serve.
 fn complain(unready: &mut Unready, status: &dyn StatusSource) -> Option<Ending> {
     let (now, readiness) = (Instant::now(), status.readiness());
-    // A majority may be lost without an event of the node's.
+    // A majority may be lost without an event of the node.
     unready.look(readiness.ready, now);
     if !unready.is_long(now) {
         return None;
@@ -494,7 +494,7 @@ fn complain(unready: &mut Unready, status: &dyn StatusSource) -> Option<Ending> 
     None
 }
 
-/// Tells the log how the peer ended, and stdout where scripts wait for it.
+/// Logs how the peer ended, and prints to stdout the line that scripts wait for.
 fn tell_end(ending: Ending, lines: &Lines) -> Ending {
     match &ending {
         Ending::Stopped => tracing::info!("stopped"),
@@ -507,10 +507,10 @@ fn tell_end(ending: Ending, lines: &Lines) -> Ending {
     ending
 }
 
-/// Tells an event to the log.
+/// Logs an event.
 fn tell(event: Event, status: &dyn StatusSource) {
     match event {
-        // They are followed by the end.
+        // The ending follows them.
         Event::Ready | Event::Stopped | Event::Left => {}
         Event::Fatal(why) | Event::Damaged(why) => tracing::error!("{why}"),
         Event::NotReady => tracing::warn!("does not serve"),
@@ -527,11 +527,11 @@ fn tell(event: Event, status: &dyn StatusSource) {
     }
 }
 
-/// What asks the process to stop.
+/// Sources of requests to stop the process.
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    /// None where it is ignored, as `nohup` has it.
+    /// `None` where SIGHUP is ignored, as under `nohup`.
     hangup: Option<tokio::signal::unix::Signal>,
     parent: Option<mpsc::Receiver<()>>,
 }
@@ -546,7 +546,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one: its number.
+    /// Waits for the next signal, and returns its number.
     async fn next(&mut self) -> i32 {
         let parent: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &mut self.parent {
             Some(parent) => Box::pin(async {
@@ -565,7 +565,7 @@ impl Signals {
             _ = self.interrupt.recv() => 2,
             _ = self.terminate.recv() => 15,
             () = parent => {
-                // Once: the channel stays closed.
+                // Only once: the channel stays closed.
                 0
             }
         };
@@ -576,10 +576,10 @@ impl Signals {
         number
     }
 
-    /// Waits for one that ends a stop at once. A SIGHUP does not: where a terminal closes, both the kernel and the shell
-    /// send one.
+    /// Waits for a signal that ends a stop at once. A SIGHUP does not: where a terminal closes, both the kernel and the shell send
+    /// one.
     async fn second(&mut self, first: Instant) -> i32 {
-        // `timeout` and terminals send a signal to the process and to its group: that is one wish.
+        // `timeout` and terminals send a signal to the process and to its group: both count as one request.
         const TOGETHER: Duration = Duration::from_millis(200);
         loop {
             let number = self.next().await;
@@ -590,7 +590,7 @@ impl Signals {
     }
 }
 
-/// Tells when stdin ends: the parent holds its other end, and lets go of it however it dies.
+/// Reports the end of stdin: the parent holds its other end, which closes however the parent dies.
 fn watch_stdin() -> mpsc::Receiver<()> {
     let (gone, parent) = mpsc::channel(1);
     std::thread::spawn(move || {

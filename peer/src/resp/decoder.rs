@@ -1,12 +1,12 @@
-//! Requests as bytes become requests as arguments.
+//! Decoder of requests: bytes to arguments.
 //!
-//! A request comes from anyone who can connect, so what it *declares* is never believed: room is made only for bytes
-//! that have arrived, a length beyond the limits is read past instead of stored, and nothing nests. What a client may
-//! send is one flat array of bulk strings, or an inline command ([`super::inline`]).
+//! Any client that can connect sends requests, so a *declared* length is never trusted. Room is made only for bytes
+//! that have arrived, an argument beyond the limits is skipped instead of stored, and requests do not nest. A client
+//! may send one flat array of bulk strings, or an inline command ([`super::inline`]).
 //!
-//! Our own rather than `redis-protocol`: that one starts from the first byte each time more has come (a bulk string
-//! that trickles in costs its length squared), takes replies as requests, nests without a limit, and knows neither
-//! inline commands nor what Redis answers to a malformed request.
+//! Not `redis-protocol`: that crate starts from the first byte each time more bytes have come (a bulk string that
+//! trickles in costs its length squared), takes replies as requests, nests without a limit, and knows neither inline
+//! commands nor Redis's answers to a malformed request.
 
 use std::ops::Range;
 
@@ -15,37 +15,37 @@ use bytes::{Buf, BytesMut};
 use super::arguments::{Arguments, parse_integer};
 use super::inline;
 
-/// The longest inline command, and the longest header line of anything else (as in Redis).
+/// Upper limit of an inline command, and of a header line of any other request, in bytes (as in Redis).
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// More arguments than this are a protocol error (as in Redis up to 6).
+/// Upper limit of declared arguments; more are a protocol error (as in Redis up to 6).
 const DECLARED_ARGUMENTS_MAX: i64 = 1024 * 1024;
-/// A longer bulk string is a protocol error (`proto-max-bulk-len` of Redis).
+/// Upper limit of a declared bulk string in bytes; a longer one is a protocol error (`proto-max-bulk-len` of Redis).
 const DECLARED_BULK_MAX: i64 = 512 * 1024 * 1024;
-/// The same two for a client that has not given the password yet (as in Redis).
+/// The same two limits for a client that has not given the password yet (as in Redis).
 const STRANGER_ARGUMENTS_MAX: i64 = 10;
 const STRANGER_BULK_MAX: i64 = 16 * 1024;
-/// A buffer that grew beyond this for one large request is given back after it.
+/// Bytes of a buffer that are kept; a buffer that grew beyond this for one large request is released after it.
 const BUFFER_KEPT_BYTES: usize = 64 * 1024;
 
-/// What a request may cost before it is read past instead of stored.
+/// Limits of a request; beyond them it is skipped instead of stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// All of one request, in bytes.
+    /// Upper limit of one whole request, in bytes.
     pub request_bytes_max: usize,
-    /// Arguments of one request, the command's name among them.
+    /// Upper limit of the arguments of one request, the command's name among them.
     pub arguments_max: usize,
 }
 
 /// One whole request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// To be carried out; never without arguments.
+    /// Request to execute; never without arguments.
     Request(Arguments<'a>),
-    /// Over a limit and read past: the connection is in step, the request deserves an error.
+    /// Request over a limit, which was skipped: the connection is in step, and the client gets an error.
     Excess(Excess),
 }
 
-/// Which of [`Limits`] a request was over.
+/// The limit of [`Limits`] that a request exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// Too many bytes.
@@ -54,10 +54,11 @@ pub enum Excess {
     Arguments,
 }
 
-/// The bytes are no requests: the client is told, and the connection ends, as there is no next request to be found.
+/// Bytes that are no request. The client gets the error and the connection ends, because the next request cannot be
+/// found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// `*` without a sensible number.
+    /// `*` without a valid number.
     #[error("Protocol error: invalid multibulk length")]
     MultibulkLength,
     /// Too many arguments for a client without the password.
@@ -66,7 +67,7 @@ pub enum ProtocolError {
     /// `*` and 64 KiB without an end of line.
     #[error("Protocol error: too big mbulk count string")]
     MultibulkLine,
-    /// `$` without a sensible number.
+    /// `$` without a valid number.
     #[error("Protocol error: invalid bulk length")]
     BulkLength,
     /// Too long an argument for a client without the password.
@@ -75,18 +76,18 @@ pub enum ProtocolError {
     /// `$` and 64 KiB without an end of line.
     #[error("Protocol error: too big bulk count string")]
     BulkLine,
-    /// Something else where an argument should begin.
+    /// Another byte where an argument should begin.
     #[error("Protocol error: expected '$', got '{}'", printable(*.0))]
     Expected(u8),
     /// 64 KiB without an end of line.
     #[error("Protocol error: too big inline request")]
     InlineLine,
-    /// An inline command with an open quote.
+    /// Inline command with an open quote.
     #[error("Protocol error: unbalanced quotes in request")]
     Quotes,
 }
 
-/// A byte as it can stand in an error's line.
+/// Returns a byte in a form that fits an error line.
 fn printable(byte: u8) -> char {
     match byte {
         b'\r' | b'\n' => ' ',
@@ -95,40 +96,40 @@ fn printable(byte: u8) -> char {
     }
 }
 
-/// Where in a request the decoder is.
+/// Position of the decoder in a request.
 #[derive(Clone, Copy, Debug)]
 enum Expecting {
-    /// The first byte of a request.
+    /// First byte of a request.
     Start,
-    /// The header of the next of so many arguments.
+    /// Header of the next argument; `left` arguments are missing.
     Header { left: u32 },
-    /// So many bytes of an argument (and an end of line), with `left` more arguments to follow.
+    /// `length` bytes of an argument (and an end of line), with `left` more arguments to follow.
     Bulk { left: u32, length: usize },
-    /// So many bytes to be read past, with `left` more arguments to follow.
+    /// `bytes` bytes to skip, with `left` more arguments to follow.
     Skip { left: u32, bytes: usize },
 }
 
-/// Finds requests in what a connection sends, however it is cut into pieces.
+/// Finds requests in a connection's bytes, independent of how the bytes are cut into pieces.
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
-    /// Bytes not yet given out; the request being read begins at its front.
+    /// Bytes that are not yet part of a returned request; the request being read begins at the front.
     buffer: BytesMut,
-    /// How far the current request is understood.
+    /// Offset up to which the current request is parsed.
     at: usize,
-    /// How far an end of line has been looked for, so that no byte is looked at twice.
+    /// Offset up to which an end of line has been searched, so that no byte is searched twice.
     scanned: usize,
-    /// Bytes at the front that the last item stood on.
+    /// Bytes at the front that belong to the last item.
     consumed: usize,
     expecting: Expecting,
     arguments: Vec<Range<usize>>,
     excess: Option<Excess>,
-    /// The unquoted arguments of an inline command.
+    /// Unquoted arguments of an inline command.
     inline: Vec<u8>,
 }
 
 impl Decoder {
-    /// A decoder at the start of a connection.
+    /// Returns a decoder at the start of a connection.
     pub fn new(limits: Limits) -> Decoder {
         Decoder {
             limits,
@@ -143,20 +144,23 @@ impl Decoder {
         }
     }
 
-    /// Where to put what arrives. Stays bounded as long as [`Decoder::next`] is called until it has no more.
+    /// Returns the buffer for arriving bytes. It stays bounded as long as [`Decoder::next`] is called until it has no
+    /// more.
     pub fn buffer(&mut self) -> &mut BytesMut {
         self.release();
         &mut self.buffer
     }
 
-    /// Bytes that arrived and are not part of a request given out.
+    /// Returns the number of bytes that arrived and are not part of a returned request.
     pub fn buffered(&self) -> usize {
         self.buffer.len() - self.consumed
     }
 
-    /// The next whole request, if it has arrived. A stranger is a client that still owes the password.
+    /// Returns the next whole request, if it has arrived. `stranger` marks a client that still owes the password.
     ///
-    /// After an error there is nothing more to be had from this decoder.
+    /// # Errors
+    ///
+    /// [`ProtocolError`] for bytes that are no request. This decoder returns no further request after it.
     pub fn next(&mut self, stranger: bool) -> Result<Option<Item<'_>>, ProtocolError> {
         self.release();
         loop {
@@ -183,7 +187,7 @@ impl Decoder {
                         Some(n) if stranger && n > STRANGER_ARGUMENTS_MAX => {
                             return Err(ProtocolError::StrangerMultibulkLength);
                         }
-                        // Nothing is asked, nothing is answered.
+                        // An empty request gets no answer.
                         Some(n) if n <= 0 => {
                             self.consumed = self.at;
                             self.release();
@@ -226,7 +230,7 @@ impl Decoder {
                     };
                 }
                 Expecting::Bulk { left, length } => {
-                    // Redis looks at neither of the two bytes behind an argument, so neither do we.
+                    // Redis ignores the two bytes behind an argument; so does this decoder.
                     if self.buffer.len() < self.at + length + 2 {
                         return Ok(None);
                     }
@@ -248,7 +252,8 @@ impl Decoder {
         }
     }
 
-    /// The number of the header line at `at`, if the whole line is there: `Some(None)` where it is no number.
+    /// Returns the number of the header line at `at`, if the whole line has arrived: `Some(None)` where it is no
+    /// number.
     #[allow(clippy::option_option, reason = "not there yet, and there but wrong, are different things")]
     fn header(&mut self, too_long: ProtocolError) -> Result<Option<Option<i64>>, ProtocolError> {
         let from = self.scanned.max(self.at + 1);
@@ -267,7 +272,7 @@ impl Decoder {
         Ok(Some(number))
     }
 
-    /// Reads one line as an inline command: `None` where it is not there yet, `false` where it was empty.
+    /// Reads one line as an inline command: `None` where the line has not arrived, `false` where it was empty.
     fn inline_line(&mut self) -> Result<Option<bool>, ProtocolError> {
         let Some(end) = self.buffer[self.scanned..].iter().position(|&byte| byte == b'\n').map(|o| self.scanned + o)
         else {
@@ -293,7 +298,7 @@ impl Decoder {
         Item::Request(Arguments::new(&self.inline, &self.arguments))
     }
 
-    /// The request whose last argument has been read.
+    /// Returns the request whose last argument has been read.
     fn request(&mut self) -> Item<'_> {
         self.expecting = Expecting::Start;
         self.consumed = self.at;
@@ -303,7 +308,7 @@ impl Decoder {
         }
     }
 
-    /// From here on the request is only read past: what was stored of it goes.
+    /// Skips the rest of the request, and drops its stored part.
     fn give_up(&mut self, why: Excess) {
         self.excess = Some(why);
         self.arguments.clear();
@@ -316,7 +321,7 @@ impl Decoder {
         self.scanned = 0;
     }
 
-    /// Lets go of what the last item stood on.
+    /// Releases the bytes of the last item.
     fn release(&mut self) {
         if self.consumed == 0 {
             return;
