@@ -1,8 +1,8 @@
 //! Places for connections of one endpoint: bounded in number, and never all held by clients that wait.
 //!
-//! A newcomer that finds no room takes the place of another connection: of a remote one rather than of one from this
-//! machine, of an idle one rather than of one that is being served, and of the one that has been so for longest. Some
-//! places are kept for clients on this machine: a remote newcomer never counts on them.
+//! A newcomer that finds no room takes the place of another connection: a remote one rather than one from this machine,
+//! an idle one rather than one that is being served, and among equals the one that has been so for longest. Some places
+//! are kept for clients on this machine: a remote newcomer never counts on them.
 
 use std::collections::BTreeMap;
 use std::future::Future as _;
@@ -14,18 +14,18 @@ use tokio::sync::oneshot;
 
 use crate::lock::lock;
 
-/// The places of one endpoint.
+/// Places of one endpoint.
 #[derive(Debug)]
 pub struct Places {
     max: usize,
-    /// Of those, so many are for clients on this machine.
+    /// Number of places for clients on this machine, of these.
     kept: usize,
     held: Mutex<Held>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// By the time since when they are as they are: lower is longer.
+    /// Holders by the time since which they are idle or busy: a lower number is a longer time.
     by_age: BTreeMap<u64, Holder>,
     next: u64,
     remote: usize,
@@ -35,7 +35,7 @@ struct Held {
 struct Holder {
     is_local: bool,
     is_busy: bool,
-    /// Dropped when another takes the place.
+    /// Dropped when another connection takes the place.
     _stay: oneshot::Sender<()>,
 }
 
@@ -49,13 +49,13 @@ pub struct Place {
 }
 
 impl Places {
-    /// `max` places, at least one; `kept` of them, fewer than all, are for clients on this machine.
+    /// Returns `max` places, at least one; `kept` of them, fewer than all, are for clients on this machine.
     pub fn new(max: usize, kept: usize) -> Arc<Places> {
         let max = max.max(1);
         Arc::new(Places { max, kept: kept.min(max - 1), held: Mutex::default() })
     }
 
-    /// A place for a newcomer, which may be another's.
+    /// Takes a place for a newcomer, if need be from another connection.
     pub fn take(self: &Arc<Places>, is_local: bool) -> Place {
         let mut held = lock(&self.held);
         let has_room = held.by_age.len() < self.max && (is_local || held.remote < self.max - self.kept);
@@ -69,7 +69,7 @@ impl Places {
         Place { places: self.clone(), age, stay, is_lost: false }
     }
 
-    /// Places that are held.
+    /// Returns the number of places that are held.
     #[cfg(test)]
     pub fn held(&self) -> usize {
         lock(&self.held).by_age.len()
@@ -89,8 +89,8 @@ impl Held {
         Some(holder)
     }
 
-    /// Frees a place for a newcomer. A remote one takes the place of a local one only where those hold more than is kept
-    /// for them.
+    /// Frees a place for a newcomer. A remote one takes the place of a local one only where local ones hold more than is
+    /// kept for them.
     fn evict(&mut self, for_local: bool, kept: usize) {
         let takes_local = for_local || self.by_age.len() - self.remote > kept;
         let candidates = self.by_age.iter().filter(|(_, holder)| takes_local || !holder.is_local);
@@ -102,7 +102,7 @@ impl Held {
 }
 
 impl Place {
-    /// Notes whether the connection is being served; whether that began or ended, it has been so for the shortest time.
+    /// Records whether the connection is being served. With each change its time in that state begins anew.
     pub fn set_busy(&mut self, is_busy: bool) {
         let mut held = lock(&self.places.held);
         if let Some(holder) = held.by_age.remove(&self.age) {
@@ -110,9 +110,9 @@ impl Place {
         }
     }
 
-    /// Ready once another connection has this place; wakes the task then.
+    /// Is ready once another connection has this place; wakes the task then.
     pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // A receiver that was told is not asked again.
+        // A receiver that has returned is not polled again.
         if !self.is_lost {
             self.is_lost = Pin::new(&mut self.stay).poll(context).is_ready();
         }
@@ -148,14 +148,14 @@ mod tests {
         a.set_busy(true);
         let mut d = places.take(false);
         assert_eq!([&mut a, &mut b, &mut c, &mut d].map(is_lost), [false, true, false, false]);
-        // The one that lost its place gives back nothing.
+        // The connection that lost its place gives back nothing.
         drop(b);
         assert_eq!(places.held(), 3);
         c.set_busy(true);
         c.set_busy(false);
         let mut e = places.take(false);
         assert_eq!([&mut a, &mut c, &mut d, &mut e].map(is_lost), [false, false, true, false]);
-        // Where all are being served, the one that has been for longest goes.
+        // Where all are being served, the one that has been so for longest goes.
         for place in [&mut c, &mut e] {
             place.set_busy(true);
         }
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(places.held(), 2);
         let mut local = [places.take(true), places.take(true)];
         assert_eq!(remote.iter_mut().map(is_lost).filter(|lost| !lost).count(), 2, "there was room");
-        // Then remote ones go first, and a remote one takes no kept place.
+        // Then remote connections go first, and a remote newcomer takes no kept place.
         let mut third = places.take(true);
         remote.push(places.take(false));
         assert_eq!(local.each_mut().map(is_lost), [false; 2]);
@@ -180,14 +180,14 @@ mod tests {
         let _fourth = places.take(true);
         let _fifth = places.take(true);
         assert!(is_lost(&mut local[0]));
-        // Clients of this machine hold all, and a remote one is let in all the same.
+        // Clients of this machine hold all places, and a remote one is admitted all the same.
         let mut last = places.take(false);
         assert!(is_lost(&mut local[1]) && !is_lost(&mut last));
         assert_eq!(places.held(), 4);
     }
 
     proptest::proptest! {
-        /// However connections come and go: never more than there are places, and newcomers always have one.
+        /// In every sequence of connections, holders never outnumber places, and a newcomer always has one.
         #[test]
         fn places_are_bounded(
             max in 1..9_usize,

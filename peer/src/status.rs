@@ -115,7 +115,7 @@ pub struct GroupStatus {
     pub id: String,
     /// Epoch of the group; each reconfiguration raises it.
     pub epoch: u64,
-    /// Highest term of the group's primaries: the log slot of the newest division among them.
+    /// Highest log slot of the primaries' terms; each new division raises it.
     pub term: u64,
     /// Range of the ring that the group owns.
     pub range: RangeStatus,

@@ -1,4 +1,4 @@
-//! `scatter group`: asks for an operation of a group by hand, and waits until it is decided.
+//! `scatter group`: requests an operation of a group, and waits for its outcome.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ pub struct GroupArgs {
 enum Operation {
     /// Have a group become two
     ///
-    /// Both must have a majority of members that are heard of and hold everything. Without --at the range is divided in the
-    /// middle, without --first the members so that both halves are alike.
+    /// Both must have a majority of members that are heard of and hold all data. Without --at the range is divided in the middle,
+    /// without --first the members so that both halves are alike.
     Split {
-        /// Where the second one begins: 32 hex digits
+        /// First point of the second group: 32 hex digits
         #[arg(long, value_name = "POINT")]
         at: Option<String>,
-        /// Who goes to the first one (repeatable)
+        /// Member of the first group (repeatable)
         #[arg(long, value_name = "PEER")]
         first: Vec<String>,
         #[command(flatten)]
@@ -44,36 +44,37 @@ enum Operation {
     },
     /// Move the boundary between a group and the one behind it on the ring
     Repartition {
-        /// Where the one behind it is to begin: 32 hex digits
+        /// First point of the one behind it from then on: 32 hex digits
         #[arg(long, value_name = "POINT")]
         at: String,
         #[command(flatten)]
         which: Which,
     },
-    /// Have a group take over the range before it, whose owners will not return: all that was in it is lost
+    /// Have a group take over the range before it, if the owners will not return: all its data is lost
     ///
-    /// For a group of which a majority is gone for good. What was chosen there is void from then on, also where somebody comes
-    /// back with it: such a peer puts its store aside, serves nothing of it, and enters anew; `scatter export` reads what it put
-    /// aside. Nothing else undoes this. The group that takes over is the one behind the lost range. Without --lost, what would
-    /// be lost is printed, and nothing is done.
+    /// For a group of which a majority is gone for good. Its chosen writes are void from then on, even if a peer comes back with
+    /// them: such a peer puts its store aside, serves nothing of it, and enters anew; `scatter export` reads the store that was
+    /// put aside. Nothing else undoes this. The group that takes over is the one behind the lost range. Without --lost, the
+    /// possible loss is printed, and nothing is done.
     Repair {
-        /// The id of the group that is lost; twice where two beside each other are
+        /// The id of the lost group; twice where two neighbours are lost
         #[arg(long, value_name = "GROUP")]
         lost: Vec<String>,
-        /// Where the lost range begins, where that is not where the group before this one does: 32 hex digits
+        /// First point of the lost range, where it differs from that of the group before this one: 32 hex digits
         #[arg(long, value_name = "POINT")]
         at: Option<String>,
         #[command(flatten)]
         which: Which,
     },
-    /// Have a group go on without members that are lost, though others may have forgotten what they acknowledged last
+    /// Have a group go on without members that are lost, though the remaining ones may have forgotten their last acknowledgements
     ///
-    /// After a crash the end of a peer's journal may be bad, and nobody can tell whether it was acknowledged. Its group waits for
-    /// all other members then, unless a majority is sure to have everything. If those that are waited for are gone for good, this
-    /// has the others go on with what they have: the last writes may be lost. All members in doubt that the asked peer
-    /// reaches are told; ask the others, too. Without --yes it is printed who is waited for, and nothing is done.
+    /// After a crash the end of a peer's journal may be bad, and it is unknown whether it was acknowledged. Its group waits for
+    /// all other members then, unless a majority is sure to have all acknowledged writes. If the awaited members are gone for
+    /// good, this has the remaining ones go on with the data that they have: the last writes may be lost. All members in doubt
+    /// that the asked peer reaches are told; ask the other members, too. Without --yes the awaited members are printed, and
+    /// nothing is done.
     AcceptLoss {
-        /// Those that are waited for will not come back
+        /// The awaited members will not come back
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
@@ -81,10 +82,10 @@ enum Operation {
     },
     /// Have members of a group go to the one behind it on the ring, or come from there
     Migrate {
-        /// Who goes (repeatable)
+        /// Member that goes to the next group (repeatable)
         #[arg(long, value_name = "PEER", required_unless_present = "from")]
         to: Vec<String>,
-        /// Who comes (repeatable)
+        /// Member that comes from the next group (repeatable)
         #[arg(long, value_name = "PEER")]
         from: Vec<String>,
         #[command(flatten)]
@@ -92,7 +93,7 @@ enum Operation {
     },
 }
 
-/// Which group, and whom to ask.
+/// Group that a command names, and the peer to ask.
 #[derive(Debug, Args)]
 struct Which {
     /// The group's id, as `scatter groups` has it; else the group that the peer is a member of
@@ -104,12 +105,12 @@ struct Which {
     /// A file with the token of administrators, where the peer has one
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
-    /// How to print what came of it
+    /// How to print the outcome
     #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
     output: Format,
 }
 
-/// `scatter group`
+/// Runs `scatter group`.
 pub fn group(args: GroupArgs) -> ExitCode {
     let mut lacking = None;
     let (name, body, which) = match args.operation {
@@ -130,7 +131,7 @@ pub fn group(args: GroupArgs) -> ExitCode {
             };
         }
         Operation::AcceptLoss { which, .. } => {
-            // As the group is before the loss is accepted; said where that has worked.
+            // Looked up before the loss is accepted; printed where the acceptance worked.
             lacking = meant(&which).ok().and_then(|group| lacks_majority(&group));
             ("accept-loss", json!({}), which)
         }
@@ -149,7 +150,7 @@ pub fn group(args: GroupArgs) -> ExitCode {
     }
 }
 
-/// Says why, in the form that was asked for, and ends so.
+/// Prints the reason in the requested form, and returns the exit code.
 pub(super) fn failed(output: Format, exit: Exit, why: &str) -> ExitCode {
     match output {
         Format::Text => fail(exit, why),
@@ -157,7 +158,7 @@ pub(super) fn failed(output: Format, exit: Exit, why: &str) -> ExitCode {
     }
 }
 
-/// The group that is meant, as the asked peer knows it.
+/// Returns the group that is named, as the asked peer knows it.
 fn meant(which: &Which) -> Result<GroupStatus, (Exit, String)> {
     let groups = groups(&which.http)?;
     let mut known = groups.into_iter().filter(|group| which.group.as_ref().is_none_or(|id| *id == group.id));
@@ -168,7 +169,7 @@ fn meant(which: &Which) -> Result<GroupStatus, (Exit, String)> {
     }
 }
 
-/// Who is waited for, and what may be lost without them.
+/// Returns the members that the group waits for, and the possible loss without them.
 fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
     let group = meant(which)?;
     let names = Names::of_groups([&group]);
@@ -185,7 +186,7 @@ fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
     ) + &lacks_majority(&group).map(|why| format!(". {why}")).unwrap_or_default())
 }
 
-/// That acceptance alone does not help, where this is so: too few members are there to choose anything.
+/// Returns a warning that acceptance alone does not help, where too few members are heard to choose anything.
 fn lacks_majority(group: &GroupStatus) -> Option<String> {
     let QuorumStatus { heard, needed, former_epoch, .. } = group.quorum.as_ref().filter(|quorum| !quorum.held)?;
     if let Some(epoch) = former_epoch {
@@ -202,7 +203,7 @@ fn lacks_majority(group: &GroupStatus) -> Option<String> {
     ))
 }
 
-/// What a repair would declare lost, as far as the group behind it knows.
+/// Returns the loss that a repair would declare, as far as the group behind the range knows.
 fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
     let group = meant(which)?;
     let (Some(lost), Some(range)) = (&group.predecessor, &group.predecessor_range) else {
@@ -218,7 +219,7 @@ fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
     ))
 }
 
-/// The groups that this peer has a part in.
+/// Returns the groups that this peer has a part in.
 pub(super) fn groups(http: &str) -> Result<Vec<GroupStatus>, (Exit, String)> {
     let (_, body) = web::get(http, "/v1/groups").map_err(|error| unreachable(http, error))?;
     let groups: Groups = serde_json::from_slice(&body)
@@ -250,10 +251,11 @@ fn ask(which: &Which, operation: &str, body: &Value) -> Result<Value, (Exit, Str
     post(http, which.admin_token_file.as_ref(), &group, operation, body)
 }
 
-/// Asks the peer for an operation of a group, and returns the answer once it is decided.
+/// Asks the peer for an operation of a group, and returns the answer once the outcome is decided.
 ///
 /// # Errors
-/// The exit code and the words for a person.
+///
+/// The exit code and a text for the user.
 pub(super) fn post(
     http: &str,
     token_file: Option<&PathBuf>,

@@ -1,4 +1,4 @@
-//! The command line: what each subcommand is called, what it takes, and how it ends.
+//! The command line: names, arguments and exit codes of the subcommands.
 
 mod address;
 mod bench;
@@ -64,7 +64,7 @@ enum Command {
     Incr(data::IncrArgs),
     /// Append to the value of a key
     Append(data::AppendArgs),
-    /// What a peer knows about itself and its groups
+    /// Print the status of a peer and its groups
     Status(status::StatusArgs),
     /// All groups that a peer has a part in, with their open transactions and locks
     #[command(
@@ -72,21 +72,21 @@ enum Command {
         the peer."
     )]
     Groups(groups::LookArgs),
-    /// Which group owns what of the ring, as the groups themselves say now
+    /// Show which group owns each range of the ring, as the groups themselves say now
     #[command(
         after_help = "Exit codes: 0 the groups cover the ring exactly, each with a majority; 1 some of it did not answer, \
         or has no majority; 2 usage; 3 cannot reach the peer."
     )]
     Ring(groups::RingArgs),
-    /// Where a key lives
+    /// Find the group and the primary of a key
     #[command(
         after_help = "Exit codes: 0 done; 1 nobody who owns it answers, or its group has no majority; 2 usage; 3 cannot reach the peer."
     )]
     Where(groups::WhereArgs),
     /// Show the ring, groups, peers, load and events of a peer, as they change
     ///
-    /// Everything comes from the peer's HTTP endpoint, which may be on another machine. Press ? for the keys. With --once it
-    /// prints one picture instead: without colours where NO_COLOR is set or nobody looks.
+    /// All data comes from the peer's HTTP endpoint, which may be on another machine. Press ? for the keys. With --once it
+    /// prints one picture instead: without colours where NO_COLOR is set or the output is no terminal.
     #[command(
         after_help = "Exit codes: 0 done; 2 usage, or no terminal; 3 cannot reach a peer; 4 whoever answers is no peer, or \
         refuses; 74 the picture of --once could not be printed; 129 the terminal has gone, or SIGHUP came; 130 SIGINT; 143 SIGTERM."
@@ -94,8 +94,8 @@ enum Command {
     Top(top::TopArgs),
     /// Have a group split, merge, move its boundary, or trade members
     ///
-    /// Groups do so by themselves where their size calls for it (--min-group, --max-group); this is for whoever knows better.
-    /// Clients notice a short pause at most.
+    /// Groups do so by themselves where their size calls for it (--min-group, --max-group); this command is for
+    /// administrators with a better plan. Clients notice a short pause at most.
     #[command(
         after_help = "Exit codes: 0 it is done; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; 5 the \
         outcome is not known; 6 nothing was done, try again."
@@ -103,20 +103,20 @@ enum Command {
     Group(group::GroupArgs),
     /// Have a peer leave its network for good, and wait until it has
     ///
-    /// The others take over what it is primary of, go on without it, and hold everything that it holds before it goes.
-    /// Each step is printed once. When it has left, its daemon ends, and belongs to no network any more: `scatter run`
-    /// there enters again, as a new member, with --join.
+    /// The other members take over the ranges that it is primary of, go on without it, and hold all its data before it goes.
+    /// Each step is printed once. When it has left, its daemon ends, and belongs to no network any more: `scatter run` there
+    /// enters again, as a new member, with --join.
     ///
     /// A leave cannot be taken back: it goes on where this command is interrupted, and where the daemon is killed it goes on
-    /// with its next start. Where fewer than three members would remain it is refused without --force; the last member
-    /// cannot leave. To stop a peer that is to come back, send it SIGTERM instead (see --away of `scatter run`).
+    /// with its next start. Where fewer than three members would remain it is refused without --force; the last member cannot
+    /// leave. To stop a peer that is to come back, send it SIGTERM instead (see --away of `scatter run`).
     #[command(after_help = "Exit codes: 0 it has left; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; \
         5 it was leaving and is gone without having said that it has left.")]
     Leave(leave::LeaveArgs),
-    /// Print what a store holds that no peer serves any more
+    /// Print the records of a store that no peer serves any more
     ///
     /// For a store whose range was declared lost while its peer was away (`scatter group repair`): the peer keeps it beside
-    /// its own, as STORE.lost-1, and has begun anew. Nobody else may hold what is in it.
+    /// its own, as STORE.lost-1, and has begun anew. No other peer may hold these records.
     #[command(after_help = "Exit codes: 0 done; 2 usage; 4 it is no store, or cannot be read.")]
     Export(export::ExportArgs),
     /// Show the policies that the network agreed on, change them, or change the key that a stopped peer remembers
@@ -127,11 +127,11 @@ enum Command {
         done, try again."
     )]
     Network(network::NetworkArgs),
-    /// Put load on peers, and print what became of it
+    /// Put load on peers, and print the results
     ///
-    /// Speaks the Redis protocol, so any server that does can be measured. Keys called key:000000000000 and so on are
-    /// written. A closed loop (--in-flight) finds out how much can be done; what users would wait for, an open loop does
-    /// (--rate).
+    /// Speaks the Redis protocol, so any server of that protocol can be measured. Keys called key:000000000000 and so on are
+    /// written. A closed loop (--in-flight) measures the maximum throughput; an open loop (--rate) measures the latency that
+    /// users would see.
     #[command(
         after_help = "Exit codes: 0 done; 1 nothing was done; 2 usage; 3 cannot reach a peer; 4 the load cannot be \
         made; 6 --fill could not write every key."
@@ -165,7 +165,7 @@ struct RunArgs {
     stop_with_stdin: bool,
 }
 
-/// How a client command reaches a peer.
+/// Address of a peer and form of the answer, for a client command.
 #[derive(Clone, Debug, Args)]
 struct Reach {
     /// A peer's address for clients
@@ -181,13 +181,13 @@ struct Reach {
     output: Format,
 }
 
-/// The whole program. `launch` starts what makes a peer of this process.
+/// Runs the program. `launch` starts the parts of a peer in this process.
 pub fn main(launch: Launch) -> ExitCode {
     let typed: Vec<OsString> = std::env::args_os().collect();
     match parse(&typed) {
         Ok((cli, matches)) => dispatch(cli.command, &matches, launch),
         Err(error) => {
-            // Help and version are no errors.
+            // Help and version are not errors.
             if !error.use_stderr() {
                 return print(error.to_string().as_bytes(), Exit::Done);
             }
@@ -207,7 +207,7 @@ fn parse(args: &[OsString]) -> Result<(Cli, clap::ArgMatches), clap::Error> {
 fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> ExitCode {
     match command {
         Command::Run(args) => {
-            // Which settings are from the environment only the matches tell.
+            // Only the matches tell which settings are from the environment.
             let matches = matches.subcommand_matches("run");
             run::run(*args, matches, launch)
         }
@@ -240,7 +240,7 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
     }
 }
 
-/// One page for the program and all its subcommands.
+/// Returns one manual page for the program and all its subcommands.
 fn manual() -> std::io::Result<Vec<u8>> {
     let mut command = Cli::command();
     command.build();
@@ -256,14 +256,18 @@ fn manual() -> std::io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The administrators' token in this file, if there is one; or what to say.
+/// Returns the administrators' token in this file, if a file is named.
+///
+/// # Errors
+///
+/// A text for the user where the file cannot be read.
 fn token(file: Option<&PathBuf>) -> Result<Option<Vec<u8>>, String> {
     let Some(path) = file else { return Ok(None) };
     let token = std::fs::read(path).map_err(|error| format!("cannot read the token {}: {error}", path.display()))?;
     Ok(Some(token.trim_ascii().to_vec()))
 }
 
-/// Prints to stdout, and ends so; otherwise where that fails ([`exit::printed`]).
+/// Prints to stdout and returns `exit`; where printing fails, see [`exit::printed`].
 fn print(bytes: &[u8], exit: Exit) -> ExitCode {
     exit::printed(exit, write(bytes))
 }

@@ -1,5 +1,5 @@
-//! One source of settings. The command line (with the environment behind it), a file, a profile and the defaults all
-//! have this shape; [`super::resolve()`] lays them over each other.
+//! One source of settings. The command line (with the environment behind it), a file, a profile and the defaults all have this shape;
+//! [`super::resolve()`] merges them by precedence.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::units::{Bytes, Endpoint, Multiaddr, Policy, Switch, lanes, whole};
 
-/// What an acknowledgement rests on.
+/// Basis of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -33,7 +33,7 @@ pub enum Profile {
     Datacenter,
 }
 
-/// How a line is written.
+/// Form of a printed line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -64,7 +64,7 @@ pub struct Layer {
     #[arg(long, value_name = "DIR", env = "SCATTER_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Where other peers reach this one; may be repeated [default: TCP and QUIC on all interfaces, port 6478]
+    /// Addresses at which other peers reach this one; may be repeated [default: TCP and QUIC on all interfaces, port 6478]
     #[arg(long, value_name = "MULTIADDR", env = "SCATTER_LISTEN", value_delimiter = ',')]
     pub listen: Option<Vec<Multiaddr>>,
 
@@ -110,8 +110,8 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_COARSE")]
     pub coarse: Option<Switch>,
 
-    /// Into how many lanes keys are divided, each with a thread of its own in every peer; the same in the whole network,
-    /// and for good [default: 1]
+    /// Number of lanes among which keys are divided, each with a thread of its own in every peer; the same in the whole network, and for
+    /// good [default: 1]
     #[arg(long, value_name = "N", env = "SCATTER_LANES", value_parser = lanes)]
     pub lanes: Option<u8>,
 
@@ -123,16 +123,16 @@ pub struct Layer {
     #[arg(long, value_name = "SECONDS", env = "SCATTER_EXCLUDE_AFTER", value_parser = whole::<u64>)]
     pub exclude_after: Option<u64>,
 
-    /// What an acknowledgement rests on: the disks of a quorum, or its memory [default: sync]
+    /// Basis of an acknowledgement: the disks of a quorum, or its memory [default: sync]
     #[arg(long, env = "SCATTER_DURABILITY", hide_possible_values = false)]
     pub durability: Option<Durability>,
 
-    /// What people call this peer, beside its id: 1 to 32 letters, digits, `-`, `_` and `.`; remembered in the data directory
-    /// [default: no name]
+    /// Name of this peer for people, beside its id: 1 to 32 letters, digits, `-`, `_` and `.`; remembered in the data directory [default:
+    /// no name]
     #[arg(long, value_name = "NAME", env = "SCATTER_NAME")]
     pub name: Option<PeerName>,
 
-    /// Where this peer stands: groups are spread over clusters
+    /// Location label of this peer: groups are spread over clusters
     #[arg(long, value_name = "LABEL", env = "SCATTER_CLUSTER")]
     pub cluster: Option<String>,
 
@@ -149,9 +149,9 @@ pub struct Layer {
     #[arg(long, value_name = "N", env = "SCATTER_MAX_GROUP", value_parser = whole::<u32>)]
     pub max_group: Option<u32>,
 
-    /// How this peer decides, DECISION=NAME; may be repeated: divide=load|even,
-    /// join=resilience|latency|load|multi-cluster|random, lead=agreement|oldest|random|anybody, repartition=proportional|off, size=thresholds|nines|off,
-    /// split=alike|p2p|multi-cluster|random [default: the first of each]
+    /// Policies of this peer, DECISION=NAME; may be repeated: divide=load|even, join=resilience|latency|load|multi-cluster|random,
+    /// lead=agreement|oldest|random|anybody, repartition=proportional|off, size=thresholds|nines|off, split=alike|p2p|multi-cluster|random
+    /// [default: the first of each]
     #[arg(long, value_name = "DECISION=NAME", env = "SCATTER_POLICY", value_delimiter = ',')]
     pub policy: Option<Vec<Policy>>,
 
@@ -167,8 +167,8 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_MDNS")]
     pub mdns: Option<Switch>,
 
-    /// Taken, and without effect in this version, which does not get through routers by itself: forward a port, and name it
-    /// with --listen [default: on]
+    /// Accepted, and without effect in this version, which does not get through routers by itself: forward a port, and name it with
+    /// --listen [default: on]
     #[arg(long, value_name = "on|off", env = "SCATTER_NAT")]
     pub nat: Option<Switch>,
 
@@ -176,19 +176,19 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_DIAL_PRIVATE")]
     pub dial_private: Option<Switch>,
 
-    /// How much of the disk the store may take before other members serve in its place [default: 10GiB]
+    /// Upper limit of the store on disk, before other members serve in its place [default: 10GiB]
     #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_DISK")]
     pub max_disk: Option<Bytes>,
 
-    /// How much memory it may take, all in all [default: 1GiB]
+    /// Upper limit of the memory of the whole process [default: 1GiB]
     #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_MEMORY")]
     pub max_memory: Option<Bytes>,
 
-    /// How much traffic with other peers there may be; 0 is no limit [default: 0]
+    /// Upper limit of traffic with other peers; 0 is no limit [default: 0]
     #[arg(long, value_name = "BYTES/S", env = "SCATTER_MAX_BANDWIDTH")]
     pub max_bandwidth: Option<Bytes>,
 
-    /// How many connections with other peers there may be [default: 256]
+    /// Upper limit of connections with other peers [default: 256]
     #[arg(long, value_name = "N", env = "SCATTER_MAX_CONNECTIONS", value_parser = whole::<u32>)]
     pub max_connections: Option<u32>,
 
@@ -202,7 +202,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// What a profile sets. What it leaves out is as without a profile.
+    /// Returns the settings of a profile. Settings that it leaves out keep their defaults.
     pub fn of_profile(profile: Profile) -> Layer {
         let (on, off) = (Some(Switch(true)), Some(Switch(false)));
         match profile {

@@ -1,4 +1,4 @@
-//! Settings of the daemon: flags over environment over a file over a profile over defaults, each with where it is from.
+//! Settings of the daemon: flags over environment over a file over a profile over defaults, each with its origin.
 
 mod layer;
 mod resolve;
@@ -14,40 +14,40 @@ pub use layer::{Durability, Format, Layer, Profile};
 pub use resolve::{Sources, network_key_is_long, parse, resolve};
 pub use units::{Bytes, Endpoint, Multiaddr, Policy, Switch};
 
-/// Settings that do not fit; the text is for the person who wrote them.
+/// Settings that do not fit; the text is for the user who wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
-/// How this peer gets into a network, where its store does not know of one already.
+/// Way into a network, where this peer's store does not know of one already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// It founds one.
+    /// The peer founds a network.
     New,
-    /// Through these peers.
+    /// The peer joins through these peers.
     Join(Vec<Multiaddr>),
-    /// Through whomever it finds on the local network.
+    /// The peer joins through any peers that it finds on the local network.
     Discover,
-    /// Nothing was said: it has to be in one already.
+    /// No way was given: the store has to know a network already.
     Known,
 }
 
-/// Where a setting is from.
+/// Origin of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The command line.
+    /// Flag of the command line.
     Flag,
-    /// The environment.
+    /// Variable of the environment.
     Environment(String),
-    /// A file.
+    /// Settings file.
     File(PathBuf),
-    /// A profile.
+    /// Profile.
     Profile(Profile),
-    /// What this peer remembers of its network.
+    /// Setting that this peer remembers of its network.
     Network,
-    /// What this peer remembers of itself.
+    /// Setting that this peer remembers of itself.
     DataDir,
-    /// Built in.
+    /// Built-in default.
     Default,
 }
 
@@ -68,87 +68,87 @@ impl std::fmt::Display for Origin {
 /// One setting as `--print-config` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// As in the file.
+    /// Name as in the file.
     pub name: &'static str,
-    /// As it could be written there.
+    /// Value as it could be written in the file.
     pub value: String,
-    /// Who said so.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
-/// All settings of `scatter run`, valid as far as that can be told without the network and the store.
+/// All settings of `scatter run`, validated as far as that is possible without the network and the store.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Identity and store.
+    /// Directory of identity and store.
     pub data_dir: PathBuf,
-    /// Where other peers reach this one.
+    /// Addresses at which other peers reach this one.
     pub listen: Vec<Multiaddr>,
-    /// How it gets into a network.
+    /// Way into a network.
     pub entry: Entry,
-    /// The network's name.
+    /// Name of the network.
     pub network: String,
-    /// The key of a closed network, as the file has it without white space around it.
+    /// Key of a closed network: the content of the file without white space around it.
     pub network_key: Option<Vec<u8>>,
-    /// Where clients connect.
+    /// Address for clients.
     pub resp: Option<SocketAddr>,
-    /// Where status is served.
+    /// Address of the HTTP endpoint.
     pub http: Option<SocketAddr>,
-    /// The password of clients.
+    /// Password of clients.
     pub resp_password: Option<Vec<u8>>,
-    /// The token of administrators.
+    /// Token of administrators.
     pub admin_token: Option<Vec<u8>>,
     /// Leased instead of confirmed reads.
     pub leases: bool,
-    /// Writes of a sub-range are answered in order; only a founder's word counts.
+    /// Whether writes of a sub-range are answered in order; only the founder's setting counts.
     pub coarse: bool,
-    /// Into how many lanes keys are divided; the same in the whole network.
+    /// Number of lanes among which keys are divided; the same in the whole network.
     pub lanes: u8,
-    /// How long the group waits for this peer after a clean stop.
+    /// Time for which the group waits for this peer after a clean stop.
     pub away: Duration,
-    /// How long a member may be silent before this peer, as leader of its group, removes it.
+    /// Time for which a member may be silent before this peer, as leader of its group, removes it.
     pub exclude_after: Duration,
-    /// What an acknowledgement rests on.
+    /// Basis of an acknowledgement.
     pub durability: Durability,
-    /// What people call this peer.
+    /// Name of this peer.
     pub name: Option<PeerName>,
-    /// Where this peer stands.
+    /// Cluster of this peer.
     pub cluster: String,
-    /// The switch that spreads reads.
+    /// Switch that spreads reads.
     pub switch: Option<SocketAddr>,
-    /// A smaller group merges.
+    /// Lower limit of members; a smaller group merges.
     pub min_group: u32,
-    /// A larger group splits.
+    /// Upper limit of members; a larger group splits.
     pub max_group: u32,
-    /// How this peer decides what it may decide.
+    /// Policies of the decisions that this peer makes.
     pub policies: node::Policies,
-    /// The longest value, in bytes.
+    /// Upper limit of a value, in bytes.
     pub max_value: usize,
-    /// Find peers on the local network.
+    /// Whether to find peers on the local network.
     pub mdns: bool,
-    /// Get through home routers.
+    /// Whether to get through home routers.
     pub nat: bool,
-    /// Connect to private addresses.
+    /// Whether to connect to private addresses.
     pub dial_private: bool,
-    /// Bytes on disk.
+    /// Upper limit of bytes on disk.
     pub max_disk: u64,
-    /// Bytes of memory.
+    /// Upper limit of bytes in memory.
     pub max_memory: u64,
-    /// Bytes a second; `None` is no limit.
+    /// Upper limit of bytes per second; `None` is no limit.
     pub max_bandwidth: Option<u64>,
-    /// Connections with other peers.
+    /// Upper limit of connections with other peers.
     pub max_connections: u32,
-    /// Of the line that says that this peer serves.
+    /// Form of the ready line.
     pub output: Format,
-    /// Of the log.
+    /// Form of the log.
     pub log_format: Format,
-    /// What somebody said and the network had agreed on otherwise, in words; the network's word counts.
+    /// Settings of the user that differ from the network's agreed ones, as text; the network's settings count.
     pub overruled: Vec<String>,
-    /// Everything above with its origin, in the order of the names.
+    /// All settings above with their origins, in the order of the names.
     pub shown: Vec<Shown>,
 }
 
 impl Config {
-    /// Where the setting of this name is from.
+    /// Returns the origin of the setting of this name.
     pub fn origin(&self, name: &str) -> Option<&Origin> {
         self.shown.iter().find(|shown| shown.name == name).map(|shown| &shown.origin)
     }

@@ -1,4 +1,4 @@
-//! Lays the sources over each other and checks what results.
+//! Merges the sources by precedence and validates the result.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use super::{
     Config, ConfigError, Durability, Endpoint, Entry, Format, Layer, Multiaddr, Origin, Policy, Shown, Switch,
 };
 
-/// Seconds for which a group waits for anybody, at most: a week.
+/// Upper limit of the time for which a group waits for a member, in seconds: a week.
 const AWAY_MAX: u64 = 7 * 86_400;
-/// The least exclusion delay, in seconds: a suspicion takes as long.
+/// Lower limit of the exclusion delay, in seconds: a suspicion takes as long.
 const EXCLUDE_AFTER_MIN: u64 = 2;
 
-/// Where settings come from.
+/// Sources of settings.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// The command line, with the environment behind it.
+    /// Command line, with the environment behind it.
     pub flags: Layer,
     /// Names of settings that `flags` has from the environment.
     pub from_environment: Vec<String>,
-    /// The file to read, if there is one.
+    /// Settings file to read, if there is one.
     pub file: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
     pub xdg_data_home: Option<PathBuf>,
@@ -31,13 +31,13 @@ pub struct Sources {
     pub home: Option<PathBuf>,
 }
 
-/// A settled setting.
+/// Setting with its final value.
 struct Settled<T> {
     value: T,
     origin: Origin,
 }
 
-/// Collects settings from the layers, best first.
+/// Collects settings from the layers, highest precedence first.
 struct Picker {
     layers: Vec<(Origin, Layer)>,
     from_environment: Vec<String>,
@@ -57,7 +57,7 @@ impl Picker {
         })
     }
 
-    /// A setting that always has a value.
+    /// Picks a setting that always has a value.
     fn pick<T>(
         &mut self,
         name: &'static str,
@@ -70,7 +70,7 @@ impl Picker {
         settled.value
     }
 
-    /// A setting that may be absent.
+    /// Picks a setting that may be absent.
     fn pick_option<T>(
         &mut self,
         name: &'static str,
@@ -89,7 +89,7 @@ impl Picker {
 ///
 /// # Errors
 ///
-/// Says what is wrong with a setting, and where it is from unless that is the command line.
+/// Names the setting that is wrong, and its origin unless that is the command line.
 pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     let Sources { flags, from_environment, file, xdg_data_home, home } = sources;
     let mut layers = vec![(Origin::Flag, flags)];
@@ -101,7 +101,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     settle(&mut picker, xdg_data_home, home).map_err(|error| blame(error, &picker.shown))
 }
 
-/// Says of the settings that an error names where they are from, where nobody typed them.
+/// Adds to an error the origins of the settings that it names, where the user did not type them.
 fn blame(ConfigError(mut text): ConfigError, shown: &[Shown]) -> ConfigError {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     let named = |name: &str| text.split(|letter| !is_name(letter)).any(|word| word.strip_prefix("--") == Some(name));
@@ -268,7 +268,11 @@ fn read(path: &Path) -> Result<String, ConfigError> {
         .map_err(|error| ConfigError(format!("cannot read the configuration {}: {error}", path.display())))
 }
 
-/// Understands a file of settings. The error names the line.
+/// Parses a file of settings.
+///
+/// # Errors
+///
+/// Names the file and the line.
 pub fn parse(path: &Path, text: &str) -> Result<Layer, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -290,7 +294,7 @@ fn pick_endpoint(
     picker.pick(name, get, default, ToString::to_string).0
 }
 
-/// A secret is given by the file it is in, so that it is in no list of processes.
+/// Reads a secret from the file that is named, so that the secret is in no list of processes.
 fn pick_secret(
     picker: &mut Picker,
     name: &'static str,
@@ -308,13 +312,13 @@ fn pick_secret(
     Ok(Some(secret.to_vec()))
 }
 
-/// A network's key has so many bytes at least.
+/// Lower limit of a network's key, in bytes.
 const NETWORK_KEY_BYTES_MIN: usize = 16;
 
-/// Whether a network's key is long enough; whoever connects can test guesses against it.
+/// Checks that a network's key is long enough: any peer that connects can test guesses against it.
 ///
 /// # Errors
-/// Why not, and how to make one. The key itself is not in the words.
+/// The reason, and advice on making a key. The text does not contain the key.
 pub fn network_key_is_long(key: &[u8]) -> Result<(), String> {
     if key.len() >= NETWORK_KEY_BYTES_MIN {
         return Ok(());
@@ -341,7 +345,7 @@ fn needs_secret(
     }
 }
 
-/// Addresses that this program can listen on, or join through: before anything is started or written.
+/// Checks addresses to listen on, or to join through, before anything is started or written.
 fn reachable(flag: &str, addresses: &[Multiaddr], is_entry: bool) -> Result<(), ConfigError> {
     let complaint = |address: &Multiaddr| Some((address.clone(), crate::net::complaint(&address.0, is_entry)?));
     match addresses.iter().find_map(complaint) {
@@ -350,7 +354,7 @@ fn reachable(flag: &str, addresses: &[Multiaddr], is_entry: bool) -> Result<(), 
     }
 }
 
-/// Exactly one way into a network, and no second network by accident.
+/// Requires exactly one way into a network, so that no second network starts by accident.
 fn entry(picker: &Picker, new: bool, join: Vec<Multiaddr>, mdns: bool) -> Result<Entry, ConfigError> {
     if new && !join.is_empty() {
         return Err(ConfigError(format!(
@@ -367,7 +371,7 @@ fn entry(picker: &Picker, new: bool, join: Vec<Multiaddr>, mdns: bool) -> Result
     })
 }
 
-/// Each decision is said once, and all of them are shown.
+/// Collects the policies: each decision is named once, and all of them are shown.
 fn policies(picker: &mut Picker) -> Result<node::Policies, ConfigError> {
     let join = |list: &Vec<Policy>| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let chosen = picker.pick("policy", |layer| layer.policy.clone(), Vec::new(), join);
@@ -384,7 +388,7 @@ fn policies(picker: &mut Picker) -> Result<node::Policies, ConfigError> {
     Ok(policies)
 }
 
-/// A switch that can be sent to, and of which there can be any use.
+/// Checks that packets can be sent to the switch, and that it can be of use.
 fn can_have_switch(
     switch: Option<SocketAddr>,
     entry: &Entry,
@@ -411,7 +415,7 @@ fn can_have_switch(
     Ok(())
 }
 
-/// A group that splits must not leave halves that are about to merge again.
+/// Checks that a group that splits does not leave halves that are about to merge again.
 fn group_sizes(min: u32, max: u32) -> Result<(), ConfigError> {
     if min == 0 {
         return Err(ConfigError("--min-group is at least 1".into()));

@@ -1,7 +1,7 @@
-//! `scatter demo`: a small network on this machine, each peer a process of its own, and a few people who use it.
+//! `scatter demo`: a small network on this machine, each peer a process of its own, and a few simulated users.
 //!
 //! The peers end with the demo, however it ends: each holds the other end of a pipe from it. A peer that was killed is
-//! not started again, as that is for the person at the terminal to play with.
+//! not started again: the user at the terminal may do that.
 
 mod network;
 mod peer;
@@ -22,24 +22,24 @@ use crate::lock::lock;
 use network::{Gone, Network, PEERS_MAX};
 use peer::{DemoPeer, quoted};
 
-/// Peers with a dashboard: enough for several groups.
+/// Number of peers with a dashboard: enough for several groups.
 const PEERS_TO_LOOK_AT: u16 = 8;
-/// Peers without.
+/// Number of peers without a dashboard.
 const PEERS: u16 = 5;
 const WATCH: Duration = Duration::from_millis(250);
 
 /// Arguments of `scatter demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// How many peers; by default 5, or with a dashboard 8: from 6 on there are several groups
+    /// Number of peers; by default 5, or with a dashboard 8: from 6 on there are several groups
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PEERS_MAX as i64))]
     peers: Option<u16>,
-    /// Print where the peers are instead of showing a dashboard
+    /// Print the peers' addresses instead of showing a dashboard
     #[arg(long)]
     no_ui: bool,
 }
 
-/// The network, for whoever watches it and whoever changes it.
+/// The network, shared by the tasks that watch and change it.
 type Shared = Arc<Mutex<Network>>;
 
 /// Runs the demo until it is interrupted.
@@ -58,7 +58,8 @@ pub fn run(args: &DemoArgs) -> ExitCode {
         Ok(network) => network,
         Err(why) => return fail(&why),
     };
-    // Before the first peer, and kept: an interrupt must not leave any behind, nor be lost between two that wait for it.
+    // Before the first peer, and kept: an interrupt must not leave any behind, nor be lost between two tasks that wait
+    // for it.
     let mut interrupts = match runtime.block_on(async { Interrupts::watch() }) {
         Ok(interrupts) => interrupts,
         Err(why) => return fail(&why),
@@ -81,7 +82,7 @@ pub fn run(args: &DemoArgs) -> ExitCode {
     };
     let second = std::thread::spawn(move || {
         runtime.block_on(async {
-            // Anew: one that ended the dashboard is not the second.
+            // Watched anew: an interrupt that ended the dashboard is not the second.
             if let Ok(mut interrupts) = Interrupts::watch() {
                 interrupts.next().await;
             }
@@ -104,12 +105,12 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// To whoever looks; where the terminal has gone that is nobody, and no reason to leave anything undone.
+/// Prints to stderr. Where the terminal has gone the error is ignored: no step is left out because of it.
 fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 
-/// SIGINT, SIGTERM and SIGHUP: the peers' data would stay behind. SIGHUP not where it is ignored, as `nohup` has it.
+/// SIGINT, SIGTERM and SIGHUP: the peers' data would stay behind. SIGHUP not where it is ignored, as under `nohup`.
 struct Interrupts(Signal, Signal, Option<Signal>);
 
 impl Interrupts {
@@ -134,7 +135,7 @@ impl Interrupts {
     }
 }
 
-/// Starts everything, and says meanwhile what is going on to whoever looks.
+/// Starts all peers and users, and reports progress to stderr meanwhile.
 async fn begin(network: &mut Network, shows: bool) -> Result<(), String> {
     let tell = |what: &str| {
         if shows {
@@ -148,7 +149,7 @@ async fn begin(network: &mut Network, shows: bool) -> Result<(), String> {
     settled.map_err(|error| format!("people could not sign up: {error}"))
 }
 
-/// Until an interrupt, without a dashboard.
+/// Runs without a dashboard until an interrupt.
 async fn go_on(network: &Shared, interrupts: &mut Interrupts) {
     announce(&lock(network));
     let peers = || lock(network).resp();
@@ -159,7 +160,7 @@ async fn go_on(network: &Shared, interrupts: &mut Interrupts) {
     }
 }
 
-/// What a person needs to know.
+/// Prints the addresses and commands that the user needs.
 fn announce(network: &Network) {
     let mut out = std::io::stdout().lock();
     let mut text = String::new();
@@ -185,11 +186,11 @@ fn announce(network: &Network) {
         people::READER,
         network.directory().display(),
     );
-    // Nobody may be reading; the demo goes on.
+    // Without a reader the demo goes on.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Sees when a peer has ended, and has it told.
+/// Watches for peers that have ended, and reports them.
 async fn watch(network: &Shared, tell: impl Fn(Gone)) {
     let mut ticks = tokio::time::interval(WATCH);
     loop {
@@ -199,7 +200,7 @@ async fn watch(network: &Shared, tell: impl Fn(Gone)) {
     }
 }
 
-/// Removes the peers' data, unless a peer that was started by hand is still at it.
+/// Removes the peers' data, unless a peer that was started by hand still uses it.
 fn tidy(directory: tempfile::TempDir, peers: &[DemoPeer]) {
     if peers.iter().any(DemoPeer::is_at_work) {
         let kept = directory.keep();

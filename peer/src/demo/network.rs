@@ -1,4 +1,4 @@
-//! The demo's peers together: how they become a network, and what is done to them.
+//! The demo's peers together: their start as one network, and the kills and starts that users ask for.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,33 +10,33 @@ use super::victim::{Running, Victim, victims};
 use crate::cli::web::{self, Bounds};
 use crate::status::{Ring, Status};
 
-/// How long it may take until every peer is a member, in groups of the right size.
+/// Upper limit of the time until every peer is a member, in groups of the right size.
 const FULL_MAX: Duration = Duration::from_secs(60);
-/// How long all peers may take to stop.
+/// Upper limit of the time in which all peers stop.
 const STOP_MAX: Duration = Duration::from_secs(11);
-/// So many peers are named to one that enters, as some may be killed meanwhile.
+/// Number of peers that are named to one that enters, because some may be killed meanwhile.
 const ENTRANCES: usize = 3;
-/// An answer that comes sooner after the question is none.
+/// Shortest time from a question to its answer; a key press before that is none.
 const ASKED_MIN: Duration = Duration::from_secs(1);
-/// How long a question is open.
+/// Time for which a question is open.
 const ASKED_MAX: Duration = Duration::from_secs(10);
-/// How long a peer may take to tell its status before another is killed.
+/// Time limit for a peer's status before another peer is killed.
 const LOOK_MAX: Duration = Duration::from_millis(500);
-/// And how long that may be, in bytes.
+/// Upper limit of that status, in bytes.
 const LOOK_BYTES_MAX: usize = 1 << 20;
-/// More are not started.
+/// Upper limit of peers.
 pub const PEERS_MAX: usize = 64;
 
 /// All peers that were started, also those that have ended.
 pub struct Network {
-    /// In the order in which they were started first.
+    /// Peers in the order of their first start.
     pub peers: Vec<DemoPeer>,
     program: PathBuf,
     directory: PathBuf,
     name: String,
-    /// Whom it asked about, and when: to kill it takes the majority of a group.
+    /// Peer that a question was about, and its time: that kill takes the majority of a group.
     asked: Option<(usize, Instant)>,
-    /// The peers that have ended, the last one last.
+    /// Peers that have ended, the last one last.
     ended: Vec<usize>,
 }
 
@@ -50,18 +50,18 @@ fn last_ended(ended: &mut Vec<usize>, is_down: impl Fn(usize) -> bool) -> Option
     None
 }
 
-/// A peer that has ended.
+/// Peer that has ended.
 pub struct Gone {
-    /// Its name.
+    /// Name of the peer.
     pub name: String,
-    /// How it ended.
+    /// Exit status of the peer.
     pub status: ExitStatus,
-    /// What a person types to start it again.
+    /// Command line that starts it again.
     pub again: String,
 }
 
 impl Network {
-    /// So many peers, none of them started.
+    /// Returns a network of `peers` peers, none of them started.
     pub fn new(peers: usize, directory: &Path) -> Result<Network, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let name = format!("demo-{}", std::process::id());
@@ -69,18 +69,18 @@ impl Network {
         Ok(Network { peers, program, directory: directory.to_owned(), name, asked: None, ended: Vec::new() })
     }
 
-    /// The program that is each peer.
+    /// Returns the program that each peer runs.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Where everything is that the peers write.
+    /// Returns the directory of all files that the peers write.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Starts all of them, and waits until each is a member of a group of the right size: from then on any minority of a
-    /// group may be killed.
+    /// Starts all peers, and waits until each is a member of a group of the right size: from then on any minority of a group may
+    /// be killed.
     pub async fn begin(&mut self) -> Result<(), String> {
         let Some((first, others)) = self.peers.split_first_mut() else { return Ok(()) };
         first.enter = vec!["--new".into()];
@@ -95,14 +95,14 @@ impl Network {
         }
         self.full().await?;
         for index in 0..self.peers.len() {
-            // To be started again each enters through others: should its store be gone, the first must not found a second
+            // On a restart each peer enters through other peers: should its store be gone, the first must not found a second
             // network.
             self.set_entrances(index);
         }
         Ok(())
     }
 
-    /// Through whom this peer enters when it is started again.
+    /// Sets the peers through which this peer enters when it is started again.
     fn set_entrances(&mut self, index: usize) {
         let others = self.peers.iter_mut().enumerate().filter(|(other, _)| *other != index);
         let addresses: Vec<String> = others.filter_map(|(_, peer)| peer.address()).take(ENTRANCES).collect();
@@ -122,8 +122,8 @@ impl Network {
         Err(format!("not all peers became members within {} s", FULL_MAX.as_secs()))
     }
 
-    /// Every peer is a member, of a group that is not too large; one that is, is asked to split, as it would by itself a little
-    /// later.
+    /// Returns whether every peer is a member of a group that is not too large. Asks a group that is too large to split, as it
+    /// would by itself a little later.
     fn is_full(&self) -> bool {
         let mut whole = true;
         for peer in &self.peers {
@@ -135,7 +135,7 @@ impl Network {
             let is_settled = group.established && is_member && group.members.iter().all(|member| votes(&member.role));
             whole &= is_settled && group.members.len() <= GROUP_MAX;
             if is_settled && group.members.len() > GROUP_MAX && group.leader.as_ref() == Some(me) {
-                // What is refused now is asked again.
+                // A refused split is requested again.
                 let _ = web::post(&peer.http().to_string(), &format!("/v1/groups/{}/split", group.id), None, b"{}");
             }
         }
@@ -143,12 +143,12 @@ impl Network {
         whole && ring.is_some_and(|ring| ring.whole)
     }
 
-    /// Where clients reach peers that run.
+    /// Returns the addresses at which clients reach the running peers.
     pub fn resp(&self) -> Vec<SocketAddr> {
         self.running().map(DemoPeer::resp).collect()
     }
 
-    /// Where the status of peers that run is.
+    /// Returns the HTTP addresses of the running peers.
     pub fn http(&self) -> Vec<String> {
         self.running().map(|peer| peer.http().to_string()).collect()
     }
@@ -157,7 +157,7 @@ impl Network {
         self.peers.iter().filter(|peer| peer.child.is_some())
     }
 
-    /// Those that have ended since it was asked last, and were not killed by [`Network::kill`].
+    /// Returns the peers that have ended since the last call, and were not killed by [`Network::kill`].
     pub fn ended(&mut self) -> Vec<Gone> {
         let mut gone = Vec::new();
         for (index, peer) in self.peers.iter_mut().enumerate() {
@@ -171,8 +171,9 @@ impl Network {
         gone
     }
 
-    /// Kills a peer outright, as a loss of power would: what was done, for a person. Of those whose groups keep their majority
-    /// one by chance; where there is none, it asks, and does it when it is called again soon.
+    /// Kills a peer outright, as a loss of power would, and returns a report for display. It chooses one by chance among the
+    /// peers whose groups keep their majority. Where there is none, it returns a question, and kills that peer when it is called
+    /// again soon.
     pub fn kill(&mut self, chance: usize) -> String {
         if self.running().count() <= 1 {
             return "the last peer that runs is left alone".into();
@@ -183,7 +184,7 @@ impl Network {
         let wanted = asked.and_then(|(index, _)| victims.iter().find(|victim| victim.index == index));
         let victim = match (wanted, harmless.is_empty()) {
             (_, false) => harmless[chance % harmless.len()],
-            // A key that is held down answers nothing.
+            // A key that is held down is no answer.
             (Some(wanted), true) if asked.is_some_and(|(_, since)| since.elapsed() < ASKED_MIN) => {
                 return wanted.question();
             }
@@ -196,14 +197,14 @@ impl Network {
         };
         self.asked = None;
         let Some(mut child) = self.peers[victim.index].child.take() else { return "no peer runs".into() };
-        // It has ended where it cannot be killed.
+        // A peer that cannot be killed has ended.
         let _ = child.kill();
         let _ = child.wait();
         self.ended.push(victim.index);
         victim.killed()
     }
 
-    /// Asks all that run for their status, at one time: one that is stopped holds up nobody for long.
+    /// Asks all running peers for their status at the same time: a stopped process delays the answer only briefly.
     fn look(&self) -> Vec<Running> {
         let running = self.peers.iter().enumerate().filter(|(_, peer)| peer.child.is_some());
         let bounds = Bounds { time: LOOK_MAX, bytes: LOOK_BYTES_MAX };
@@ -227,7 +228,7 @@ impl Network {
         })
     }
 
-    /// Starts a peer: the one that ended last, with what it has on disk, or a new one where all run. What was done, for a person.
+    /// Starts a peer: the one that ended last, with its data on disk, or a new one where all run. Returns a report for display.
     pub fn start(&mut self) -> String {
         if let Some(index) = last_ended(&mut self.ended, |index| self.peers[index].child.is_none()) {
             self.set_entrances(index);
@@ -257,11 +258,11 @@ impl Network {
         }
     }
 
-    /// Ends all peers: politely, then not.
+    /// Ends all peers: by SIGTERM first, then by force.
     pub fn stop(&mut self, at_once: impl Fn() -> bool) {
         use rustix::process::{Pid, Signal, kill_process};
         for child in self.running().filter_map(|peer| peer.child.as_ref()) {
-            // It has not been waited for, so its number is still its own.
+            // It has not been waited for, so its process id is still its own.
             if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
                 let _ = kill_process(pid, Signal::TERM);
             }

@@ -1,4 +1,4 @@
-//! One peer of the demo: where it is, how it is started, when it serves.
+//! One peer of the demo: its files and ports, its start, and its readiness.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -10,36 +10,36 @@ use std::time::{Duration, Instant};
 use crate::machine::store_dir;
 use crate::store::{Disk as _, RealDisk};
 
-/// How long a peer may take to serve.
+/// Upper limit of the time in which a peer starts to serve.
 const START_MAX: Duration = Duration::from_secs(60);
-/// How small and large groups are: small, so that few peers make several.
+/// Lower limit of members in the demo's groups: small, so that few peers make several groups.
 pub const GROUP_MIN: usize = 3;
-/// See [`GROUP_MIN`].
+/// Upper limit of members; see [`GROUP_MIN`].
 pub const GROUP_MAX: usize = 5;
-/// A port that was free when it was chosen may be taken when the peer gets there: so often others are tried.
+/// Attempts to start on free ports: a port that was free when it was chosen may be taken when the peer binds it.
 const ATTEMPTS: u32 = 3;
 
 /// One peer of the demo.
 pub struct DemoPeer {
-    /// What people call it: its `--name`.
+    /// Name of the peer: its `--name`.
     pub name: String,
-    /// How it gets into the network.
+    /// Arguments by which it enters the network.
     pub enter: Vec<String>,
-    /// What it says while it runs.
+    /// File with its log.
     pub log: PathBuf,
-    /// Its process, as long as it has not been seen to have ended.
+    /// Process of the peer, until its end is noticed.
     pub child: Option<Child>,
     home: PathBuf,
     network: String,
-    /// Whether it takes the ports that client commands try by themselves, if they are free.
+    /// Whether it takes the default ports of client commands, if they are free.
     usual_ports: bool,
     ports: Ports,
     out: Option<mpsc::Receiver<String>>,
-    /// Where others enter the network through it, once it serves.
+    /// Address at which other peers enter the network through it, once it serves.
     address: Option<String>,
 }
 
-/// Where a peer listens on loopback.
+/// Addresses of a peer on loopback.
 #[derive(Clone, Copy, Debug)]
 struct Ports {
     listen: SocketAddr,
@@ -47,7 +47,7 @@ struct Ports {
     http: SocketAddr,
 }
 
-/// What a peer says when it begins to serve.
+/// Line that a peer prints when it begins to serve.
 #[derive(serde::Deserialize)]
 struct ReadyLine {
     listen: Vec<String>,
@@ -61,7 +61,7 @@ impl ReadyLine {
 }
 
 impl DemoPeer {
-    /// The peer of this number, not started yet.
+    /// Returns the peer of this number, not started yet.
     pub fn new(index: usize, directory: &Path, network: &str) -> DemoPeer {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         DemoPeer {
@@ -78,17 +78,17 @@ impl DemoPeer {
         }
     }
 
-    /// Where its clients connect.
+    /// Returns its address for clients.
     pub fn resp(&self) -> SocketAddr {
         self.ports.resp
     }
 
-    /// Where its status is.
+    /// Returns its HTTP address.
     pub fn http(&self) -> SocketAddr {
         self.ports.http
     }
 
-    /// What a person types to start it again at the same place.
+    /// Returns the command line that starts it again at the same place.
     pub fn command_line(&self, program: &Path) -> String {
         let words = std::iter::once(program.display().to_string()).chain(self.arguments());
         words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
@@ -114,13 +114,21 @@ impl DemoPeer {
         arguments
     }
 
-    /// Starts its process on ports that are free.
+    /// Starts its process on free ports.
+    ///
+    /// # Errors
+    ///
+    /// A text for the user; no process runs then.
     pub fn start(&mut self, program: &Path) -> Result<(), String> {
         self.ports = free_ports(self.usual_ports).map_err(|error| format!("cannot start {}: {error}", self.name))?;
         self.start_again(program)
     }
 
-    /// Starts its process where it was before, on what it has on disk.
+    /// Starts its process at its former addresses, with its data on disk.
+    ///
+    /// # Errors
+    ///
+    /// A text for the user; no process runs then.
     pub fn start_again(&mut self, program: &Path) -> Result<(), String> {
         let problem = |name: &str, error: std::io::Error| format!("cannot start {name}: {error}");
         let log = std::fs::File::options().create(true).append(true).open(&self.log);
@@ -129,25 +137,25 @@ impl DemoPeer {
         command
             .args(self.arguments())
             .args(["--output", "json", "--stop-with-stdin"])
-            // The pipe that it watches: its end here closes when this process ends.
+            // Pipe that the peer watches: this end closes when this process ends.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log);
         for (name, _) in std::env::vars_os() {
-            // Settings meant for a peer of the person's own.
+            // Settings meant for a peer of the user's own.
             if name.to_string_lossy().starts_with("SCATTER_") {
                 command.env_remove(name);
             }
         }
-        // An interrupt at the terminal is for the demo, which tells its peers.
+        // An interrupt at the terminal is for the demo, which stops its peers.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().map_err(|error| problem(&self.name, error))?;
-        // The first line is all that is wanted.
+        // Only the first line is needed.
         let (sender, out) = mpsc::sync_channel(1);
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                    // Read on when nobody wants more, so that the peer never blocks.
+                    // Read on after the first line, so that the peer never blocks.
                     let _ = sender.try_send(line);
                 }
             });
@@ -158,7 +166,7 @@ impl DemoPeer {
         Ok(())
     }
 
-    /// Where others enter the network through it, if it serves.
+    /// Returns the address at which other peers enter the network through it, if it serves.
     pub fn address(&mut self) -> Option<String> {
         if self.address.is_none()
             && self.child.is_some()
@@ -169,7 +177,11 @@ impl DemoPeer {
         self.address.clone().filter(|_| self.child.is_some())
     }
 
-    /// Waits until it serves, on other ports if need be: an address to enter the network through.
+    /// Waits until it serves, on other ports if need be, and returns an address to enter the network through.
+    ///
+    /// # Errors
+    ///
+    /// The problem and the end of its log, where it ends or does not serve in time.
     pub async fn ready(&mut self, program: &Path) -> Result<String, String> {
         let mut attempt = 1;
         let line = loop {
@@ -188,7 +200,7 @@ impl DemoPeer {
         self.address.clone().ok_or_else(|| self.problem("has no address"))
     }
 
-    /// The first line that it prints, or `None` if it ends before or takes too long.
+    /// Returns the first line that it prints, or `None` if it ends before or takes too long.
     async fn first_line(&self) -> Option<String> {
         let until = Instant::now() + START_MAX;
         let out = self.out.as_ref()?;
@@ -196,7 +208,7 @@ impl DemoPeer {
             match out.try_recv() {
                 Ok(line) => return Some(line),
                 Err(mpsc::TryRecvError::Disconnected) => {
-                    // Its output has ended, so it is about to.
+                    // Its output has ended, so the process ends soon.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     return None;
                 }
@@ -206,7 +218,7 @@ impl DemoPeer {
         }
     }
 
-    /// Whether it has ended, most likely because a port was taken meanwhile.
+    /// Returns whether it has ended, most likely because a port was taken meanwhile.
     fn has_ended(&mut self) -> bool {
         match self.child.as_mut().map(Child::try_wait) {
             Some(Ok(None)) => false,
@@ -217,8 +229,8 @@ impl DemoPeer {
         }
     }
 
-    /// Whether a process works on what it has on disk: this demo's, or one that was started by hand. Who answers at its port
-    /// may be anybody, once it has ended.
+    /// Returns whether a process works on its data on disk: this demo's, or one that was started by hand. After its end any
+    /// other program may answer at its port.
     pub fn is_at_work(&self) -> bool {
         let store = store_dir(&self.home);
         store.is_dir() && RealDisk::new(store).is_ok_and(|disk| matches!(disk.lock(), Ok(None)))
@@ -235,7 +247,7 @@ impl DemoPeer {
     }
 }
 
-/// Three free ports on loopback.
+/// Returns three free ports on loopback.
 fn free_ports(usual: bool) -> std::io::Result<Ports> {
     let hold = |wanted: u16| {
         let wanted = if usual { wanted } else { 0 };
@@ -246,7 +258,7 @@ fn free_ports(usual: bool) -> std::io::Result<Ports> {
     Ok(Ports { listen: listen.local_addr()?, resp: resp.local_addr()?, http: http.local_addr()? })
 }
 
-/// A word as a shell takes it back.
+/// Returns a word in quotes that a shell removes again.
 pub fn quoted(word: &str) -> String {
     if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:,=@%+".contains(&byte)) {
         return word.to_owned();

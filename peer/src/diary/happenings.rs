@@ -1,7 +1,7 @@
-//! What happened between two pictures of a peer's groups: a pure function of both.
+//! Events between two states of a peer's groups: a pure function of both.
 //!
-//! A peer is a member of one group in each lane, which becomes another where it splits, merges, moves its boundary or trades
-//! members. Which of these it was, ranges and neighbours tell: names may stay or not.
+//! A peer is a member of one group in each lane. That group becomes another one where it splits, merges, moves its boundary
+//! or trades members. Ranges and neighbours tell these cases apart: group ids may stay or change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,22 @@ use overlay::KeyRange;
 use crate::names::Names;
 use crate::status::{GroupStatus, MemberStatus, QuorumStatus, RangeStatus, part_of_ring, short_group};
 
-/// What can happen.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Somebody became a member.
+    /// A peer became a member.
     Joined,
-    /// Somebody was let in and copies what there is, to become a member.
+    /// A peer was admitted and copies the data, to become a member.
     Learning,
-    /// Somebody is no member any more, and was heard of before.
+    /// A peer is no member any more, and was heard before.
     Left,
-    /// Somebody is no member any more, and was not heard of before.
+    /// A peer is no member any more, and was not heard before.
     Excluded,
-    /// A member is not heard of.
+    /// A member is not heard.
     Suspected,
-    /// It is again.
+    /// A suspected member is heard again.
     HeardAgain,
-    /// Somebody leads.
+    /// A member became the leader.
     Led,
     /// A group became two.
     Split,
@@ -39,20 +39,20 @@ pub enum Kind {
     Repaired,
     /// This peer came into another group, in a way that is none of these.
     Moved,
-    /// A group, this peer's own or one beside it, hears no majority of its members.
+    /// A group, this peer's own or a neighbour, hears no majority of its members.
     QuorumLost,
-    /// It does again.
+    /// A group hears a majority of its members again.
     QuorumBack,
     /// This peer serves clients.
     Ready,
-    /// It does not.
+    /// This peer does not serve clients.
     NotReady,
-    /// This peer is leaving for good: a step.
+    /// This peer reached a step of its permanent leave.
     Leaving,
 }
 
 impl Kind {
-    /// As it is told outside.
+    /// Returns the kind's name in `GET /v1/events`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Joined => "joined",
@@ -76,61 +76,61 @@ impl Kind {
         }
     }
 
-    /// Of two that follow each other, the one that counts.
+    /// Returns whether the kind is the one that counts, of two kinds that follow each other.
     pub fn is_first_of_its_family(self) -> bool {
         !matches!(self, Kind::HeardAgain | Kind::Joined | Kind::Ready | Kind::QuorumBack)
     }
 }
 
-/// Something that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
-    /// What.
+    /// Kind of the event.
     pub kind: Kind,
-    /// To which group, by id.
+    /// Group that the event happened to, by id.
     pub group: Option<String>,
-    /// To whom, or by whom.
+    /// Peer that the event happened to, or that caused it.
     pub peer: Option<String>,
-    /// For a person.
+    /// Text for display.
     pub text: String,
 }
 
-/// Happenings of which each ends the one before.
+/// Family of events, of which each ends the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Whether a peer is heard.
     Hearing(Option<String>),
     /// Whether a peer copies, or is a member.
     Entering(Option<String>, Option<String>),
-    /// Who leads a group.
+    /// Leader of a group.
     Leading(Option<String>),
     /// Whether a group hears a majority of its members.
     Quorum(Option<String>),
     /// Whether this peer serves.
     Serving,
-    /// Only itself.
+    /// Family of a single event.
     Single(Kind, Option<String>, Option<String>, String),
 }
 
 impl Family {
-    /// Holds until another of it happens, and is not told again before.
+    /// Returns whether an event holds until the next one of its family, and is not told again before.
     pub fn is_state(&self) -> bool {
         matches!(self, Family::Leading(_) | Family::Quorum(_) | Family::Serving)
     }
 
-    /// One follows the other. It may end without that: who was suspected may be put out.
+    /// Returns whether one event follows the other. A pair may stay open: a suspected member may be excluded.
     pub fn is_pair(&self) -> bool {
         matches!(self, Family::Hearing(_) | Family::Entering(..))
     }
 }
 
 impl Happening {
-    /// Of these parts.
+    /// Returns an event of these parts.
     pub fn of(kind: Kind, group: Option<&str>, peer: Option<&str>, text: String) -> Happening {
         Happening { kind, group: group.map(str::to_owned), peer: peer.map(str::to_owned), text }
     }
 
-    /// This peer serves clients, or does not.
+    /// Returns the event that this peer serves clients, or does not.
     pub fn serves(yes: bool) -> Happening {
         let (kind, text) = match yes {
             true => (Kind::Ready, "this peer serves clients"),
@@ -139,12 +139,12 @@ impl Happening {
         Happening::of(kind, None, None, text.into())
     }
 
-    /// This peer leaves, and has come to this step. `label` is how people are shown it.
+    /// Returns the event that this peer leaves and has reached this step. `label` is its displayed name.
     pub fn leaving(peer: &str, label: &str, step: &str) -> Happening {
         Happening::of(Kind::Leaving, None, Some(peer), format!("{label} is leaving: {step}"))
     }
 
-    /// With what it is compared.
+    /// Returns the family that the event is compared with.
     pub(super) fn family(&self) -> Family {
         match self.kind {
             Kind::Suspected | Kind::HeardAgain => Family::Hearing(self.peer.clone()),
@@ -157,7 +157,8 @@ impl Happening {
     }
 }
 
-/// What happened to the groups of the peer `me` from `last` to `now`. Groups that only need what it holds do not count.
+/// Returns the events in the groups of the peer `me` from `last` to `now`. Groups that only need data that the peer holds do
+/// not count.
 pub fn happenings(me: &str, last: &[GroupStatus], now: &[GroupStatus]) -> Vec<Happening> {
     let names = &Names::of_groups(last.iter().chain(now));
     let lanes: BTreeSet<Option<u8>> = last.iter().chain(now).map(|group| group.lane).collect();
@@ -176,14 +177,14 @@ pub fn happenings(me: &str, last: &[GroupStatus], now: &[GroupStatus]) -> Vec<Ha
     all
 }
 
-/// A leader that is not known for a moment is still the one that was: else it would be told again.
+/// Keeps the last known leader while the leader is unknown: otherwise the same leader would be told again.
 pub fn remember_leaders(last: &[GroupStatus], now: &mut [GroupStatus]) {
     for group in now.iter_mut().filter(|group| group.leader.is_none()) {
         group.leader = last.iter().find(|known| known.id == group.id).and_then(|known| known.leader.clone());
     }
 }
 
-/// The group of a lane that the peer belongs to.
+/// Returns the group of a lane that the peer belongs to.
 fn own(groups: &[GroupStatus], lane: Option<u8>) -> Option<&GroupStatus> {
     groups.iter().find(|group| group.lane == lane && group.part != "former")
 }
@@ -204,7 +205,7 @@ fn between(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut V
         let text = format!("group {} took over a range that was declared lost", short_group(&now.id));
         all.push(Happening::of(Kind::Repaired, Some(&now.id), None, text));
     }
-    // Those of another group did not come or go one by one.
+    // Members of another group did not come or go one by one.
     if became.is_none_or(|became| became.kind == Kind::Repartitioned) {
         members(last, now, names, all);
     }
@@ -217,7 +218,7 @@ fn between(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut V
     }
 }
 
-/// Groups that lost their majority, or have one again: the peer's own and those beside it.
+/// Adds groups that lost their majority, or have one again: the peer's own and its neighbours.
 fn quorums(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
     let before: BTreeMap<&String, bool> = told_quorums(last).map(|told| (told.group, told.quorum.held)).collect();
     let mut seen = BTreeSet::new();
@@ -236,7 +237,7 @@ fn quorums(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
     }
 }
 
-/// What is told of one group's quorum.
+/// Quorum of one group, as a member tells it.
 struct Told<'a> {
     group: &'a String,
     range: Option<&'a RangeStatus>,
@@ -252,7 +253,7 @@ fn told_quorums(group: &GroupStatus) -> impl Iterator<Item = Told<'_>> {
         .filter_map(|(id, range, quorum)| Some(Told { group: id?, range, quorum: quorum.as_ref()? }))
 }
 
-/// What a group became, where it is another or has another range.
+/// Returns the event by which a group changed its id or its range.
 fn became(last: &GroupStatus, now: &GroupStatus) -> Option<Happening> {
     if last.id == now.id && last.range == now.range {
         return None;
@@ -277,19 +278,19 @@ fn became(last: &GroupStatus, now: &GroupStatus) -> Option<Happening> {
     Some(Happening::of(kind, Some(&now.id), None, text))
 }
 
-/// What is left of `before` without `after` belongs to one neighbour, which has nothing else: it is the other half.
+/// Returns whether the rest of `before` without `after` is exactly one neighbour's range: the other half of a split.
 fn is_whole(before: KeyRange, after: KeyRange, now: &GroupStatus) -> bool {
     let neighbours = [&now.predecessor_range, &now.successor_range];
     neighbours.into_iter().flatten().filter_map(RangeStatus::arc).any(|other| joined(after, other) == Some(before))
 }
 
-/// `after` is `before` and all of one neighbour that it had.
+/// Returns whether `after` is `before` and the whole range of one of its neighbours.
 fn was_neighbour(before: KeyRange, after: KeyRange, last: &GroupStatus) -> bool {
     let neighbours = [&last.predecessor_range, &last.successor_range];
     neighbours.into_iter().flatten().filter_map(RangeStatus::arc).any(|other| joined(before, other) == Some(after))
 }
 
-/// Two arcs of which one begins where the other ends.
+/// Joins two arcs of which one begins where the other ends.
 fn joined(one: KeyRange, other: KeyRange) -> Option<KeyRange> {
     if one.is_full() || other.is_full() {
         return None;
@@ -300,12 +301,12 @@ fn joined(one: KeyRange, other: KeyRange) -> Option<KeyRange> {
     behind(one, other).or_else(|| behind(other, one))
 }
 
-/// Of the ring, for a person.
+/// Formats a range's share of the ring for display.
 fn share(range: KeyRange) -> String {
     if range.is_full() { "all".into() } else { format!("{:.0} %", part_of_ring(range) * 100.0) }
 }
 
-/// How many of `now` were not in `last`.
+/// Returns how many members of `now` were not in `last`.
 fn others(last: &GroupStatus, now: &GroupStatus) -> usize {
     now.members.iter().filter(|member| find(last, &member.peer_id).is_none()).count()
 }
@@ -314,7 +315,7 @@ fn find<'a>(group: &'a GroupStatus, peer: &str) -> Option<&'a MemberStatus> {
     group.members.iter().find(|member| member.peer_id == peer)
 }
 
-/// Who came, went, fell silent or was heard again.
+/// Adds members that came, went, fell silent or were heard again.
 fn members(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut Vec<Happening>) {
     let group = short_group(&now.id);
     let mut tell = |kind, peer: &str, what: &str| {

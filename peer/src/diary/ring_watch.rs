@@ -1,7 +1,7 @@
-//! An observer of the whole ring (Harmony §6): the ranges that no group serves, since when, and their last members that were known.
+//! Observer of the whole ring (Harmony §6): the ranges that no group serves, since when, and their last known members.
 //!
-//! A peer knows its own groups and the groups beside them. [`RingWatch`] walks the whole ring now and then, so that a range that is not
-//! served is seen by every peer, and remembered after the last hint of its group has faded. It reassigns nothing: only an administrator can
+//! A peer knows its own groups and their neighbours. [`RingWatch`] walks the whole ring at intervals, so that every peer sees a range that
+//! is not served, and remembers it after the last hint of its group has faded. The observer reassigns nothing: only an administrator can
 //! know that the members will not return (`scatter group repair`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,30 +21,31 @@ use crate::lock::lock;
 use crate::machine::unix_ms;
 use crate::status::{Located, Ring, SilentRange, StatusSource, part_of_ring};
 
-/// Between two walks.
+/// Shortest pause between two walks.
 const WALK_EVERY: Duration = Duration::from_secs(30);
-/// A walk asks each group once. On large rings walks are further apart, so that a peer asks two groups a second at most.
+/// Shortest pause per group of the ring. A walk asks each group once; on large rings walks are further apart, so that a peer asks two
+/// groups per second at most.
 const WALK_EVERY_PER_GROUP: Duration = Duration::from_millis(500);
-/// Groups that a walk meets at most.
+/// Upper limit of groups that a walk meets.
 pub const GROUPS_MAX: usize = 4096;
-/// A range counts as not served once this many walks found it so: one may have met a group that was changing.
+/// Number of walks in a row after which a range counts as not served: a single walk may have met a group that was changing.
 const WALKS_MIN: u32 = 2;
 
-/// What the walks have found.
+/// Results of the walks.
 #[derive(Debug, Default)]
 pub struct RingWatch {
     by_lane: Mutex<BTreeMap<u8, Vec<Unserved>>>,
 }
 
-/// A range that was not served at the last walk.
+/// Range that was not served at the last walk.
 #[derive(Clone, Debug)]
 struct Unserved {
     range: KeyRange,
-    /// The group that owned it when it was last heard of.
+    /// Group that owned the range when it was last heard of.
     group: Option<GroupRef>,
-    /// When a walk found it so for the first time, in milliseconds of Unix time.
+    /// Time of the first walk that found the range unserved, in milliseconds of Unix time.
     since_ms: u64,
-    /// Walks in a row that found it so.
+    /// Number of walks in a row that found it so.
     walks: u32,
 }
 
@@ -72,12 +73,12 @@ impl RingWatch {
         };
         tokio::select! {
             () = walks => {}
-            // An error means that nobody can say it any more.
+            // An error means that the sender is gone, so no stop can follow.
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    /// Takes the result of a walk at this moment, in milliseconds of Unix time. A range that the walk did not reach stays as it was.
+    /// Takes the result of a walk at `now_ms`, in milliseconds of Unix time. A range that the walk did not reach stays as it was.
     pub fn learn(&self, lane: u8, survey: &Survey, now_ms: u64) {
         let has_majority = |located: &&node::whereabouts::Located| located.heard.is_quorum();
         let served: Vec<KeyRange> =
@@ -100,7 +101,8 @@ impl RingWatch {
         by_lane.insert(lane, now);
     }
 
-    /// Adds to a ring since when its ranges are not served, and the last known group of a range whose group the walk did not know.
+    /// Adds to a ring the times since which its ranges are not served, and the last known group of a range whose group the walk did not
+    /// know.
     pub fn fill_in(&self, lane: u8, ring: &mut Ring) {
         let by_lane = lock(&self.by_lane);
         let known = by_lane.get(&lane).map_or(&[][..], Vec::as_slice);
@@ -120,8 +122,8 @@ impl RingWatch {
         }
     }
 
-    /// Returns how many ranges are not served, which part of the keys that is (0 to 1), and since when the first of them is not, in milliseconds
-    /// of Unix time. Lanes count alike.
+    /// Returns the number of ranges that are not served, their share of the keys (0 to 1), and the time since which the first of them is
+    /// not served, in milliseconds of Unix time. Lanes count alike.
     fn sums(&self) -> (usize, f64, Option<u64>) {
         let by_lane = lock(&self.by_lane);
         let all = || by_lane.values().flatten().filter(|known| known.walks >= WALKS_MIN);
@@ -131,8 +133,8 @@ impl RingWatch {
 }
 
 impl Unserved {
-    /// A walk found this range without service. It counts since the first walk that found some of it so, and has the group of an earlier walk
-    /// where this one knew none.
+    /// Returns a range that a walk found unserved. It counts since the first walk that found some of it so, and has the group of an earlier
+    /// walk where this one knew none.
     fn found(range: KeyRange, group: Option<GroupRef>, before: &[Unserved], now_ms: u64) -> Unserved {
         let known = || before.iter().filter(|known| known.range.overlaps(range));
         let same = || before.iter().find(|known| known.range == range);
@@ -166,7 +168,7 @@ impl Unserved {
     }
 }
 
-/// The sums as metrics.
+/// Sums of [`RingWatch`] as metrics.
 #[derive(Debug)]
 pub struct RingMetrics(pub Arc<RingWatch>);
 
@@ -213,7 +215,7 @@ mod tests {
         GroupRef { id: GroupId(id), epoch: Epoch(3), range, members: nodes(3).into_iter().map(contact).collect() }
     }
 
-    /// A group of three of which so many are not heard.
+    /// Returns a group of three, of which `unheard` members are not heard.
     fn located(id: u128, range: KeyRange, unheard: u8) -> whereabouts::Located {
         whereabouts::Located {
             ring: RingId(1),
@@ -255,7 +257,7 @@ mod tests {
         let silent = shown(&watch, &ring(None)).silent.remove(0);
         assert_eq!((silent.since_ms, silent.members.len()), (Some(1_000), 3), "{silent:?}");
         assert_eq!(silent.group, Some(GroupId(2).to_string()));
-        // A member of it is back, and hears no majority.
+        // A member of the group is back, and hears no majority.
         let back = Survey { groups: vec![located(1, first, 0), located(2, second, 2)], ..Survey::default() };
         watch.learn(0, &back, 61_000);
         assert_eq!(watch.sums(), (1, 0.5, Some(1_000)));

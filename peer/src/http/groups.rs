@@ -1,4 +1,4 @@
-//! `/v1/groups`, `/v1/ring`, `/v1/where`, and what administrators ask of groups.
+//! `/v1/groups`, `/v1/ring`, `/v1/where`, and administrators' requests about groups.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ use crate::diary::GROUPS_MAX;
 use crate::net::{peer_id_of, peer_key_of};
 use crate::status::{Groups, Located, QuorumStatus, Ring, SilentRange};
 
-/// What is asked is a handful of words, and the names of members at most.
+/// Upper limit of a request's body in bytes: a request has a handful of words, and at most the names of
+/// members.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
 /// `GET /v1/groups`: all groups that this peer has a part in.
@@ -26,7 +27,7 @@ pub async fn groups(State(served): State<Served>) -> Response {
     answer(StatusCode::OK, &Groups { groups: served.status.groups(), peer_id: served.status.peer_id() })
 }
 
-/// `GET /v1/ring`: who owns what, as the owners say now. With `?lane=N`, the ring of that lane.
+/// `GET /v1/ring`: the owners of all ranges, as they report now. With `?lane=N`, the ring of that lane.
 pub async fn ring(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
     let Ok(lane) = parameter(query.as_deref(), "lane").unwrap_or("0").parse() else {
         return problem(StatusCode::BAD_REQUEST, "a lane is a number, from 0");
@@ -65,33 +66,33 @@ pub async fn locate(State(served): State<Served>, RawQuery(query): RawQuery) -> 
     }
 }
 
-/// What may be said of an operation; which of it is needed depends on the operation.
+/// Details of an operation; the operation determines which of them are needed.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Details {
-    /// A boundary, or where a lost range begins: 32 hex digits.
+    /// Boundary, or start of a lost range: 32 hex digits.
     at: Option<String>,
     /// Ids of groups that are lost.
     lost: Vec<String>,
-    /// A switch's id.
+    /// Id of a switch.
     id: Option<u32>,
-    /// Whether a switch is to be used.
+    /// Whether the switch is to be used.
     on: Option<bool>,
-    /// Peer ids of those who go to the first half.
+    /// Peer ids of the members of the first half.
     first: Vec<String>,
-    /// Peer ids of those who go.
+    /// Peer ids of members that go.
     to: Vec<String>,
-    /// Peer ids of those who come.
+    /// Peer ids of members that come.
     from: Vec<String>,
     /// Decisions, each with the name of its policy.
     names: BTreeMap<String, String>,
-    /// A group of fewer members is too small.
+    /// Lower limit of members: a group of fewer is too small.
     min_group: Option<u32>,
-    /// A group of more members is too large.
+    /// Upper limit of members: a group of more is too large.
     max_group: Option<u32>,
 }
 
-/// `POST /v1/groups/ID/OPERATION`: answered when it is decided.
+/// `POST /v1/groups/ID/OPERATION`: answered when the outcome is decided.
 pub async fn wish(
     State(served): State<Served>,
     Path((group, operation)): Path<(String, String)>,
@@ -111,7 +112,7 @@ pub async fn wish(
     };
     let mut answers = served.admin.wish(group, wish);
     let mut granted = None;
-    // One from each lane, of which at most one has such a group.
+    // One answer from each lane, of which at most one has such a group.
     while let Some(other) = answers.recv().await {
         if granted.is_none() || granted == Some(Granted::NotHere) {
             granted = Some(other);
@@ -145,7 +146,7 @@ fn details(body: &[u8]) -> Result<Details, String> {
     details.map_err(|error| format!("the body is nothing, or JSON like {{\"at\": \"8000…\"}}: {error}"))
 }
 
-/// The operation of this name; `None` where there is none.
+/// Returns the operation of this name; `None` where there is none.
 fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
     let Details { at, lost, id: switch, on, first, to, from, names, min_group, max_group } = details;
     let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
@@ -232,13 +233,13 @@ fn peers(ids: Vec<String>) -> Result<Vec<PeerKey>, String> {
     ids.iter().map(known).collect()
 }
 
-/// 32 hex digits.
+/// Parses 32 hex digits.
 fn hex(text: &str) -> Option<u128> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     u128::from_str_radix(text, 16).ok().filter(|_| is_hex)
 }
 
-/// A part of the query, as it is written.
+/// Returns a parameter of the query, undecoded.
 pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
     query?.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
@@ -262,7 +263,7 @@ fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// An answer of this shape.
+/// Returns an answer with this code and JSON body.
 pub fn answer(code: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(body) => (code, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
@@ -270,14 +271,14 @@ pub fn answer(code: StatusCode, body: &impl Serialize) -> Response {
     }
 }
 
-/// Names of the members of a group that have one, by peer id.
+/// Returns the names of those members of a group that have one, by peer id.
 fn names(group: &GroupRef) -> BTreeMap<String, PeerName> {
     let named = |contact: &Contact| Some((peer_id_of(&contact.node.peer).to_string(), contact.name.clone()?));
     group.members.iter().filter_map(named).collect()
 }
 
 impl Located {
-    /// As it is told outside.
+    /// Converts the answer of a node into its JSON shape.
     pub fn of(located: &node::whereabouts::Located) -> Located {
         let name = |peer: &PeerKey| peer_id_of(peer).to_string();
         Located {
@@ -297,7 +298,7 @@ impl Located {
 }
 
 impl QuorumStatus {
-    /// Of a group in this epoch, as it is told outside.
+    /// Converts the quorum of a group in this epoch into its JSON shape.
     pub fn of(heard: node::whereabouts::Heard, epoch: Epoch) -> QuorumStatus {
         QuorumStatus {
             held: heard.is_quorum(),
@@ -319,7 +320,7 @@ impl Ring {
 }
 
 impl SilentRange {
-    /// As it is told outside.
+    /// Converts a range without an answer into its JSON shape.
     pub fn of(silent: &node::Silent) -> SilentRange {
         let members = silent.group.iter().flat_map(|group| group.nodes());
         SilentRange {

@@ -1,8 +1,7 @@
-//! The seam between client connections and the loop that drives the node.
+//! Interface between client connections and the loop that drives the node.
 //!
-//! Requests go one way in batches, one batch for what one read of a connection brought; answers come back in batches,
-//! one for each connection that a drained loop has answers for. Per operation there is no task, no oneshot, no lock and
-//! no wake-up.
+//! Requests go one way in batches, one batch for each read of a connection. Answers come back in batches, one for each
+//! connection that a drained loop has answers for. Per operation there is no task, no oneshot, no lock and no wake-up.
 //!
 //! ```text
 //! connection --Backend::submit(Vec<Request>)--> loop thread: Node::handle(Input::Routecast) …
@@ -17,49 +16,49 @@ use group::op::{Answer, OpError, Refusal};
 use node::{ConnectionId, Request, RequestId};
 use tokio::sync::Notify;
 
-/// Where connections hand their requests in.
+/// Receiver of the connections' requests.
 pub trait Backend: Send + Sync + 'static {
-    /// Hands over requests, in order. Each is answered by exactly one [`Replies::push`] with its id.
+    /// Submits requests, in order. Each is answered by exactly one [`Replies::push`] with its id.
     ///
     /// Must not block.
     ///
     /// # Errors
-    /// Those that were not taken: they had no effect, and nobody answers them.
+    /// Requests that were not accepted: they had no effect, and get no other answer.
     fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected>;
 }
 
-/// Requests that were not taken.
+/// Requests that were not accepted.
 #[derive(Debug)]
 pub struct Rejected {
-    /// All that were handed over, or those of a lane that was just told to stop.
+    /// All requests of the batch, or those of a lane that was just told to stop.
     pub batch: Vec<Request>,
-    /// What to tell those who asked.
+    /// Reason for the clients.
     pub why: Refusal,
 }
 
-/// What came of one request.
+/// Outcome of one request.
 pub type Outcome = (RequestId, Result<Answer, OpError>);
 
-/// Request ids are given to connections in blocks of this size, and an answer finds its connection by its block.
+/// Request ids that a connection gets at a time: an answer finds its connection by its block of ids.
 const BLOCK: u64 = 1 << 20;
 
-/// Knows which connection waits for which answers.
+/// Routes answers to the connections that wait for them.
 #[derive(Debug, Default)]
 pub struct Router {
     inboxes: Mutex<HashMap<u64, Arc<Inbox>>>,
-    /// Blocks are never given out twice, so ids are never used again while the process lives.
+    /// Number of the next block. Blocks are never given out twice, so no id is reused while the process lives.
     next_block: AtomicU64,
     next_connection: AtomicU64,
 }
 
-/// Answers that wait for one connection. Never more than it has asked for.
+/// Answers that wait for one connection. Never more than its open requests.
 #[derive(Debug, Default)]
 pub struct Inbox {
     outcomes: Mutex<Vec<Outcome>>,
     arrived: Notify,
 }
 
-/// What the loop thread keeps: collects answers, and wakes each connection once.
+/// The loop thread's side: collects answers, and wakes each connection once.
 #[derive(Debug)]
 pub struct Replies {
     router: Arc<Router>,
@@ -80,17 +79,17 @@ pub struct Line {
 }
 
 impl Router {
-    /// A router without connections.
+    /// Returns a router without connections.
     pub fn new() -> Arc<Router> {
         Arc::new(Router { next_connection: AtomicU64::new(1), ..Router::default() })
     }
 
-    /// The loop's side.
+    /// Returns the loop's side.
     pub fn replies(self: &Arc<Router>) -> Replies {
         Replies { router: self.clone(), blocks: HashMap::new(), touched: Vec::new() }
     }
 
-    /// A new connection's side.
+    /// Returns a new connection's side.
     pub fn connect(self: &Arc<Router>) -> Line {
         Line {
             router: self.clone(),
@@ -103,13 +102,13 @@ impl Router {
     }
 
     fn inboxes(&self) -> MutexGuard<'_, HashMap<u64, Arc<Inbox>>> {
-        // Nothing that can panic happens under this lock.
+        // No code under this lock can panic.
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Replies {
-    /// Takes one answer. It is delivered by the next [`Replies::flush`].
+    /// Takes one answer. The next [`Replies::flush`] delivers it.
     pub fn push(&mut self, id: RequestId, result: Result<Answer, OpError>) {
         let block = id.0 / BLOCK;
         let outcomes = self.blocks.entry(block).or_default();
@@ -119,7 +118,7 @@ impl Replies {
         outcomes.push((id, result));
     }
 
-    /// Delivers what was pushed. Call once after each drained batch, not once for each answer.
+    /// Delivers the pushed answers. Call once after each drained batch, not once for each answer.
     pub fn flush(&mut self) {
         if self.touched.is_empty() {
             return;
@@ -127,14 +126,14 @@ impl Replies {
         let inboxes = self.router.inboxes();
         for block in self.touched.drain(..) {
             let (Some(outcomes), Some(inbox)) = (self.blocks.get_mut(&block), inboxes.get(&block)) else {
-                // The connection is gone, and nobody waits.
+                // The connection is gone, and no client waits.
                 self.blocks.remove(&block);
                 continue;
             };
             inbox.lock().append(outcomes);
             inbox.arrived.notify_one();
         }
-        // Blocks come and go with connections; what stays here is capacity only.
+        // Blocks come and go with connections; only capacity stays here.
         if self.blocks.len() > 2 * inboxes.len() + 64 {
             self.blocks.retain(|block, _| inboxes.contains_key(block));
         }
@@ -148,12 +147,12 @@ impl Inbox {
 }
 
 impl Line {
-    /// Who this is, to the node.
+    /// Returns the connection's id for the node.
     pub fn connection(&self) -> ConnectionId {
         self.connection
     }
 
-    /// The first of `count` ids in a row; later ids are always greater.
+    /// Returns the first of `count` consecutive ids; later ids are always greater.
     pub fn ids(&mut self, count: u64) -> RequestId {
         debug_assert!(count <= BLOCK, "no command has so many keys");
         if self.end - self.next < count {
@@ -172,7 +171,7 @@ impl Line {
         RequestId(first)
     }
 
-    /// Moves what has arrived into `into`.
+    /// Moves the arrived answers into `into`.
     pub fn take(&self, into: &mut Vec<Outcome>) {
         let mut outcomes = self.inbox.lock();
         if into.is_empty() {
@@ -182,7 +181,7 @@ impl Line {
         }
     }
 
-    /// Returns when something may have arrived since the last time.
+    /// Returns when answers may have arrived since the last time.
     pub async fn arrived(&self) {
         self.inbox.arrived.notified().await;
     }

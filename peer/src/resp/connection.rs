@@ -1,7 +1,7 @@
-//! One client connection: bytes in, requests to the node, answers in order, bytes out.
+//! One client connection: reads bytes, passes requests to the node, returns answers in order.
 //!
-//! One task per connection. Everything it holds has a limit, and at a limit it stops reading, so that the client's own
-//! sending blocks: a client that does not read its answers is not read from either.
+//! One task per connection. All its buffers have a limit. At a limit the task stops reading, so that the client's sending blocks: from a
+//! client that does not read its answers the task reads nothing either.
 
 use std::io;
 use std::pin::Pin;
@@ -27,24 +27,24 @@ use super::session::Session;
 use super::shared::Shared;
 use super::socket::Socket;
 
-/// Commands without an answer, and requests of such commands: at either, no more is read.
+/// Upper limit of commands without an answer, and of requests of such commands: at either, no more is read.
 const UNANSWERED_MAX: usize = 1024;
-/// Bytes of answers not yet sent: beyond this no more are made and no more is read.
+/// Upper limit of bytes of answers not yet sent: beyond it no more answers are encoded and no more requests are read.
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
-/// How much one read brings at most.
+/// Upper limit of one read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
-/// Arguments of one request: `MSET` with as many keys as are taken, under `SCATTER.ONCE`, and some to spare so that a
-/// few too many get the better error.
+/// Upper limit of arguments of one request: `MSET` with as many keys as are accepted, under `SCATTER.ONCE`, and some to spare so that a few
+/// too many get the better error.
 const ARGUMENTS_MAX: usize = 4096;
-/// A client that takes no byte of its answers for so long is gone or stuck. A slow client first reads the megabytes that the operating system
-/// holds for it.
+/// Time after which a client that takes no byte of its answers is gone or stuck. A slow client first reads the megabytes that the operating
+/// system holds for it.
 const STALLED_MAX: Duration = Duration::from_secs(60);
-/// Less time than this is not worth handing a request on for.
+/// Shortest remaining time for which a request is still passed on.
 const PATIENCE_MIN: Duration = Duration::from_millis(20);
-/// After a last answer the client gets so long to read it and close.
+/// Time in which the client can read a last answer and close.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The connection's task.
+/// Task of one connection.
 pub struct Connection<S> {
     socket: S,
     admission: Admission,
@@ -54,18 +54,18 @@ pub struct Connection<S> {
     decoder: Decoder,
     pending: Pending,
     arrival: Arrival,
-    /// Answers as bytes, of which `sent` are.
+    /// Encoded answers, of which `sent` bytes are sent.
     out: Vec<u8>,
     sent: usize,
-    /// When the client last took a byte, or there was none for it.
+    /// Time at which the client last took a byte, or there was none for it.
     moved: Instant,
-    /// The bytes that the operating system held for the client when half of [`STALLED_MAX`] was over.
+    /// Bytes that the operating system held for the client when half of [`STALLED_MAX`] was over.
     held: Option<u64>,
-    /// The peer stops: new commands are refused, and the connection ends once all that arrived is answered, or then.
+    /// Set when the peer stops: new commands are refused, and the connection ends once all that arrived is answered, or at this time.
     last_call: Option<Instant>,
-    /// No more requests are taken: what waits is answered, then it ends.
+    /// Whether no more requests are accepted: pending commands are answered, then the connection ends.
     closing: bool,
-    /// What one round asks of the node.
+    /// Requests of one round to the node.
     batch: Vec<Request>,
     asked: Vec<Asked>,
     outcomes: Vec<Outcome>,
@@ -78,7 +78,7 @@ enum Flow {
 }
 
 impl<S: Socket> Connection<S> {
-    /// A connection that was just accepted.
+    /// Returns the task of a connection that was just accepted.
     pub fn new(socket: S, shared: Arc<Shared>, admission: Admission) -> Connection<S> {
         let line = shared.router.connect();
         let now = Instant::now();
@@ -95,7 +95,7 @@ impl<S: Socket> Connection<S> {
             since: now,
         };
         let limits = Limits {
-            // A megabyte for many keys, and room for a value that is over its limit to be told so by name.
+            // A megabyte for many keys, and room for a value over its limit, so that its error can name the limit.
             request_bytes_max: 1024 * 1024 + 4 * shared.settings.value_bytes_max,
             arguments_max: ARGUMENTS_MAX,
         };
@@ -120,8 +120,8 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Serves the client until it leaves, or until `stop`: then what it asked so far is still answered, and what arrives
-    /// meanwhile is refused.
+    /// Serves the client until it leaves, or until `stop`: then its earlier commands are still answered, and commands that arrive meanwhile
+    /// are refused.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut alarm: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(Duration::ZERO));
         let mut alarm_at = Instant::now();
@@ -145,7 +145,7 @@ impl<S: Socket> Connection<S> {
             let stalled = writes.then(|| self.moved + STALLED_MAX / if self.held.is_none() { 2 } else { 1 });
             let last_call = self.last_call.filter(|_| !self.closing);
             let due = [self.pending.due(), stalled, last_call, self.stranger_until()].into_iter().flatten().min();
-            // An alarm that is too early costs one look around; setting it anew for each command would cost more.
+            // An early alarm costs one round; a reset for each command would cost more.
             if let Some(due) = due
                 && (alarm_at > due || alarm_at <= now)
             {
@@ -180,10 +180,10 @@ impl<S: Socket> Connection<S> {
         self.socket.close(LINGER).await;
     }
 
-    /// Does all that can be done without waiting: ends only when no request can be taken, no answer made and no byte sent.
+    /// Does all work that needs no waiting: ends only when no request can be taken, no answer encoded and no byte sent.
     ///
-    /// What is left then has a wake-up: unsent bytes wait for the socket to take them, commands for the node's answers or
-    /// their deadline, and a connection without either reads.
+    /// The remaining work has a wake-up then: unsent bytes wait for the socket to take them, commands for the node's answers or their
+    /// deadline, and a connection without either reads.
     fn turn(&mut self) -> Flow {
         let now = Instant::now();
         self.line.take(&mut self.outcomes);
@@ -220,7 +220,8 @@ impl<S: Socket> Connection<S> {
         if stuck || finished || unknown { Flow::End } else { Flow::On }
     }
 
-    /// Whether the client has taken no byte for [`STALLED_MAX`], neither of the bytes here nor of those that the operating system holds.
+    /// Returns whether the client has taken no byte for [`STALLED_MAX`], neither of the bytes here nor of those that the operating system
+    /// holds.
     fn is_stuck(&mut self, now: Instant) -> bool {
         let silent = now.duration_since(self.moved);
         if silent >= STALLED_MAX / 2 && self.held.is_none() {
@@ -236,12 +237,12 @@ impl<S: Socket> Connection<S> {
         !reads
     }
 
-    /// Whether the client has all its answers.
+    /// Returns whether the client has all its answers.
     fn is_answered(&self) -> bool {
         self.pending.is_empty() && self.unsent() == 0
     }
 
-    /// Whether there is an answer and room for its bytes.
+    /// Returns whether there is an answer and room for its bytes.
     fn can_answer(&self) -> bool {
         self.pending.is_next_ready() && self.unsent() < UNSENT_BYTES_MAX
     }
@@ -252,7 +253,7 @@ impl<S: Socket> Connection<S> {
             && self.unsent() < UNSENT_BYTES_MAX
     }
 
-    /// Until when a client without the password is kept.
+    /// Returns the time until which a client without the password is kept.
     fn stranger_until(&self) -> Option<Instant> {
         (!self.session.authenticated).then(|| self.session.since + self.shared.settings.stranger_max)
     }
@@ -261,7 +262,7 @@ impl<S: Socket> Connection<S> {
         self.out.len() - self.sent
     }
 
-    /// Takes what is in the socket, once.
+    /// Reads from the socket, once.
     fn read(&mut self) -> io::Result<()> {
         match self.socket.try_read(self.decoder.buffer(), READ_BYTES) {
             // The client sends no more, but it may still be waiting for answers.
@@ -273,7 +274,7 @@ impl<S: Socket> Connection<S> {
         Ok(())
     }
 
-    /// Carries out what has arrived, as far as there is room. Returns whether there may be more in the buffer.
+    /// Executes the requests that have arrived, as far as there is room. Returns whether there may be more in the buffer.
     fn take_requests(&mut self, now: Instant) -> bool {
         while !self.closing && self.has_room() {
             let stranger = !self.session.authenticated;
@@ -347,7 +348,7 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Hands what this round asked to the node, as one batch.
+    /// Passes the requests of this round to the node, as one batch.
     fn submit(&mut self) {
         if self.batch.is_empty() {
             return;
@@ -359,7 +360,7 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Turns answers whose turn it is into bytes, as far as there is room.
+    /// Encodes the answers whose turn has come, as far as there is room.
     fn make_answers(&mut self, now: Instant) {
         while self.unsent() < UNSENT_BYTES_MAX {
             let Some((reply, protocol, due, asked)) = self.pending.pop() else {

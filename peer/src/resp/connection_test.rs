@@ -1,5 +1,5 @@
-//! A connection over a bounded pipe, polled by hand: it runs only when something woke it. A connection that waits for
-//! something that cannot come is seen at once, without a clock.
+//! A connection over a bounded pipe, polled by hand: it runs only after a wake-up. So a connection that waits for an event
+//! that cannot come is found at once, without a clock.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -29,7 +29,7 @@ struct PipeState {
     bytes_max: usize,
     client_finished: bool,
     server_closed: bool,
-    /// The bytes that the operating system holds for the client.
+    /// Bytes that the operating system holds for the client.
     in_flight: u64,
     waiting: Option<Waker>,
 }
@@ -137,7 +137,7 @@ impl StatusSource for NoStatus {
     }
 }
 
-/// Whether the connection was woken since it was polled last.
+/// Whether the connection was woken since its last poll.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -146,19 +146,19 @@ impl Wake for Woken {
     }
 }
 
-/// How a client behaves.
+/// Behaviour of a client and its node.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
-    /// It sends and reads so many bytes at once.
+    /// Bytes that the client sends or reads at once.
     sends: usize,
     reads: usize,
-    /// It reads only when it cannot send.
+    /// Whether it reads only when it cannot send.
     sends_first: bool,
-    /// It ends its side after the last command.
+    /// Whether it ends its side after the last command.
     half_closes: bool,
-    /// The node answers so many requests at once.
+    /// Requests that the node answers at once.
     answers: usize,
-    /// The buffer of either direction.
+    /// Size of the buffer of either direction, in bytes.
     pipe_bytes: usize,
 }
 
@@ -189,7 +189,7 @@ impl Scene {
         (Scene { pipe, kept, replies: router.replies(), woken, received: Vec::new() }, connection)
     }
 
-    /// Polls as long as something wakes the connection: whether it has ended.
+    /// Polls as long as the connection is woken. Returns whether it has ended.
     fn poll(&self, connection: Pin<&mut impl Future<Output = ()>>) -> bool {
         let (waker, mut connection) = (Waker::from(self.woken.clone()), connection);
         while self.woken.0.swap(false, Ordering::SeqCst) {
@@ -200,7 +200,7 @@ impl Scene {
         false
     }
 
-    /// Answers the next `count` requests, each with as many bytes as its key says: how many there were.
+    /// Answers the next `count` requests, each with as many bytes as its key says. Returns their number.
     fn answer(&mut self, count: usize) -> usize {
         let ripe: Vec<Request> = {
             let mut kept = lock(&self.kept.0);
@@ -215,7 +215,7 @@ impl Scene {
         ripe.len()
     }
 
-    /// Reads at most `count` bytes: how many there were.
+    /// Reads at most `count` bytes. Returns their number.
     fn read(&mut self, count: usize) -> usize {
         let received = &mut self.received;
         if lock(&self.pipe.state).to_client.is_empty() {
@@ -232,7 +232,8 @@ impl Scene {
         self.pipe.client(|state| state.to_server.extend(bytes));
     }
 
-    /// Lets the client send all of `input`, and goes on until nothing moves any more: whether the connection has ended.
+    /// Lets the client send all of `input`, and goes on until nothing moves any more. Returns whether the connection has
+    /// ended.
     fn play(&mut self, mut connection: Pin<&mut impl Future<Output = ()>>, input: &[u8], manner: Manner) -> bool {
         let mut sent = 0;
         let mut finished = !manner.half_closes;
@@ -264,7 +265,7 @@ impl Scene {
     }
 }
 
-/// A command and its answer, for each size.
+/// Returns a command and its answer for each size.
 fn commands(sizes: &[usize]) -> (Vec<u8>, Vec<u8>) {
     let (mut input, mut expected) = (Vec::new(), Vec::new());
     for size in sizes {
@@ -280,7 +281,7 @@ fn patient() -> Settings {
     Settings { patience: hour, guard: hour, last_call: hour, ..Settings::default() }
 }
 
-/// Timers need a runtime to be made; none of them comes due here.
+/// Returns a runtime, because timers need one; no timer comes due here.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
 }
@@ -346,7 +347,7 @@ fn manners() -> impl Strategy<Value = Manner> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// Slow, half-closed and bursty clients get every answer, whatever its size.
+    /// Slow, half-closed and bursty clients get every answer, of any size.
     #[test]
     fn every_client_gets_every_answer(sizes in sizes(), manner in manners()) {
         check(&sizes, manner);
@@ -357,7 +358,7 @@ fn get(key: &str) -> Vec<u8> {
     format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).into_bytes()
 }
 
-/// A stop answers every command that has arrived, whatever the connection was at, then closes.
+/// A stop answers every command that has arrived, in any state of the connection, then closes.
 #[test]
 fn a_stop_leaves_no_command_without_an_answer() {
     let runtime = runtime();
@@ -383,7 +384,7 @@ fn a_stop_leaves_no_command_without_an_answer() {
     assert!(lock(&scene.pipe.state).server_closed);
 }
 
-/// A stop flushes what a slow client has not read yet.
+/// A stop flushes the answers that a slow client has not read yet.
 #[test]
 fn a_stop_flushes_every_answer() {
     let runtime = runtime();
@@ -403,7 +404,8 @@ fn a_stop_flushes_every_answer() {
     assert!(scene.received == expected);
 }
 
-/// A client that reads slowly is not stuck, though the system takes nothing for it for minutes; one that reads nothing is.
+/// A client that reads slowly is not stuck, though the operating system takes nothing for it for minutes. A client that
+/// reads nothing is.
 #[test]
 fn a_slow_client_is_not_stuck() {
     let runtime = runtime();

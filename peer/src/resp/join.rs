@@ -1,39 +1,39 @@
-//! What the node answers about keys becomes what the client is answered about its command.
+//! Combines the node's answers about keys into the client's answer to its command.
 
 use group::op::{Answer, Kind, Limit, OpError, Unfit};
 
 use super::errors;
 use super::reply::Reply;
 
-/// How a command's answer is made of those to its requests.
+/// Rule by which a command's answer is made of the answers to its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// Whether any of its requests can change something: reads are never answered with "outcome unknown".
+    /// Whether any request can change a record: reads are never answered with "outcome unknown".
     pub writes: bool,
-    /// What the answer looks like.
+    /// Shape of the answer.
     pub shape: Shape,
 }
 
-/// What an answer looks like.
+/// Shape of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// `OK`, or nothing where a condition was not met; the value where there is one.
+    /// `OK`, or nil where a condition was not met; the value where there is one.
     OkOrNil,
     /// 1 or 0; a number as it is, and the sum of several.
     Count,
-    /// A value or nothing.
+    /// A value or nil.
     Value,
     /// A list of values.
     Values,
-    /// `OK` once all is done.
+    /// `OK` once all requests are done.
     AllOk,
-    /// A number, or nothing where a condition was not met.
+    /// A number, or nil where a condition was not met.
     IntegerOrNil,
     /// A time to live in whole seconds.
     Seconds,
     /// `string`, `lease` or `none`.
     Type,
-    /// Who has a lease and how long yet, in milliseconds.
+    /// Holder of a lease and its remaining time, in milliseconds.
     Held,
     /// A value and its version.
     Versioned,
@@ -42,17 +42,17 @@ pub enum Shape {
 type Result1 = Result<Answer, OpError>;
 
 impl Join {
-    /// For a command that changes nothing.
+    /// Returns the rule for a command that changes nothing.
     pub const fn read(shape: Shape) -> Join {
         Join { writes: false, shape }
     }
 
-    /// For a command that may change something.
+    /// Returns the rule for a command that may change a record.
     pub const fn write(shape: Shape) -> Join {
         Join { writes: true, shape }
     }
 
-    /// The answer to a command of one request.
+    /// Returns the answer to a command of one request.
     pub fn one(self, result: Result1) -> Reply {
         match result {
             Ok(answer) => match self.shape {
@@ -63,8 +63,8 @@ impl Join {
         }
     }
 
-    /// The answer to a command of several requests. Not atomic: one that took effect in part is *uncertain*, as there
-    /// is no word for "these keys, but not those".
+    /// Returns the answer to a command of several requests. Such a command is not atomic: one that took effect in
+    /// part is *uncertain*, because no answer can say "these keys, but not those".
     pub fn several(self, results: Vec<Result1>) -> Reply {
         if let Some(error) = self.failure(&results) {
             return error;
@@ -79,7 +79,7 @@ impl Join {
 
     fn failure(self, results: &[Result1]) -> Option<Reply> {
         let unfit = results.iter().find_map(|result| match result {
-            // As with Redis, what is no value is nil among values.
+            // As in Redis, a key of another kind is nil among values.
             Ok(Answer::Unfit(Unfit::OtherKind)) if self.shape == Shape::Values => None,
             Ok(Answer::Unfit(unfit)) => Some(*unfit),
             _ => None,
@@ -87,7 +87,7 @@ impl Join {
         let error =
             results.iter().filter_map(|result| result.as_ref().err().copied()).max_by_key(|error| match error {
                 OpError::Uncertain => 2,
-                // Repeating does not help against a limit, so it is the better thing to say.
+                // Repeating does not help against a limit, so the limit is the better answer.
                 OpError::Limit(_) => 1,
                 _ => 0,
             });
@@ -110,7 +110,7 @@ impl Join {
             OpError::Uncertain if self.writes => Reply::error(errors::UNCERTAIN),
             OpError::Uncertain => Reply::error(errors::NO_ANSWER),
             OpError::Limit(limit) => limit_error(limit),
-            // A kind of error that is newer than this table: say the least.
+            // An error kind that is newer than this table gets the weakest claim.
             other if self.writes => Reply::error(format!("UNCERTAIN {other}")),
             other => Reply::error(format!("TRYAGAIN {other}")),
         }
@@ -133,7 +133,7 @@ impl Join {
                 Answer::Integer(number) => Reply::Integer(number),
                 _ => Reply::Nil,
             },
-            // Rounded, as Redis does it.
+            // Rounded, as in Redis.
             Shape::Seconds => match answer {
                 Answer::Integer(millis @ 0..) => Reply::Integer(millis.saturating_add(500) / 1000),
                 other => Reply::Integer(count(&other)),
@@ -161,10 +161,10 @@ impl Join {
     }
 }
 
-/// The version of a key that is not there, in `SCATTER.GETV` and `SCATTER.CAS`.
+/// Version of an absent key, in `SCATTER.GETV` and `SCATTER.CAS`.
 pub const ABSENT_VERSION: &str = "0-0";
 
-/// One of several values.
+/// Returns one of several values.
 fn element(answer: Answer) -> Reply {
     match answer {
         Answer::Unfit(Unfit::OtherKind) => Reply::Nil,

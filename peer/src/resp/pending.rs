@@ -1,7 +1,7 @@
-//! Commands of one connection that wait for their answers, in the order in which they are to be answered.
+//! Commands of one connection that wait for their answers, in the order of the answers.
 //!
-//! Requests complete in any order; answers go out in the order of the commands. One command may have a request for each
-//! of its keys. An answer that comes after its command was given up is ignored.
+//! Requests complete in any order; answers go out in the order of the commands. One command may have a request for each of
+//! its keys. An answer that comes after its command was given up is ignored.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,20 +15,20 @@ use super::reply::{Protocol, Reply};
 /// One command in the queue.
 #[derive(Debug)]
 struct Slot {
-    /// The id of its first request; those of its other keys follow.
+    /// Id of the first request; those of the other keys follow.
     first: u64,
-    /// The protocol that the connection spoke when it was asked.
+    /// Protocol of the connection when the command came.
     protocol: Protocol,
-    /// When it has to be answered.
+    /// Deadline of the answer.
     due: Instant,
-    /// The node was asked.
+    /// Whether the command has requests to the node.
     asked: bool,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Can be answered.
+    /// The answer is known.
     Ready(Reply),
     /// One request, which is under way.
     One(Join),
@@ -36,41 +36,41 @@ enum State {
     Several { join: Join, results: Vec<Option<Result<Answer, OpError>>>, missing: usize },
 }
 
-/// The queue.
+/// Queue of the commands of one connection.
 #[derive(Debug, Default)]
 pub struct Pending {
     slots: VecDeque<Slot>,
-    /// Requests that belong to the commands in the queue.
+    /// Number of requests that belong to the commands in the queue.
     requests: usize,
 }
 
 impl Pending {
-    /// Commands in the queue.
+    /// Returns the number of commands in the queue.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Requests of the commands in the queue.
+    /// Returns the number of requests of the commands in the queue.
     pub fn requests(&self) -> usize {
         self.requests
     }
 
-    /// When the first command has to be answered, if it cannot be yet. Later ones never have to be earlier.
+    /// Returns the deadline of the first command, if it has no answer yet. Later commands never have an earlier one.
     pub fn due(&self) -> Option<Instant> {
         self.slots.front().filter(|slot| !matches!(slot.state, State::Ready(_))).map(|slot| slot.due)
     }
 
-    /// Whether [`Pending::pop`] has an answer.
+    /// Returns whether [`Pending::pop`] has an answer.
     pub fn is_next_ready(&self) -> bool {
         self.slots.front().is_some_and(|slot| matches!(slot.state, State::Ready(_)))
     }
 
-    /// Adds a command whose answer is known.
+    /// Adds a command with a known answer.
     pub fn push_ready(&mut self, reply: Reply, protocol: Protocol, due: Instant) {
         let first = self.slots.back().map_or(0, Slot::end);
         self.slots.push_back(Slot { first, protocol, due, asked: false, state: State::Ready(reply) });
@@ -117,7 +117,8 @@ impl Pending {
         }
     }
 
-    /// Gives up commands that are due: a request without an answer counts as one whose outcome is unknown. Returns how many.
+    /// Gives up commands that are due: a request without an answer counts as one with an unknown outcome. Returns their
+    /// number.
     pub fn expire(&mut self, now: Instant) -> usize {
         self.give_up_while(|slot| slot.due <= now)
     }
@@ -147,8 +148,8 @@ impl Pending {
         count
     }
 
-    /// The next answer, if the first command has one: what it is, how to write it, when it had been due, and whether the
-    /// node was asked for it.
+    /// Takes the next answer, if the first command has one: the reply, its protocol, its deadline, and whether the command
+    /// had requests to the node.
     pub fn pop(&mut self) -> Option<(Reply, Protocol, Instant, bool)> {
         if !matches!(self.slots.front()?.state, State::Ready(_)) {
             return None;
@@ -161,7 +162,7 @@ impl Pending {
 }
 
 impl Slot {
-    /// The id behind its last request, as far as that is known.
+    /// Returns the id behind the last request, as far as that is known.
     fn end(&self) -> u64 {
         match &self.state {
             State::Ready(_) => self.first,
@@ -228,7 +229,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever completes first: the answers are those to the commands, in their order.
+        /// In any order of completion, the answers belong to the commands, in the commands' order.
         #[test]
         fn answers_keep_the_order_of_commands(
             counts in proptest::collection::vec(0..5_usize, 1..40),
@@ -257,7 +258,7 @@ mod tests {
             let mut answers = Vec::new();
             for (&id, _) in shuffled {
                 pending.complete(RequestId(id), Ok(Answer::Integer(id as i64)));
-                // Twice is once.
+                // A repeated completion changes nothing.
                 pending.complete(RequestId(id), Ok(Answer::Integer(1000)));
                 if eager {
                     answers.extend(popped(&mut pending));

@@ -1,4 +1,4 @@
-//! The byte stream of a client connection: a TCP socket, or a bounded pipe in tests.
+//! Byte stream of a client connection: a TCP socket, or a bounded pipe in tests.
 
 use std::future::Future;
 use std::io;
@@ -8,10 +8,10 @@ use bytes::{BufMut as _, BytesMut};
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 
-/// A stream that is read and written without blocking, and tells when either may go on.
+/// Stream that is read and written without blocking, and reports when either may go on.
 ///
-/// The contract is that of [`TcpStream`]: after `WouldBlock` the next [`Socket::ready`] with that interest waits until the
-/// operation may succeed. A spurious return of `ready` is allowed.
+/// The contract is that of [`TcpStream`]: after `WouldBlock` the next [`Socket::ready`] with that interest waits until the operation may
+/// succeed. A spurious return of `ready` is allowed.
 pub trait Socket: Send + Sync + 'static {
     /// Waits until the stream may be ready for `interest`.
     ///
@@ -22,26 +22,26 @@ pub trait Socket: Send + Sync + 'static {
     /// Appends at most `bytes_max` bytes to `into`; 0 says that the other side sends no more.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing has arrived; others end the connection.
+    /// `WouldBlock` where nothing has arrived; any other error ends the connection.
     fn try_read(&self, into: &mut BytesMut, bytes_max: usize) -> io::Result<usize>;
 
-    /// Takes the first of `bytes`: how many.
+    /// Writes the first of `bytes`, and returns how many.
     ///
     /// # Errors
-    /// `WouldBlock` where there is no room; others end the connection.
+    /// `WouldBlock` where there is no room; any other error ends the connection.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Bytes that have arrived and were not read.
+    /// Returns the number of bytes that have arrived and were not read.
     fn unread(&self) -> u64;
 
-    /// Bytes that were written and have not come to the other side's system; 0 where that is not known. It gets less as the other side reads,
-    /// long before there is room to write again.
+    /// Returns the number of bytes that were written and have not come to the other side's operating system; 0 where that is unknown. It
+    /// falls as the other side reads, long before there is room to write again.
     fn in_flight(&self) -> u64;
 
-    /// The addresses of the other side and of this side, for `CLIENT INFO`; empty where there is none.
+    /// Returns the addresses of the other side and of this side, for `CLIENT INFO`; empty where there is none.
     fn addresses(&self) -> [String; 2];
 
-    /// Closes the stream so that the last bytes arrive; waits at most so long for the other side to close.
+    /// Closes the stream so that the last bytes arrive; waits at most `at_most` for the other side to close.
     fn close(self, at_most: Duration) -> impl Future<Output = ()> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! Asks one peer for everything, once.
+//! Asks one peer for all its data, once.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use super::model::Model;
 use crate::cli::web::{self, Bounds};
 use crate::status::{Budgets, Events, GroupStatus, Groups, Load, Peers, Ring, Status};
 
-/// How long one answer may take: there may be other peers to ask.
+/// Time limit of one answer: there may be other peers to ask.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// The ring's owners are asked for it, one after the other.
+/// Time limit of the ring: its owners are asked one after the other.
 const RING_MAX: Duration = Duration::from_secs(5);
-/// The longest answer of a peer is a ring of 4096 groups with twelve members each: half of this.
+/// Upper limit of an answer in bytes. The longest one is a ring of 4096 groups with twelve members each: half of this.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// A peer has one group in each of its few lanes, and others that it was in as long as somebody needs them.
+/// Upper limit of a peer's groups: one in each of its few lanes, and former ones as long as other groups need their data.
 const OWN_GROUPS_MAX: usize = 512;
-/// More than any group has: members, parts, whatever else there are lists of.
+/// Upper limit of the entries of a group's lists (members, parts and so on): more than any group has.
 const PARTS_MAX: usize = 4096;
-/// A walk along the ring ends there.
+/// Upper limit of groups of a ring: a walk along the ring ends there.
 const RING_GROUPS_MAX: usize = 4096;
-/// More than any peer is connected with.
+/// Upper limit of peers: more than any peer is connected with.
 const PEERS_MAX: usize = 10_000;
-/// More of an error is for nobody's eyes.
+/// Upper limit of an error's characters; the rest is of no use to a reader.
 const WHY_CHARS_MAX: usize = 300;
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nobody answers there.
+    /// No process answers there.
     Unreachable(String),
-    /// Whoever answers is no peer, or refuses.
+    /// The answer is not from a peer, or is a refusal.
     Refused(String),
 }
 
@@ -44,19 +44,23 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Asks for everything but the ring. `model` is what this endpoint said before, or nothing; it is not changed where there is
+/// Asks for all data but the ring. `model` is the former data of this endpoint, or empty; it is not changed where there is
 /// trouble.
+///
+/// # Errors
+///
+/// [`Trouble`] where the endpoint does not answer, refuses, or is no peer.
 pub fn gather(endpoint: &str, model: &Model) -> Result<Model, Trouble> {
     let (code, body) = ask(endpoint, "/v1/status", ANSWER_MAX)?;
     let status: Status = read(code, &body)?;
     bounded(&status.groups)?;
     let mut next = model.clone();
     if next.me() != status.peer_id {
-        // Another one is there now: what was said before is not about it.
+        // Another peer is there now: the former data is not about it.
         next = Model { notice: next.notice, ..Model::default() };
     }
     if next.status.as_ref().is_some_and(|last| status.uptime_s < last.uptime_s) {
-        // It was started anew, and counts anew: it may have come further already than it had before.
+        // The peer was restarted, and counts anew: its count may already be higher than before.
         next.events = None;
     }
     next.endpoint = endpoint.to_owned();
@@ -74,6 +78,10 @@ pub fn gather(endpoint: &str, model: &Model) -> Result<Model, Trouble> {
 }
 
 /// Asks for the ring of a lane.
+///
+/// # Errors
+///
+/// [`Trouble`], as for [`gather`].
 pub fn gather_ring(endpoint: &str, lane: u8) -> Result<Ring, Trouble> {
     let (code, body) = ask(endpoint, &format!("/v1/ring?lane={lane}"), RING_MAX)?;
     let ring: Ring = read(code, &body)?;
@@ -81,7 +89,7 @@ pub fn gather_ring(endpoint: &str, lane: u8) -> Result<Ring, Trouble> {
     Ok(ring)
 }
 
-/// What is drawn takes the longer the more there is: no more of it than a peer can have.
+/// Checks that a peer reports no more than a peer can have: the more data, the longer drawing takes.
 fn bounded(groups: &[GroupStatus]) -> Result<(), Trouble> {
     within(groups.len(), OWN_GROUPS_MAX, "groups of its own")?;
     groups.iter().try_for_each(|group| {
@@ -97,7 +105,7 @@ fn within(count: usize, most: usize, what: &str) -> Result<(), Trouble> {
     }
 }
 
-/// The load since the last sample that is known; all of it where the peer's clock was set back behind that.
+/// Adds the load since the last known sample; all of it where the peer's clock was set back behind that.
 fn load(endpoint: &str, model: &mut Model) -> Result<(), Trouble> {
     let seen = model.load.iter().flatten().next_back().map_or(0, |sample| sample.unix_s);
     let Some(mut load) = optional::<Load>(endpoint, &format!("/v1/load?after={seen}"))? else { return Ok(()) };
@@ -115,7 +123,7 @@ fn events(endpoint: &str, model: &mut Model) -> Result<(), Trouble> {
     let seen = model.events.iter().flatten().map(|told| told.seq).max().unwrap_or(0);
     let Some(mut events) = optional::<Events>(endpoint, &format!("/v1/events?after={seen}"))? else { return Ok(()) };
     if events.last < seen {
-        // It was started anew, and counts anew.
+        // The peer was restarted, and counts anew.
         model.events = None;
         match optional::<Events>(endpoint, "/v1/events")? {
             Some(all) => events = all,
@@ -126,7 +134,7 @@ fn events(endpoint: &str, model: &mut Model) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What a peer of an earlier version does not have is nothing.
+/// Returns `None` for an answer that a peer of an earlier version does not have.
 fn optional<T: DeserializeOwned>(endpoint: &str, path: &str) -> Result<Option<T>, Trouble> {
     match ask(endpoint, path, ANSWER_MAX)? {
         (200, body) => read(200, &body).map(Some),
@@ -145,7 +153,7 @@ fn ask(endpoint: &str, path: &str, time: Duration) -> Result<(u16, Vec<u8>), Tro
     })
 }
 
-/// What an endpoint says instead of an answer.
+/// Error body of an endpoint.
 #[derive(Default, Deserialize)]
 struct Problem {
     error: Option<String>,
@@ -157,7 +165,7 @@ fn read<T: DeserializeOwned>(code: u16, body: &[u8]) -> Result<T, Trouble> {
         let said: Problem = serde_json::from_slice(body).unwrap_or_default();
         return Err(Trouble::Refused(said.error.map_or_else(|| format!("answered {code}"), short)));
     }
-    // Some of it is quoted there.
+    // The error quotes part of the body.
     let no_peer = |error| Trouble::Refused(short(format!("no peer that this program knows: {error}")));
     serde_json::from_slice(body).map_err(no_peer)
 }
@@ -171,14 +179,14 @@ mod tests {
     use crate::lock::lock;
     use crate::status::{LoadSample, MemberStatus, PeerTraffic, Told};
 
-    /// What a peer tells.
+    /// Data of a peer.
     #[derive(Clone, Default)]
     struct Tells {
         status: Status,
         told: Vec<Told>,
         samples: Vec<LoadSample>,
         peers: usize,
-        /// Instead of the ring, with this code.
+        /// Answer in place of the ring, with this code.
         problem: Option<(u16, String)>,
     }
 
@@ -209,7 +217,7 @@ mod tests {
         }
     }
 
-    /// A peer that tells what it is told to.
+    /// Starts a peer that serves the given data.
     fn peer() -> (String, Arc<Mutex<Tells>>) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, tells) = (listener.local_addr().unwrap().to_string(), Arc::new(Mutex::new(Tells::default())));
@@ -239,7 +247,7 @@ mod tests {
             ..Tells::default()
         };
         let model = gather(&address, &Model::default()).unwrap();
-        // It has come further than before until it is asked again.
+        // By the next request its count is higher than before.
         *lock(&tells) = Tells { told: told(1..=5, "since"), ..Tells::default() };
         let model = gather(&address, &model).unwrap();
         let texts: Vec<&str> = model.events.iter().flatten().map(|told| told.text.as_str()).collect();

@@ -1,8 +1,8 @@
 //! `scatter top`: the dashboard.
 //!
-//! What it knows ([`model`]) comes from the HTTP endpoints of one peer, in the background (`feed`), so that nothing that is
-//! slow or dead ever holds up a key. What is drawn ([`view`]) is a pure function of that and of what the person has chosen
-//! ([`state`], changed by `keys`). Another program may show it with keys and a pane of its own: [`run`].
+//! Its data ([`model`]) comes from the HTTP endpoints of one peer, in the background (`feed`), so that a slow or dead endpoint
+//! never delays a key. The picture ([`view`]) is a pure function of that data and of the user's choices ([`state`], changed by
+//! `keys`). Another program may show the dashboard with keys and a pane of its own: [`run`].
 
 mod feed;
 mod gather;
@@ -28,56 +28,62 @@ use model::Model;
 use state::State;
 use view::{Scene, Scroll};
 
-/// Between two pictures, where nothing else is a reason to draw.
+/// Interval between two pictures, where nothing else is a reason to draw.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
-/// How long it is shown what a key of the caller led to.
+/// Time for which the result of a caller's key is shown.
 const WORD: Duration = Duration::from_secs(5);
 
-/// A key of a program that shows the dashboard.
+/// Key of a program that shows the dashboard.
 pub struct Extra<'a> {
-    /// A capital letter, or a digit from 5 on: small letters and `1` to `4` are the dashboard's own, and go first.
+    /// The key: a capital letter, or a digit from 5 on. Small letters and `1` to `4` are the dashboard's own, and take
+    /// precedence.
     pub key: char,
-    /// What it does, in a word or three, for foot and help.
+    /// Name of the action in one to three words, for foot and help.
     pub what: String,
-    /// Does it, given what is known, and says what came of it, in a line. Nothing is drawn meanwhile: what takes long is
-    /// begun, and reported by a later [`Pane`].
+    /// Performs the action, given the data, and returns its result in a line. Nothing is drawn meanwhile: a long action is
+    /// only begun, and reported by a later [`Pane`].
     pub does: Box<dyn FnMut(&Model) -> String + 'a>,
 }
 
-/// A part of the overview that belongs to the program that shows it.
+/// Part of the overview that belongs to the program that shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pane {
-    /// What stands above it.
+    /// Title above the pane.
     pub title: String,
-    /// Newest last; long ones are broken. They need not be safe.
+    /// Lines of the pane, newest last; long ones are broken. They need not be escaped.
     pub lines: Vec<String>,
 }
 
-/// How the dashboard is shown.
+/// Settings of the dashboard.
 pub struct Options<'a> {
-    /// Where peers may be, as HOST:PORT of their HTTP endpoints: asked before each round. The first that answers is shown,
-    /// and stays so until it falls silent.
+    /// HTTP endpoints of peers, as HOST:PORT, which are asked for before each round. The dashboard shows the first endpoint
+    /// that answers, until it stops answering.
     pub endpoints: Endpoints,
-    /// What is known already.
+    /// Data that is known already.
     pub model: Model,
-    /// The caller's keys.
+    /// Keys of the caller.
     pub extras: Vec<Extra<'a>>,
-    /// The caller's pane, asked for before each picture.
+    /// Pane of the caller, asked for before each picture.
     pub pane: Option<Box<dyn FnMut() -> Pane + 'a>>,
 }
 
-/// How the dashboard ended.
+/// End of the dashboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The person wanted it so.
+    /// The user quit.
     Quit,
     /// The process has to end.
     By(End),
 }
 
-/// Shows the dashboard in the terminal until somebody ends it. The terminal is as before when it returns, also by a panic.
+/// Shows the dashboard in the terminal until the user or a signal ends it. The terminal is as before when it returns, also by
+/// a panic.
 ///
-/// SIGINT, SIGTERM and SIGHUP end it; whoever goes on for long after that sees to them before: see [`Screen::enter`].
+/// SIGINT, SIGTERM and SIGHUP end it; a caller that goes on for long after that handles them before: see [`Screen::enter`].
+///
+/// # Errors
+///
+/// [`EnterError`] where the terminal or the background thread cannot be set up, or the terminal fails.
 pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
     let Options { endpoints, mut model, mut extras, mut pane } = options;
     let palette = Palette::of_environment();
@@ -95,7 +101,7 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
         }
         feed.look_at_lane(state.lane);
         word = word.filter(|(_, since)| since.elapsed() < WORD);
-        // Asked for also where the picture stands still: what it waits to tell must not pile up.
+        // Asked for also while the picture is frozen: the lines that wait there must not pile up.
         let now = pane.as_mut().map(|pane| pane());
         if !state.frozen {
             drawn = now;
@@ -117,7 +123,7 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
         let key = match screen.next(DRAW_EVERY)? {
             Happening::Key(key) => key,
             Happening::End(end) => return Ok(Ended::By(end)),
-            // There is nothing to write here.
+            // The dashboard has no text input.
             Happening::Paste(_) | Happening::Resized | Happening::Tick => continue,
         };
         let shown_rows = rows::rows(&model, state.tab, state.chosen());
@@ -136,7 +142,7 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
     }
 }
 
-/// One picture of this size, as it is shown at first.
+/// Returns one picture of this size, as it is shown at first.
 pub fn picture(model: &Model, palette: Palette, (columns, rows): (u16, u16)) -> Buffer {
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
     let scene = Scene { model, state: &State::default(), extras: &[], pane: None, word: None };
@@ -144,8 +150,11 @@ pub fn picture(model: &Model, palette: Palette, (columns, rows): (u16, u16)) -> 
     buffer
 }
 
-/// Asks these endpoints, in this order, until one answers, for everything but the ring: what there is to know, or why there is
-/// none. Of several reasons that somebody answers who is no peer is the one that counts.
+/// Asks these endpoints in order, until one answers, for all data but the ring.
+///
+/// # Errors
+///
+/// The most telling trouble, with its endpoint: among several, an answer from a program that is no peer takes precedence.
 pub fn look(endpoints: &[String]) -> Result<Model, (String, Trouble)> {
     let mut worst = None;
     for endpoint in endpoints {
@@ -162,10 +171,14 @@ pub fn look(endpoints: &[String]) -> Result<Model, (String, Trouble)> {
     Err(worst.unwrap_or_else(|| ("nowhere".into(), Trouble::Unreachable("no endpoint is named".into()))))
 }
 
-/// The same, and the ring as its owners say now, where they do.
+/// Does the same, and adds the ring as its owners report it now, where they do.
+///
+/// # Errors
+///
+/// As for [`look`].
 pub fn look_around(endpoints: &[String]) -> Result<Model, (String, Trouble)> {
     let mut model = look(endpoints)?;
-    // The picture has its use without it.
+    // The picture is of use without the ring.
     model.ring = gather_ring(&model.endpoint, 0).ok();
     model.ring_age_s = model.ring.as_ref().map(|_| 0);
     Ok(model)

@@ -1,4 +1,5 @@
-//! What the dashboard knows: plain data, as the HTTP endpoints gave it. Nothing in it is safe to show yet.
+//! Data of the dashboard: plain values, as the HTTP endpoints gave them. None of it is escaped for the terminal
+//! yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,27 +11,28 @@ use crate::status::{
     Status, Told,
 };
 
-/// Events kept.
+/// Upper limit of events kept.
 const EVENTS_MAX: usize = 1000;
-/// One of more bytes is told by no peer, and is not kept: a thousand of them are kept for days.
+/// Upper limit of an event in bytes. No peer sends a larger one; it is dropped, because a thousand events are
+/// kept for days.
 const EVENT_BYTES_MAX: usize = 4096;
-/// Samples kept.
+/// Upper limit of samples kept.
 const SAMPLES_MAX: usize = 300;
 
-/// Everything that was gathered: what `scatter top --once --output json` prints.
+/// All gathered data: the output of `scatter top --once --output json`.
 ///
-/// `None` is what the peer does not tell, or has not told yet.
+/// `None` marks an answer that the peer does not give, or has not given yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Model {
-    /// Who was asked: host and port.
+    /// Endpoint that was asked: host and port.
     pub endpoint: String,
     /// Whether a client operation sent there now will be answered.
     pub ready: Option<bool>,
     /// `/v1/status`.
     pub status: Option<Status>,
-    /// `/v1/groups`: also those that only need what the peer holds.
+    /// `/v1/groups`: also groups that only need data that the peer holds.
     pub groups: Option<Vec<GroupStatus>>,
-    /// `/v1/ring`: of the lane that is looked at.
+    /// `/v1/ring` of the lane that is shown.
     pub ring: Option<Ring>,
     /// `/v1/peers`.
     pub peers: Option<Vec<PeerTraffic>>,
@@ -40,18 +42,18 @@ pub struct Model {
     pub events: Option<Vec<Told>>,
     /// `/v1/load`, oldest first.
     pub load: Option<Vec<LoadSample>>,
-    /// Who was asked and did not answer, with what went wrong, as long as nobody does.
+    /// Endpoints that did not answer, with the error of each, as long as none answers.
     pub troubles: BTreeMap<String, String>,
-    /// What a person should know about how this was gathered: that another peer is shown now, and why.
+    /// Notice about the source of this data: that another peer is shown now, and why.
     pub notice: Option<String>,
-    /// How old the answers are, in seconds; `None` where there was none.
+    /// Age of the answers in seconds; `None` where there was none.
     pub age_s: Option<u64>,
-    /// The same of the ring, which is asked for less often.
+    /// Age of the ring in seconds, which is asked for less often.
     pub ring_age_s: Option<u64>,
 }
 
 impl Model {
-    /// New events: each replaces the one of its id.
+    /// Adds new events: each replaces the one with its id.
     pub fn add_events(&mut self, mut new: Vec<Told>) {
         new.retain(|told| bytes(told) <= EVENT_BYTES_MAX);
         let events = self.events.get_or_insert_default();
@@ -62,7 +64,7 @@ impl Model {
         events.drain(..superfluous);
     }
 
-    /// New samples, behind those that are there.
+    /// Adds new samples behind the existing ones.
     pub fn add_load(&mut self, new: Vec<LoadSample>) {
         let load = self.load.get_or_insert_default();
         let last = load.last().map_or(0, |sample| sample.unix_s);
@@ -75,27 +77,27 @@ impl Model {
         load.drain(..superfluous);
     }
 
-    /// The peer that tells all this.
+    /// Returns the id of the peer that is shown.
     pub fn me(&self) -> &str {
         self.status.as_ref().map_or("", |status| &status.peer_id)
     }
 
-    /// The groups that the peer belongs to.
+    /// Returns the groups that the peer belongs to.
     pub fn own_groups(&self) -> &[GroupStatus] {
         self.status.as_ref().map_or(&[], |status| &status.groups)
     }
 
-    /// All groups that the peer has a part in.
+    /// Returns all groups that the peer has a part in.
     pub fn all_groups(&self) -> &[GroupStatus] {
         self.groups.as_deref().unwrap_or_else(|| self.own_groups())
     }
 
-    /// What it knows of a group.
+    /// Returns the peer's knowledge of a group.
     pub fn group(&self, id: &str) -> Option<&GroupStatus> {
         self.all_groups().iter().find(|group| group.id == id)
     }
 
-    /// A member of a group that this peer knows, with that group.
+    /// Returns a member of a group that this peer knows, with that group.
     pub fn member(&self, peer_id: &str) -> Option<(&GroupStatus, &MemberStatus)> {
         self.own_groups().iter().find_map(|group| {
             let member = group.members.iter().find(|member| member.peer_id == peer_id)?;
@@ -103,7 +105,7 @@ impl Model {
         })
     }
 
-    /// Names of all peers that the answers mention, as far as they have some.
+    /// Returns the names of all peers in the answers, as far as they have names.
     pub fn names(&self) -> Names<'_> {
         let mut names = Names::of_groups(self.all_groups().iter().chain(self.own_groups()));
         self.ring.iter().for_each(|ring| names.add_ring(ring));
@@ -111,12 +113,13 @@ impl Model {
         names
     }
 
-    /// The traffic with a peer.
+    /// Returns the traffic with a peer.
     pub fn traffic(&self, peer_id: &str) -> Option<&PeerTraffic> {
         self.peers.iter().flatten().find(|peer| peer.peer_id == peer_id)
     }
 
-    /// The groups along the ring, by where they begin: as the owners say, or as far as this peer knows by itself.
+    /// Returns the groups along the ring, by their first points: as the owners say, or as far as this peer knows
+    /// by itself.
     pub fn arcs(&self) -> Vec<Arc> {
         let mut arcs: Vec<Arc> = match &self.ring {
             Some(ring) => {
@@ -146,24 +149,24 @@ impl Model {
     }
 }
 
-/// A group's part of the ring.
+/// Part of the ring that one group owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arc {
-    /// The group, by id.
+    /// Group, by id.
     pub id: String,
-    /// Where it begins: a part of the ring's length, from 0 to 1.
+    /// Start of the part, as a fraction of the ring from 0 to 1.
     pub start: f64,
-    /// How long it is: a part of the ring's length.
+    /// Length of the part, as a fraction of the ring.
     pub share: f64,
-    /// The group's epoch.
+    /// Epoch of the group.
     pub epoch: u64,
-    /// How many belong to it.
+    /// Number of the group's members.
     pub members: usize,
-    /// Who is primary where it begins.
+    /// Primary at the start of the part.
     pub primary: String,
-    /// The peer that is shown belongs to it.
+    /// Whether the shown peer belongs to the group.
     pub mine: bool,
-    /// Whether a member of it hears a majority; `None` where that is not told.
+    /// Whether a member of the group hears a majority; `None` where that is not told.
     pub quorum: Option<QuorumStatus>,
 }
 
@@ -182,7 +185,7 @@ impl Arc {
         }
     }
 
-    /// A range of which nobody answers.
+    /// Returns the part of a range whose owners do not answer.
     fn of_silent(silent: &SilentRange) -> Arc {
         let (start, share) = place(&silent.range);
         let members = silent.members.len();
@@ -200,25 +203,25 @@ impl Arc {
         }
     }
 
-    /// It is known that its operations are not answered.
+    /// Returns whether operations on the part are known to get no answer.
     pub fn is_lost(&self) -> bool {
         self.quorum.as_ref().is_some_and(|quorum| !quorum.held)
     }
 }
 
-/// What an event takes, about.
+/// Returns the approximate size of an event in bytes.
 fn bytes(told: &Told) -> usize {
     let names = [&told.group, &told.peer].into_iter().flatten();
     told.kind.len() + told.text.len() + names.map(String::len).sum::<usize>()
 }
 
-/// Where a range begins and how long it is, as parts of the ring; nothing where the text is none.
+/// Returns start and length of a range, as fractions of the ring; zeros where the text describes no arc.
 pub fn place(range: &RangeStatus) -> (f64, f64) {
     let start = range.arc().map_or(0.0, |arc| arc.start().0 as f64 / 2f64.powi(128));
     (start, range.share())
 }
 
-/// `A` to `Z`, then `AA` and so on: what the group of this number along the ring is called on the screen.
+/// Returns `A` to `Z`, then `AA` and so on: the screen name of the group with this number along the ring.
 pub fn letters(mut number: usize) -> String {
     let mut letters = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! The rows of the dashboard's tables: made of the model, filtered, sorted. What a cell means is said by a tone, not by a
-//! colour.
+//! Rows of the dashboard's tables: made from the model, filtered, sorted. A tone, not a colour, marks the meaning of a
+//! cell.
 
 mod events;
 mod groups;
@@ -15,25 +15,25 @@ use super::state::{Choice, Tab};
 pub use events::tone as event_tone;
 pub use groups::state as group_state;
 
-/// A column.
+/// Column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// What stands above it.
+    /// Title above the column.
     pub title: &'static str,
-    /// Columns of the screen that it takes.
+    /// Width in columns of the screen.
     pub width: u16,
-    /// Columns that it takes at most, where its texts need more.
+    /// Upper limit of the width, where its texts need more.
     pub most: u16,
-    /// Its texts stand at the right, as numbers do.
+    /// Whether texts are aligned to the right, as numbers are.
     pub right: bool,
-    /// Where there is little room the highest go first; those with 0 stay.
+    /// Rank: where there is little room the highest go first; columns with 0 stay.
     pub rank: u8,
 }
 
-/// The longest way to show a peer: its name, and its short id in brackets.
+/// Longest label of a peer: its name, and its short id in brackets.
 const LABEL_COLUMNS: u16 = PeerName::BYTES_MAX as u16 + 9;
 
-/// How a cell looks.
+/// Look of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// Ordinary.
@@ -43,37 +43,37 @@ pub enum Tone {
     Faint,
     /// More important.
     Strong,
-    /// All is well.
+    /// Healthy state.
     Good,
-    /// To be looked at.
+    /// Needs attention.
     Warning,
-    /// Something is wrong.
+    /// Broken state.
     Bad,
-    /// The group of this number along the ring.
+    /// Colour of the group with this number along the ring.
     Group(usize),
 }
 
-/// One place of a table.
+/// Cell of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// What is shown; not safe yet.
+    /// Text of the cell; not escaped yet.
     pub text: String,
-    /// How.
+    /// Tone of the cell.
     pub tone: Tone,
-    /// What it is sorted by, where that is not its text. Nothing comes last.
+    /// Sort key, where that is not the text. Empty cells come last.
     pub number: Option<f64>,
 }
 
-/// One row.
+/// Row of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// The same for the same thing, whatever becomes of it.
+    /// Id that stays the same for the same object through all its changes.
     pub id: String,
-    /// What it is found by beside its cells: names that are shown in part.
+    /// Names that a search finds beside the cells: those that are shown in part.
     pub names: Vec<String>,
-    /// As many as there are columns.
+    /// Cells, as many as there are columns.
     pub cells: Vec<Cell>,
-    /// It is about the peer that is shown.
+    /// Whether the row is about the peer that is shown.
     pub mine: bool,
 }
 
@@ -86,7 +86,7 @@ impl Cell {
         Cell { text: text.into(), number: Some(number), ..Cell::default() }
     }
 
-    /// Empty where there is none.
+    /// Returns an empty cell where there is no text.
     fn maybe(text: Option<(String, f64)>) -> Cell {
         text.map_or_else(Cell::default, |(text, number)| Cell::number(text, number))
     }
@@ -97,7 +97,7 @@ impl Cell {
     }
 }
 
-/// The columns of a screen's table.
+/// Returns the columns of a screen's table.
 pub fn columns(tab: Tab) -> &'static [Column] {
     match tab {
         Tab::Overview | Tab::Groups => &groups::COLUMNS,
@@ -106,7 +106,7 @@ pub fn columns(tab: Tab) -> &'static [Column] {
     }
 }
 
-/// The column by which a screen's table is sorted at first, and whether from the largest on.
+/// Returns the default sort column of a screen's table, and whether the largest come first.
 pub fn usual_order(tab: Tab) -> (usize, bool) {
     match tab {
         Tab::Overview | Tab::Groups => (0, false),
@@ -115,7 +115,7 @@ pub fn usual_order(tab: Tab) -> (usize, bool) {
     }
 }
 
-/// The rows of a screen's table, as they are to stand.
+/// Returns the rows of a screen's table, in display order.
 pub fn rows(model: &Model, tab: Tab, choice: &Choice) -> Vec<Row> {
     let mut rows = match tab {
         Tab::Overview | Tab::Groups => groups::rows(model),
@@ -124,24 +124,24 @@ pub fn rows(model: &Model, tab: Tab, choice: &Choice) -> Vec<Row> {
     };
     let wanted = choice.filter.to_lowercase();
     if !wanted.is_empty() {
-        // As it is shown: nobody can write what is not shown.
+        // Compared as shown: users cannot type characters that are not shown.
         let holds = |text: &str| safe::line(text).to_lowercase().contains(&wanted);
         rows.retain(|row| row.names.iter().chain(row.cells.iter().map(|cell| &cell.text)).any(|text| holds(text)));
     }
-    // Stable: what is equal stays in the usual order.
+    // Stable: equal rows stay in the default order.
     for (column, reverse) in [usual_order(tab), (choice.sort, choice.reverse)] {
         rows.sort_by(|one, other| compare(one.cells.get(column), other.cells.get(column), reverse));
     }
     rows
 }
 
-/// Which row is marked: the one that was chosen; else the first that is about the peer that is shown, or the first.
+/// Returns the marked row: the chosen one; else the first about the peer that is shown, or the first.
 pub fn marked(rows: &[Row], choice: &Choice) -> usize {
     let chosen = rows.iter().position(|row| Some(&row.id) == choice.row.as_ref());
     chosen.or_else(|| rows.iter().position(|row| row.mine)).unwrap_or(0)
 }
 
-/// What is nothing comes last, whichever way round the others are.
+/// Compares two cells; empty ones come last in either direction.
 fn compare(one: Option<&Cell>, other: Option<&Cell>, reverse: bool) -> Ordering {
     let (Some(one), Some(other)) = (one, other) else { return Ordering::Equal };
     let is_nothing = |cell: &Cell| cell.number.is_none() && cell.text.is_empty();
