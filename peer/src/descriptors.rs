@@ -1,4 +1,4 @@
-//! The limit of open files, divided: the store and the loop come first, then monitoring and peers, and clients get the rest.
+//! Division of the limit of open files: the store and the loop come first, then monitoring and peers, and clients get the rest.
 //!
 //! A store that finds no descriptor fails, and the peer with it; a client that finds none only tries again.
 
@@ -6,35 +6,35 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// For the store's files, also those of a checkpoint or a new start, and for standard streams, listeners, timers, switches
-/// and looks into `/proc`.
+/// Descriptors for the store's files, also those of a checkpoint or a new start, and for standard streams, listeners, timers, switches
+/// and reads of `/proc`.
 const OWN: u64 = 96;
-/// For connections that are being refused or closed, beyond all places.
+/// Descriptors for connections that are being refused or closed, beyond all places.
 const CLOSING: u64 = 24;
-/// Tried where the system says that there is no limit, and then refuses to go so far.
+/// Limit to try where the system reports none, and then refuses to go so far.
 const MODEST: u64 = 10_240;
 
-/// What an endpoint or the network may hold at once.
+/// Upper limits of connections of the endpoints and the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// Clients of `--resp` that have given the password, where there is one.
     pub clients: usize,
-    /// Clients that owe it.
+    /// Clients that have not given the password yet.
     pub strangers: usize,
     /// Connections of `--http`.
     pub http: usize,
-    /// Connections with peers. As many more may be shaking hands.
+    /// Connections with peers. As many more may be in their handshake.
     pub peers: usize,
 }
 
 impl Shares {
-    /// The descriptors that these take.
+    /// Returns the number of descriptors that these connections take.
     fn descriptors(&self) -> u64 {
         (self.clients + self.strangers + self.http + 2 * self.peers) as u64
     }
 
-    /// What there is of these within `limit` open files: all, or clients are cut down first, and peers and monitoring only
-    /// where that leaves clients less than a third.
+    /// Returns the shares within `limit` open files: all, or clients are cut down first, and peers and monitoring only where that
+    /// leaves clients less than a third.
     pub fn within(self, limit: Option<u64>) -> Shares {
         let Some(limit) = limit else { return self };
         let rest = limit.saturating_sub(OWN + CLOSING);
@@ -50,7 +50,7 @@ impl Shares {
     }
 }
 
-/// Registers gauges of the limits that are in force, for whoever looks how near to them a peer is. The limit of open files is left out
+/// Registers gauges of the limits in force, so that monitoring shows how near to them a peer is. The limit of open files is left out
 /// where there is none.
 pub fn register_limits(registry: &mut Registry, shares: Shares, open_files: Option<u64>) {
     let limits = [

@@ -1,7 +1,8 @@
-//! Log lines on their way to stderr, through a thread of their own: nobody who logs waits for whoever reads.
+//! Log lines on their way to stderr, through a thread of their own: no logging thread waits for the reader of stderr.
 //!
-//! A pipe that nobody reads takes 64 KiB and then blocks; a full disk refuses. What does not fit into a bounded queue
-//! meanwhile, and what cannot be written, is dropped and counted, and a line says so once writing works again.
+//! A pipe without a reader takes 64 KiB and then blocks; a full disk refuses. Lines that do not fit into a bounded
+//! queue meanwhile, and lines that cannot be written, are dropped and counted, and a line reports the number once
+//! writing works again.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,14 +15,14 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config::Format;
 
-/// Lines that may wait, and their bytes.
+/// Upper limits of waiting lines, and of their bytes.
 const LINES_MAX: usize = 8192;
 const BYTES_MAX: usize = 2 << 20;
 
-/// The log of this process, once it was started.
+/// Log of this process, once it was started.
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// A queue of lines, and the thread behind it.
+/// Queue of lines, and the thread behind it.
 #[derive(Clone)]
 pub(crate) struct Log {
     queue: SyncSender<Entry>,
@@ -37,7 +38,7 @@ struct Counts {
 
 enum Entry {
     Line(Vec<u8>),
-    /// Everything before it was written, or dropped.
+    /// All entries before it were written, or dropped.
     Flush(SyncSender<()>),
 }
 
@@ -51,12 +52,12 @@ impl Log {
         Ok(log)
     }
 
-    /// Lines dropped since the start.
+    /// Returns the number of lines dropped since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.counts.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything so far is written, and not longer than `patience`.
+    /// Waits until all lines so far are written, and not longer than `patience`.
     pub(crate) fn flush(&self, patience: Duration) {
         let until = Instant::now() + patience;
         let (tell, told) = sync_channel(1);
@@ -82,7 +83,7 @@ impl Log {
 }
 
 impl Write for Log {
-    /// One call a line.
+    /// Takes one line per call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.put(line);
         Ok(line.len())
@@ -106,17 +107,17 @@ pub(crate) fn set(log: Log) {
     let _ = LOG.set(log);
 }
 
-/// Lines that the log of this process has dropped.
+/// Returns the number of lines that the log of this process has dropped.
 pub(crate) fn dropped() -> u64 {
     LOG.get().map_or(0, Log::dropped)
 }
 
-/// Before the process ends: what was logged is written, unless nobody takes it.
+/// Writes the logged lines before the process ends, unless stderr takes none.
 pub(crate) fn flush() {
     LOG.get().into_iter().for_each(|log| log.flush(Duration::from_millis(500)));
 }
 
-/// The thread: writes lines as long as there may be more.
+/// Runs the thread: writes lines as long as there may be more.
 fn carry(entries: &Receiver<Entry>, counts: &Counts, mut out: impl Write, format: Format) {
     let mut told = 0;
     while let Ok(entry) = entries.recv() {
@@ -131,13 +132,13 @@ fn carry(entries: &Receiver<Entry>, counts: &Counts, mut out: impl Write, format
                     counts.dropped.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            // Who asked may have gone on.
+            // The caller may have gone on.
             Entry::Flush(tell) => drop(tell.try_send(())),
         }
     }
 }
 
-/// The line that stands for those that are missing.
+/// Returns the line that stands for missing ones.
 fn gap(count: u64, format: Format) -> String {
     match format {
         Format::Text => format!("{count} log lines are missing here: they could not be written in time\n"),
@@ -155,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes nothing before it is told to, one line each time; what it took.
+    /// Takes one line each time it is told to, and keeps it.
     struct Reader {
         may: Receiver<io::Result<()>>,
         took: Arc<Mutex<String>>,

@@ -1,4 +1,4 @@
-//! `scatter export`: what a store holds that no peer serves any more, for whoever wants to save it by hand.
+//! `scatter export`: prints the records of a store that no peer serves any more, so that they can be saved by hand.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -21,7 +21,7 @@ use super::json;
 use crate::machine::{DirectoryLock, keep_to_owner, store_dir, unix_ms};
 use crate::store::{Engine, StoreConfig};
 
-/// Bytes of records that are read at a time.
+/// Upper limit of the records of one read, in bytes.
 const PAGE_BYTES: usize = 1 << 20;
 
 /// Arguments of `scatter export`.
@@ -29,27 +29,28 @@ const PAGE_BYTES: usize = 1 << 20;
 pub struct ExportArgs {
     /// The store's directory, as the log named it: STORE.lost-1, say
     dir: PathBuf,
-    /// How to print it
+    /// How to print the records
     #[arg(long, value_enum, default_value_t = Form::Json)]
     output: Form,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// A line for each key, with everything that is known of it
+    /// A line for each key, with all that is known about it
     Json,
-    /// Commands for `redis-cli --pipe`, which set what is absent and leave alone what is there
+    /// Commands for `redis-cli --pipe`, which set absent keys and leave existing ones alone
     Resp,
 }
 
-/// What is known of a key.
+/// Record found for a key.
 struct Found {
     record: Arc<Record>,
-    /// It is known to have been agreed on; otherwise it was accepted here, and may have been acknowledged or not.
+    /// Whether the record is known to be chosen; otherwise this peer accepted it, and it may have been acknowledged or
+    /// not.
     chosen: bool,
 }
 
-/// `scatter export`
+/// Runs `scatter export`.
 pub fn export(args: &ExportArgs) -> ExitCode {
     let out = BufWriter::new(io::stdout().lock());
     match run(&args.dir, args.output, out) {
@@ -62,11 +63,11 @@ pub fn export(args: &ExportArgs) -> ExitCode {
     }
 }
 
-/// Why an export ended early.
+/// Reason for which an export ended early.
 enum Failed {
-    /// The store, in words for a person.
+    /// The store failed, with a text for the user.
     Store(String),
-    /// What takes the output.
+    /// The output failed.
     Output(io::Error),
 }
 
@@ -77,7 +78,7 @@ impl From<String> for Failed {
 }
 
 fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, Failed> {
-    // What is opened would be made where there is none.
+    // Opening a store creates it where there is none.
     if !Engine::is_in(dir) {
         return Err(Failed::Store(format!("there is no store in {}", dir.display())));
     }
@@ -98,15 +99,15 @@ fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, Failed> {
     Ok(told)
 }
 
-/// Takes the data directory of the peer whose own store this is: it must not run meanwhile. A store that was put aside is
-/// free to be read while its peer runs.
+/// Locks the data directory of the peer that owns this store: that peer must not run meanwhile. A store that was put
+/// aside can be read while its peer runs.
 fn lock_data_dir(dir: &Path) -> Result<Option<DirectoryLock>, String> {
     let dir = dir.canonicalize().map_err(|error| format!("{}: {error}", dir.display()))?;
     let data_dir = dir.parent().filter(|parent| store_dir(parent) == dir && parent.join("identity").is_file());
     data_dir.map(DirectoryLock::take).transpose()
 }
 
-/// Of each key the last write that this peer accepted and does not know the end of.
+/// Returns for each key the last write that this peer accepted and of which it does not know the outcome.
 fn unsettled(space: Space, meta: &BTreeMap<Bytes, Bytes>) -> Result<BTreeMap<Key, Arc<Record>>, String> {
     let mut last: BTreeMap<Key, Arc<Record>> = BTreeMap::new();
     for number in 0..DRAWERS {
@@ -121,7 +122,7 @@ fn unsettled(space: Space, meta: &BTreeMap<Bytes, Bytes>) -> Result<BTreeMap<Key
     Ok(last)
 }
 
-/// Tells the newest that is known of each key; how many were told.
+/// Passes the newest known record of each key to `tell`, and returns the number of keys told.
 fn walk(
     engine: &Engine,
     space: Space,
@@ -130,7 +131,7 @@ fn walk(
     mut tell: impl FnMut(&Key, &Found) -> io::Result<u64>,
 ) -> Result<u64, Failed> {
     let mut told = 0;
-    // A store that was drained of leftovers has one bay, and few have more than three.
+    // A store without leftovers has one bay, and few have more than three.
     for bay in 0..=u8::MAX {
         let mut from: Bound<Key> = Bound::Unbounded;
         loop {
@@ -162,7 +163,7 @@ fn walk(
     Ok(told)
 }
 
-/// Prints what there is of a key; 0 where there is nothing that could be of use.
+/// Prints the record of a key; returns 0 where there is nothing of use to print.
 fn print(out: &mut impl Write, form: Form, key: &Key, found: &Found) -> io::Result<u64> {
     let Found { record, chosen } = found;
     let Some(value) = &record.value else { return Ok(0) };
@@ -184,7 +185,7 @@ fn print(out: &mut impl Write, form: Form, key: &Key, found: &Found) -> io::Resu
             object.insert("chosen".into(), (*chosen).into());
             writeln!(out, "{}", serde_json::Value::Object(object))?;
         }
-        // Who held it knows nothing of a ring that has forgotten it.
+        // The former holder knows nothing of a ring that has forgotten the lease.
         Form::Resp if record.kind == Kind::Lease => return Ok(0),
         Form::Resp => {
             let deadline = record.deadline.map(|deadline| deadline.0.to_string());

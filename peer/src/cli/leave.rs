@@ -15,17 +15,17 @@ use super::{print, token, web, write};
 use crate::config::Format;
 use crate::status::{LeavingStatus, Status};
 
-/// Between two looks at how far it has come. A peer that has left says so for longer than this.
+/// Interval of the requests for its progress. A peer that has left reports that for longer than this.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A peer that was seen leaving, and is silent or says nothing of it for so long, is not waited for: its process died,
-/// perhaps, and is started again by something in this time.
+/// Time after which a silent peer that was seen leaving is not waited for: its process may have died, and a supervisor
+/// restarts it within this time.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Arguments of `scatter leave`.
 #[derive(Debug, Args)]
 pub struct LeaveArgs {
-    /// Also where fewer than three members remain. With two, either one that is down stops all operations; with one, its
-    /// disk is the only one that has the data
+    /// Leave also where fewer than three members remain. With two, either one that is down stops all operations; with
+    /// one, its disk is the only one that has the data
     #[arg(long)]
     force: bool,
     /// The HTTP address of the peer that is to leave
@@ -39,24 +39,24 @@ pub struct LeaveArgs {
     output: Format,
 }
 
-/// Who leaves.
+/// Peer that leaves.
 struct Leaver {
     peer_id: String,
     name: Option<PeerName>,
 }
 
 impl Leaver {
-    /// As people are shown it, with its whole id.
+    /// Returns the peer's displayed name, with its whole id.
     fn called(&self) -> Called<'_, &str> {
         Called { name: self.name.as_ref(), id: self.peer_id.as_str() }
     }
 }
 
-/// What there is to say about how it ended.
+/// Failed end of the command.
 struct Ending {
     exit: Exit,
     why: String,
-    /// What the peer said beside it.
+    /// Reason that the peer gave beside it.
     reason: Option<Value>,
 }
 
@@ -66,7 +66,7 @@ impl Ending {
     }
 }
 
-/// `scatter leave`
+/// Runs `scatter leave`.
 pub fn leave(args: &LeaveArgs) -> ExitCode {
     match begin(args).and_then(|(leaver, first)| follow(args, &leaver, first)) {
         Ok(printed) => super::exit::printed(Exit::Done, printed),
@@ -83,7 +83,7 @@ pub fn leave(args: &LeaveArgs) -> ExitCode {
     }
 }
 
-/// Asks for it: who it is that leaves, and its first step.
+/// Sends the request. Returns the peer that leaves, and its first step.
 fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), Ending> {
     let http = &args.http;
     let token = token(args.admin_token_file.as_ref()).map_err(|why| Ending::new(Exit::Usage, why))?;
@@ -118,8 +118,8 @@ fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), Ending> {
     }
 }
 
-/// Looks on until it has left, and says each step once.
-/// Whether all of it could be printed: that ends nothing.
+/// Follows the peer until it has left, and prints each step once. Returns whether all steps could be printed: a failure
+/// to print ends nothing.
 fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io::Result<()>, Ending> {
     let mut printed = Ok(());
     if args.output == Format::Text {
@@ -160,7 +160,7 @@ fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io:
     }
 }
 
-/// How far it has come, or why that cannot be told.
+/// Returns the peer's progress, or the reason for which it is unknown.
 fn look(http: &str, peer_id: &str) -> Result<LeavingStatus, String> {
     let (code, body) = web::get(http, "/v1/status").map_err(|error| format!("the peer at {http} is gone ({error})"))?;
     if code != 200 {
@@ -181,7 +181,7 @@ fn tell(output: Format, leaver: &Leaver, leaving: &LeavingStatus) -> io::Result<
     write(line(output, leaver, leaving).as_bytes())
 }
 
-/// A step as a line.
+/// Formats a step as a line.
 fn line(output: Format, Leaver { peer_id, name }: &Leaver, leaving: &LeavingStatus) -> String {
     match output {
         Format::Text if leaving.is_over() => {
@@ -203,7 +203,7 @@ fn line(output: Format, Leaver { peer_id, name }: &Leaver, leaving: &LeavingStat
     }
 }
 
-/// A step for a person, with what it is about.
+/// Formats a step for display, with its details.
 pub fn describe(leaving: &LeavingStatus) -> String {
     let LeavingStatus { step, remain, primaries, force } = leaving;
     match step.as_str() {

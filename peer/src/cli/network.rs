@@ -1,4 +1,4 @@
-//! `scatter network`: what a network agreed on, and what a stopped peer remembers of it.
+//! `scatter network`: the agreed settings of a network, and the network key that a stopped peer remembers.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,14 +22,14 @@ pub struct NetworkArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Change what all groups of the network agree on
+    /// Change the agreed settings of all groups of the network
     #[command(subcommand)]
     Set(Set),
     /// Have a stopped peer take another key of its network for the right one
     ///
-    /// Peers of one network need the same key. To change it: stop all of its peers, say this for the data directory of each,
-    /// and start them with --network-key and that file. A peer that was forgotten is refused by the others until it is
-    /// told, and loses nothing.
+    /// Peers of one network need the same key. To change it: stop all of its peers, run this for the data directory of each, and start
+    /// them with --network-key and that file. A peer that was forgotten is refused by the other peers until this is run for it, too, and
+    /// loses nothing.
     #[command(
         after_help = "Exit codes: 0 done; 2 usage; 4 refused: another process has the directory, another version of the \
         program wrote it, or its peer is in no network."
@@ -42,8 +42,8 @@ enum Set {
     /// Change policies, or the sizes of groups, for all groups
     ///
     /// The asked peer's group chooses the change in its log, and is done with it when this returns. Its neighbours take it over, and their
-    /// neighbours after them, as long as there are leaders to tell it; a part of the ring that cannot be reached takes it over
-    /// once it can. Of two changes at one time one wins at all groups.
+    /// neighbours after them, as long as there are leaders to tell it; a part of the ring that cannot be reached takes it over once it
+    /// can. Of two changes at one time one wins at all groups.
     #[command(
         after_help = "Exit codes: 0 done; 2 usage; 3 cannot reach a peer; 4 refused, with the reason; 5 the outcome is not known: see \
         `scatter network`; 6 nothing was done, try again."
@@ -61,12 +61,12 @@ struct KeyArgs {
     /// A file with the new key; make one with `head -c 32 /dev/urandom | base64`
     #[arg(long, value_name = "FILE")]
     network_key: Option<PathBuf>,
-    /// The network has no key from now on: whoever reaches a peer can enter
+    /// The network has no key from now on: any program that reaches a peer can enter
     #[arg(long)]
     no_key: bool,
 }
 
-/// `scatter network`
+/// Runs `scatter network`.
 pub fn network(args: &NetworkArgs) -> ExitCode {
     let key = match &args.action {
         None => return policies::show(&args.at),
@@ -96,7 +96,7 @@ fn read_key(path: &Path) -> Result<Vec<u8>, String> {
     Ok(key.to_vec())
 }
 
-/// Remembers another key in this data directory; the network's name.
+/// Records another key in this data directory. Returns the network's name.
 fn change_key(dir: &Path, key: Option<&[u8]>, cost: Cost) -> Result<String, String> {
     if !dir.is_dir() {
         return Err(format!("there is no data directory {}", dir.display()));

@@ -1,25 +1,26 @@
-//! One HTTP request to a peer's endpoint, without a library: the endpoint is ours, and closes after its answer.
+//! One HTTP request to a peer's endpoint, without a library: the endpoint is this project's, and closes after its answer.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What groups have to agree on is decided within 10 s, a repair within a minute; members may copy for ten minutes before.
+/// Time limit of slow operations. Groups decide within 10 s, a repair within a minute; members may copy for ten minutes
+/// before.
 const PATIENT_TIMEOUT: Duration = Duration::from_secs(700);
-/// A longer answer is none of a peer's.
+/// Upper limit of an answer in bytes. No peer sends a longer one.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// What a peer answered.
+/// Answer of a peer.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status code.
+    /// Status code.
     pub code: u16,
-    /// Everything behind the head.
+    /// Body: all bytes behind the head.
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug)]
 pub enum NoAnswer {
     /// Nothing was sent.
@@ -36,32 +37,48 @@ impl From<NoAnswer> for io::Error {
     }
 }
 
-/// How much an answer may ask of whoever waits for it.
+/// Limits of an answer in time and size.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// For all of it, from the beginning to its last byte: bytes that come one by one are no reason to wait on.
+    /// Limit for the whole exchange, from the beginning to the last byte: bytes that trickle in do not extend it.
     pub time: Duration,
-    /// Head and body together.
+    /// Limit of head and body together, in bytes.
     pub bytes: usize,
 }
 
-/// The status code and the body.
+/// Returns the status code and the body of an answer.
+///
+/// # Errors
+///
+/// An I/O error where no answer came.
 pub fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
     get_within(address, path, Bounds { time: TIMEOUT, bytes: ANSWER_BYTES_MAX })
 }
 
-/// As [`get`], for whoever has somebody else to ask.
+/// Does the same as [`get`], for callers with other endpoints to ask.
+///
+/// # Errors
+///
+/// As for [`get`].
 pub fn get_within(address: &str, path: &str, bounds: Bounds) -> io::Result<(u16, Vec<u8>)> {
     let Answer { code, body } = exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"", bounds)?;
     Ok((code, body))
 }
 
-/// Asks for a change, in the name of whoever holds the token, if one is given.
+/// Requests a change, authorised by the token, if one is given.
+///
+/// # Errors
+///
+/// [`NoAnswer`], which says whether the request may have arrived.
 pub fn post(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Result<Answer, NoAnswer> {
     post_within(address, path, token, body, TIMEOUT)
 }
 
-/// As [`post`], for what takes its time.
+/// Does the same as [`post`], for slow operations.
+///
+/// # Errors
+///
+/// As for [`post`].
 pub fn post_patiently(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Result<Answer, NoAnswer> {
     post_within(address, path, token, body, PATIENT_TIMEOUT)
 }
@@ -78,14 +95,15 @@ fn post_within(
         body.len()
     );
     if let Some(token) = token {
-        // A line end in it would end the line: such a token is no token.
+        // A line end in the token would end the line: such a token is none.
         let token: String = String::from_utf8_lossy(token).chars().filter(|c| !c.is_control()).collect();
         head.push_str(&format!("Authorization: Bearer {token}\r\n"));
     }
     exchange(address, &head, body, Bounds { time: timeout, bytes: ANSWER_BYTES_MAX })
 }
 
-/// `head` is in version 1.0: that asks for a body without chunks, and for the end of the connection behind it.
+/// Sends a request and reads its answer. `head` is in version 1.0: that asks for a body without chunks, and for the end of
+/// the connection behind it.
 fn exchange(address: &str, head: &str, body: &[u8], bounds: Bounds) -> Result<Answer, NoAnswer> {
     let until = Instant::now() + bounds.time;
     let stream = connect(address, until).map_err(NoAnswer::Unreachable)?;
@@ -93,7 +111,8 @@ fn exchange(address: &str, head: &str, body: &[u8], bounds: Bounds) -> Result<An
 }
 
 fn ask(mut stream: TcpStream, head: &str, body: &[u8], until: Instant, bytes_max: usize) -> io::Result<Answer> {
-    // In one piece: who refuses it by its head alone has read the rest then, and its answer is not lost with the rest.
+    // In one piece: a server that refuses a request by its head alone has read the rest then, and its answer is not lost
+    // with the rest.
     let mut request = format!("{head}Accept: */*\r\n\r\n").into_bytes();
     request.extend_from_slice(body);
     stream.write_all(&request)?;
@@ -112,7 +131,7 @@ fn ask(mut stream: TcpStream, head: &str, body: &[u8], until: Instant, bytes_max
     parse(answer).ok_or_else(|| no_answer("the answer is not HTTP"))
 }
 
-/// The time that is left.
+/// Returns the remaining time.
 fn rest(until: Instant) -> io::Result<Duration> {
     let rest = until.saturating_duration_since(Instant::now());
     if rest.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(rest) }
@@ -146,7 +165,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection with these bytes over and over, with a pause before each time, until nobody reads.
+    /// Answers one connection with these bytes over and over, with a pause before each time, until the client stops
+    /// reading.
     fn endless(piece: &'static [u8], pause: Duration) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

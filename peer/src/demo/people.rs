@@ -1,6 +1,6 @@
-//! A handful of people who use the demo's network: what they have said when it begins, and what they say from then on.
+//! Simulated users of the demo's network: their posts when it begins, and their posts from then on.
 //!
-//! They reach the network as anybody does, by the Redis protocol, through whichever peer answers.
+//! They use the network as any client does: by the Redis protocol, through any peer that answers.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -13,12 +13,12 @@ use chirp_app::store::Store;
 use chirp_app::timeline::{Line, Timeline};
 use chirp_app::{Chirp, Error, UserName};
 
-/// Who they are; the first follows all others, and the others those next to them.
+/// Names of the users; the first follows all other users, and each of these follows the next one.
 const PEOPLE: [&str; 5] = ["ann", "bob", "cleo", "dan", "eve"];
-/// Who follows everybody.
+/// The user that follows all other users.
 pub const READER: &str = PEOPLE[0];
 
-/// What was said before anybody looked: who, and what.
+/// Posts before the demo begins: author and text.
 const HISTORY: [(usize, &str); 10] = [
     (0, "hello? is anybody here?"),
     (1, "I am! and nobody runs this thing but us"),
@@ -32,7 +32,7 @@ const HISTORY: [(usize, &str); 10] = [
     (3, "then I am in"),
 ];
 
-/// What is said from then on, one after the other and over again.
+/// Posts from then on, one after the other and over again.
 const TALK: [&str; 16] = [
     "good morning from the ring",
     "who has seen the dashboard? my group is the blue one",
@@ -52,9 +52,9 @@ const TALK: [&str; 16] = [
     "good night, and leave your daemons on 🌙",
 ];
 
-/// One posts something about as often.
+/// Interval of the posts.
 const PAUSE: Duration = Duration::from_millis(3500);
-/// How often it is looked for what is new.
+/// Interval of the searches for new posts.
 const LOOK: Duration = Duration::from_millis(700);
 
 fn name(index: usize) -> UserName {
@@ -66,7 +66,7 @@ async fn chirp(peers: &[SocketAddr]) -> Result<Chirp<Remote>, Error> {
     Ok(Chirp::new(Remote::connect(&addresses, None).await?, AppendMode::Atomic))
 }
 
-/// Signs them up and has them say what they have said.
+/// Signs the users up and writes their first posts.
 pub async fn settle(peers: &[SocketAddr]) -> Result<(), Error> {
     begin(&chirp(peers).await?).await
 }
@@ -74,7 +74,7 @@ pub async fn settle(peers: &[SocketAddr]) -> Result<(), Error> {
 async fn begin<S: Store>(chirp: &Chirp<S>) -> Result<(), Error> {
     for index in 0..PEOPLE.len() {
         match chirp.sign_up(&name(index), None).await {
-            // Whoever tries things out early may have taken a name.
+            // An early user of the demo may have taken a name.
             Ok(()) | Err(Error::Taken(_)) => {}
             Err(error) => return Err(error),
         }
@@ -89,7 +89,8 @@ async fn begin<S: Store>(chirp: &Chirp<S>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has them go on talking, and tells what whoever follows them sees, until nobody listens. `peers`: where peers are now.
+/// Lets the users go on posting, and sends the reader's new lines to `seen`, until its receiver is gone. `peers` returns
+/// the present addresses of peers.
 pub async fn talk(peers: impl Fn() -> Vec<SocketAddr>, seen: Option<Sender<Line>>) {
     let (mut turn, mut timeline) = (0, None);
     loop {
@@ -110,7 +111,7 @@ pub async fn talk(peers: impl Fn() -> Vec<SocketAddr>, seen: Option<Sender<Line>
     }
 }
 
-/// Until it fails.
+/// Posts until a post fails.
 async fn speak<S: Store>(chirp: &Chirp<S>, turn: &mut usize) {
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -124,7 +125,7 @@ async fn speak<S: Store>(chirp: &Chirp<S>, turn: &mut usize) {
     }
 }
 
-/// Until it fails, or nobody listens any more. What was told already, it goes on behind that: `timeline`.
+/// Reads until a read fails, or the receiver is gone. It goes on behind the lines that were sent already: `timeline`.
 async fn listen<S: Store>(chirp: &Chirp<S>, timeline: &mut Option<Timeline>, seen: &Sender<Line>) -> ControlFlow<()> {
     loop {
         let timeline = match timeline {
@@ -156,12 +157,12 @@ mod tests {
     use super::*;
     use crate::lock::lock;
 
-    /// A store without a network: values with how often each was changed.
+    /// Store without a network: values with the number of their changes.
     #[derive(Default)]
     struct Table(Mutex<BTreeMap<String, (Vec<u8>, u64)>>);
 
     impl Table {
-        /// Changes a value, where it may; says whether.
+        /// Changes a value, where it may. Returns whether it did.
         fn change(&self, key: &str, may: impl Fn(&[u8], u64) -> bool, to: impl Fn(&[u8]) -> Vec<u8>) -> bool {
             let mut table = lock(&self.0);
             let (value, count) = table.entry(key.into()).or_default();

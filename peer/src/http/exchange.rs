@@ -1,24 +1,24 @@
-//! How far the exchange on an HTTP connection is, and until when it may take.
+//! Phase of the exchange on an HTTP connection, and its deadline.
 //!
 //! Deadlines are for whole parts: bytes that trickle in or out do not put them off.
 
 use std::time::{Duration, Instant};
 
-/// From its first byte, or from the start of the connection, the head of a request may take so long.
+/// Time limit of a request's head, from its first byte or from the start of the connection.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// From the end of its head until its answer begins: longer than any request of an administrator waits.
+/// Time limit from the end of a head until the answer begins: longer than any request of an administrator waits.
 const SERVING_MAX: Duration = Duration::from_secs(60);
-/// From the beginning of an answer until the next request begins: longer than between two scrapes of Prometheus as it comes.
+/// Time limit from the beginning of an answer until the next request begins: longer than the default interval of Prometheus.
 const IDLE_MAX: Duration = Duration::from_secs(75);
-/// The end of a head.
+/// End of a head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// See the module.
+/// Phase and deadline of an exchange; see the module.
 #[derive(Debug)]
 pub struct Exchange {
     phase: Phase,
     deadline: Instant,
-    /// So many bytes of the end of the head have come last.
+    /// Number of the last bytes that match the end of a head.
     matched: usize,
 }
 
@@ -26,29 +26,29 @@ pub struct Exchange {
 enum Phase {
     /// The head of a request is awaited or arriving.
     Head,
-    /// A request is being carried out.
+    /// A request is being served.
     Serving,
-    /// An answer is on its way, or the client has it and asks nothing.
+    /// An answer is on its way, or the client has it and sends no request.
     Answered,
 }
 
 impl Exchange {
-    /// Of a connection that begins now.
+    /// Returns the state of a connection that begins now.
     pub fn new(now: Instant) -> Exchange {
         Exchange { phase: Phase::Head, deadline: now + HEAD_MAX, matched: 0 }
     }
 
-    /// Until when the present part may take.
+    /// Returns the deadline of the present part.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Whether the client waits for an answer.
+    /// Returns whether the client waits for an answer.
     pub fn is_busy(&self) -> bool {
         self.phase == Phase::Serving
     }
 
-    /// Notes bytes of the client.
+    /// Takes bytes of the client.
     pub fn read(&mut self, bytes: &[u8], now: Instant) {
         if bytes.is_empty() || self.phase == Phase::Serving {
             return;
@@ -63,14 +63,14 @@ impl Exchange {
                 false => usize::from(*byte == HEAD_END[0]),
             };
             if self.matched == HEAD_END.len() {
-                // What follows is a body, or a request that waits for its turn.
+                // The rest is a body, or a request that waits for its turn.
                 (self.phase, self.deadline, self.matched) = (Phase::Serving, now + SERVING_MAX, 0);
                 return;
             }
         }
     }
 
-    /// Notes that bytes of an answer went out.
+    /// Records that bytes of an answer went out.
     pub fn wrote(&mut self, now: Instant) {
         if self.phase != Phase::Answered {
             (self.phase, self.deadline, self.matched) = (Phase::Answered, now + IDLE_MAX, 0);

@@ -1,4 +1,4 @@
-//! Connections of the HTTP endpoint, bounded in number and in time: a client that is slow makes room for others.
+//! Connections of the HTTP endpoint, bounded in number and in time: a slow client makes room for new ones.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,10 +15,11 @@ use super::exchange::Exchange;
 use crate::accept::Accept;
 use crate::places::{Place, Places};
 
-/// Of all connections, so many are for clients on this machine: a probe of `/healthz` finds a place whatever others do.
+/// Divisor of the places that are kept for clients on this machine: a probe of `/healthz` always finds a place, in spite of remote
+/// clients.
 const KEPT: usize = 4;
 
-/// A listener with limits.
+/// Listener with limits.
 #[derive(Debug)]
 pub struct Bounded {
     accept: Accept,
@@ -26,7 +27,7 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Puts limits on a listener: at most so many connections. The next one takes the place of the oldest idle one.
+    /// Limits a listener to `connections_max` connections. The next one takes the place of the oldest idle one.
     pub fn new(listener: TcpListener, connections_max: usize) -> Bounded {
         Bounded {
             accept: Accept::new(listener, "--http"),
@@ -50,18 +51,18 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// A connection that ends when a part of its exchange takes too long, or another one takes its place.
+/// Connection that ends when a part of its exchange takes too long, or another one takes its place.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,
     exchange: Exchange,
     alarm: Pin<Box<Sleep>>,
     place: Place,
-    /// The client sends no more.
+    /// Whether the client sends no more.
     ended: bool,
-    /// Bytes of an answer were written, and the stream was not flushed since.
+    /// Whether bytes of an answer were written since the last flush.
     unflushed: bool,
-    /// Wakes the task that waits to be told that the client sends no more.
+    /// Wakes the task that waits for the end of the client's input.
     waiting: Option<Waker>,
 }
 
@@ -83,8 +84,8 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Tells that the client sends no more. Not before its answer is out: a server that hears it earlier takes the client for gone, but a
-    /// client may close its side as soon as it has sent its request.
+    /// Reports that the client sends no more, but not before its answer is out. A server that learns it earlier takes the client for
+    /// gone, but a client may close its side as soon as it has sent its request.
     fn end(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
         if self.exchange.is_busy() || self.unflushed {
             self.waiting = Some(context.waker().clone());
@@ -93,7 +94,7 @@ impl<S> Connection<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Why it ends, if it does; wakes the task when it gets so far.
+    /// Returns the reason for which the connection ends, if it does; wakes the task when that happens.
     fn check(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.place.poll_lost(context).is_ready() {
             return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
@@ -160,8 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Clients that send half a head hold every place, from this machine and from others; each newcomer is served at once.
-    /// A client that closes its side right after its request has its answer, also a long one and one that takes a while.
+    /// A client that closes its side right after its request gets its answer, also a long one and one that takes a while.
     #[tokio::test]
     async fn who_sends_no_more_is_answered() {
         use axum::routing::get;
@@ -182,7 +182,7 @@ mod tests {
             client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
             client.shutdown().await.unwrap();
             if path == "/slow" {
-                // The server hears of the end before it has an answer.
+                // The server learns of the end before it has an answer.
                 tokio::task::yield_now().await;
                 closed.notify_one();
             }
@@ -193,6 +193,7 @@ mod tests {
         }
     }
 
+    /// Clients that send half a head hold every place, from this machine and from other ones; each newcomer is served at once.
     #[tokio::test]
     async fn slow_clients_keep_nobody_out() {
         let places = Places::new(8, 2);
@@ -214,7 +215,7 @@ mod tests {
         }
         let mut kept = 0;
         for (client, mut connection) in slow {
-            // Ends where its place is another's; where it is not, the next byte is read.
+            // The read ends where another connection took its place; where none did, it returns the next byte.
             let mut client = client;
             client.write_all(b"x").await.unwrap();
             kept += usize::from(connection.read(&mut [0; 64]).await.is_ok());

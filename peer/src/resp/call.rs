@@ -1,4 +1,4 @@
-//! One command being carried out: what a handler is given and what it gives back.
+//! Execution of one command: the input and the result of its handler.
 
 use bytes::Bytes;
 use group::op::{Op, Read, ReadMode};
@@ -12,10 +12,10 @@ use super::session::Session;
 use super::shared::Shared;
 use super::table::Command;
 
-/// A command may name so many keys. Each becomes an operation of its own.
+/// Upper limit of the keys in a command. Each becomes an operation of its own.
 pub const KEYS_MAX: usize = 1024;
 
-/// What becomes of a command.
+/// Result of a command's handler.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reaction {
     /// Answered here.
@@ -26,43 +26,51 @@ pub enum Reaction {
     Ask(Join),
 }
 
-/// What a handler gives back; an error is an error reply.
+/// Result of a handler; an error is an error reply.
 pub type Handled = Result<Reaction, Reply>;
 
 /// One operation on one key.
 #[derive(Debug)]
 pub struct Asked {
-    /// The key.
+    /// Key of the operation.
     pub key: Key,
-    /// What to do with it.
+    /// Operation on the key.
     pub op: Op,
-    /// How it is read.
+    /// Mode of the read.
     pub mode: ReadMode,
 }
 
-/// What a handler is given.
+/// Input of a handler.
 pub struct Call<'a> {
-    /// Which command.
+    /// Entry of the command.
     pub command: &'static Command,
-    /// Its arguments, the name first; their number fits the command.
+    /// Arguments, the name first; their number fits the command.
     pub arguments: Arguments<'a>,
-    /// Who asks.
+    /// Session of the client.
     pub session: &'a mut Session,
-    /// What all connections share.
+    /// State that all connections share.
     pub shared: &'a Shared,
-    /// The operations it comes to.
+    /// Operations of the command.
     pub asked: &'a mut Vec<Asked>,
-    /// The client's own id for it (`SCATTER.ONCE`).
+    /// The client's own id for the command (`SCATTER.ONCE`).
     pub once: Option<Bytes>,
 }
 
 impl Call<'_> {
-    /// Asks for one operation on one key.
+    /// Adds one operation on one key.
+    ///
+    /// # Errors
+    ///
+    /// An error reply for a key that is too long.
     pub fn ask(&mut self, name: &[u8], op: Op) -> Result<(), Reply> {
         self.ask_in(name, op, ReadMode::Linearizable)
     }
 
-    /// The same with a say in how it is read.
+    /// Adds one operation with a chosen read mode.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Call::ask`].
     pub fn ask_in(&mut self, name: &[u8], op: Op, mode: ReadMode) -> Result<(), Reply> {
         if name.len() > KEY_BYTES_MAX {
             return Err(Reply::error(errors::KEY_TOO_LONG));
@@ -72,19 +80,24 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// One read of the first argument.
+    /// Reads the first argument.
     pub fn read(&mut self, read: Read, shape: Shape) -> Handled {
         self.ask(self.arguments.at(1), Op::Read(read))?;
         Ok(Reaction::Ask(Join::read(shape)))
     }
 
-    /// One change of the first argument.
+    /// Changes the first argument.
     pub fn write(&mut self, op: Op, shape: Shape) -> Handled {
         self.ask(self.arguments.at(1), op)?;
         Ok(Reaction::Ask(Join::write(shape)))
     }
 
-    /// The argument at `index` as a value to store: copied, as what it lies in is the connection's whole buffer.
+    /// Returns the argument at `index` as a value to store: copied, because the argument lies in the
+    /// connection's whole buffer.
+    ///
+    /// # Errors
+    ///
+    /// An error reply for a value over the network's limit.
     pub fn value(&self, index: usize) -> Result<Bytes, Reply> {
         let value = self.arguments.at(index);
         if value.len() > self.shared.settings.value_bytes_max {
@@ -97,17 +110,25 @@ impl Call<'_> {
         Ok(Bytes::copy_from_slice(value))
     }
 
-    /// The argument at `index` as a number.
+    /// Returns the argument at `index` as a number.
+    ///
+    /// # Errors
+    ///
+    /// An error reply where the argument is no number.
     pub fn integer(&self, index: usize) -> Result<i64, Reply> {
         parse_integer(self.arguments.at(index)).ok_or(Reply::error(errors::NOT_AN_INTEGER))
     }
 
-    /// Whether the argument at `index` is this word, in whatever case.
+    /// Returns whether the argument at `index` is this word, in upper or lower case.
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.arguments.at(index).eq_ignore_ascii_case(word.as_bytes())
     }
 
-    /// An error where there are too many keys.
+    /// Checks the number of keys.
+    ///
+    /// # Errors
+    ///
+    /// An error reply where there are too many.
     pub fn keys_at_most(&self, keys: usize) -> Result<(), Reply> {
         if keys > KEYS_MAX {
             return Err(Reply::error(format!(
@@ -117,13 +138,13 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// The command's name as Redis puts it into errors.
+    /// Returns the command's name as Redis writes it in errors.
     pub fn name(&self) -> &'static str {
         self.command.name
     }
 }
 
-/// Answered here and now.
+/// Returns an answer that needs no operation.
 pub fn reply(reply: Reply) -> Handled {
     Ok(Reaction::Reply(reply))
 }

@@ -81,8 +81,8 @@ impl Socket for TcpStream {
         [self.peer_addr(), self.local_addr()].map(|address| address.map(|a| a.to_string()).unwrap_or_default())
     }
 
-    /// Closing a socket with unread input makes the kernel throw away what the other side has not read yet: so this says
-    /// that no more is sent, and reads past what still comes, for a while.
+    /// Shuts down the sending side, and reads past further input for a while. A socket closed with unread input makes the kernel
+    /// throw away bytes that the other side has not read yet.
     async fn close(mut self, at_most: Duration) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let _ = tokio::time::timeout(at_most, async {

@@ -1,7 +1,7 @@
-//! Gathers in the background, and goes to another endpoint where the one that is shown falls silent.
+//! Gathers data in the background, and fails over to another endpoint where the shown one stops answering.
 //!
-//! Two threads: one asks the shown peer each second; the other asks for the ring, which takes longer as its owners are asked.
-//! Whoever draws never waits for either.
+//! Two threads: one asks the shown peer each second; the other asks for the ring, which takes longer because its owners are
+//! asked. Drawing never waits for either.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -13,17 +13,17 @@ use super::gather::{Trouble, gather, gather_ring};
 use super::model::Model;
 use crate::lock::lock;
 
-/// Between two rounds.
+/// Interval between two rounds.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The ring's owners have other things to do.
+/// Interval between two requests for the ring: its owners have other work.
 const RING_EVERY: Duration = Duration::from_secs(3);
-/// How long it is said that another peer is shown.
+/// Time for which the change to another peer is shown.
 const NOTICE: Duration = Duration::from_secs(20);
 
-/// Where peers may be: asked before each round, as it may change.
+/// Source of the endpoints: called before each round, because they may change.
 pub type Endpoints = Box<dyn Fn() -> Vec<String> + Send>;
 
-/// What is gathered. Dropped, its threads end after what they are doing.
+/// Gathered data. When it is dropped, its threads end after their current step.
 pub struct Feed {
     shared: Arc<Shared>,
 }
@@ -31,7 +31,7 @@ pub struct Feed {
 #[derive(Default)]
 struct Shared {
     known: Mutex<Known>,
-    /// Told at the end, and when something is wanted at once.
+    /// Notified at the end, and for a request that cannot wait.
     wake: Condvar,
     stop: AtomicBool,
     lane: AtomicU8,
@@ -40,7 +40,7 @@ struct Shared {
 #[derive(Default)]
 struct Known {
     model: Model,
-    /// Goes up with each change.
+    /// Number that each change raises.
     version: u64,
     answered: Option<Instant>,
     ring_answered: Option<Instant>,
@@ -48,7 +48,11 @@ struct Known {
 }
 
 impl Feed {
-    /// Begins to gather. `model` is what is known already.
+    /// Begins to gather. `model` is the data that is known already.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error where a thread cannot be started.
     pub fn start(endpoints: Endpoints, model: Model) -> std::io::Result<Feed> {
         let (answered, ring_answered) = (model.status.is_some(), model.ring.is_some());
         let now = Instant::now();
@@ -65,7 +69,8 @@ impl Feed {
         Ok(Feed { shared })
     }
 
-    /// What is known now, if that is not what `model` of this version is; ages in any case. The version of what is there.
+    /// Copies the present data into `model`, unless `model` has this version already, and sets the ages in any case. Returns
+    /// the present version.
     pub fn refresh(&self, model: &mut Model, version: u64) -> u64 {
         let known = self.shared.known();
         if known.version != version {
@@ -79,7 +84,7 @@ impl Feed {
         known.version
     }
 
-    /// From now on the ring of that lane.
+    /// Selects the lane of the ring that is gathered from now on.
     pub fn look_at_lane(&self, lane: u8) {
         if self.shared.lane.swap(lane, Ordering::SeqCst) != lane {
             let mut known = self.shared.known();
@@ -102,7 +107,7 @@ impl Shared {
         lock(&self.known)
     }
 
-    /// Waits for so long; says whether to go on.
+    /// Waits for `time`, and returns whether to go on.
     fn wait(&self, time: Duration) -> bool {
         let known = self.known();
         let goes_on = || !self.stop.load(Ordering::SeqCst);
@@ -121,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Asks the shown one, then the others until one answers.
+    /// Asks the shown endpoint, then the other ones until one answers.
     fn round(&self, endpoints: &[String]) {
         let last = self.known().model.clone();
         let mut troubles = BTreeMap::new();
@@ -143,11 +148,11 @@ impl Shared {
         known.version += 1;
     }
 
-    /// As old as the first of the answers, `since`: the last ones may have taken their time.
+    /// Takes answers, which are as old as the first of them, `since`: the last ones may have taken long.
     fn answered(&self, mut next: Model, since: Instant, last: &Model, troubles: &BTreeMap<String, Trouble>) {
         let mut known = self.known();
         if next.endpoint == last.endpoint {
-            // The other thread may have heard of it meanwhile.
+            // The other thread may have gathered it meanwhile.
             next.ring = known.model.ring.take().filter(|_| next.me() == last.me());
             next.notice = known.model.notice.take();
         } else if !last.endpoint.is_empty() {
@@ -184,7 +189,7 @@ impl Shared {
     }
 }
 
-/// The shown one first, as long as it is one of them; then those behind it.
+/// Returns the endpoints in the order of asking: the shown one first, if it is among them, then those behind it.
 fn order<'a>(endpoints: &'a [String], shown: &str) -> Vec<&'a String> {
     let at = endpoints.iter().position(|endpoint| endpoint == shown).unwrap_or(0);
     endpoints[at..].iter().chain(&endpoints[..at]).collect()
@@ -202,7 +207,7 @@ mod tests {
         assert!(super::order(&[], "a").is_empty());
     }
 
-    /// Answers as a peer of this name that tells little, until it is told to be silent.
+    /// Starts a peer of this id with a short status, which can be told not to answer.
     fn fake(peer_id: &str) -> (String, Arc<AtomicBool>) {
         use std::io::{Read as _, Write as _};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -229,7 +234,7 @@ mod tests {
         (address, silent)
     }
 
-    /// Waits until what is known is so.
+    /// Waits until the data meets a condition.
     fn until(feed: &Feed, so: impl Fn(&Model) -> bool) -> Model {
         let (mut model, mut version) = (Model::default(), u64::MAX);
         loop {
@@ -255,7 +260,7 @@ mod tests {
         let model = until(&feed, |model| model.me() == "second");
         let notice = model.notice.unwrap();
         assert!(notice.starts_with(&first) && notice.ends_with(&format!("this is {second} now")), "{notice}");
-        // It stays with that also where the first is there again; without anybody it keeps what it knew.
+        // It stays with that one after the first is back; without any answer it keeps its data.
         first_silent.store(false, Ordering::SeqCst);
         thread::sleep(ASK_EVERY + ASK_EVERY / 2);
         assert_eq!(until(&feed, |_| true).me(), "second");

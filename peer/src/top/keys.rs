@@ -1,7 +1,7 @@
-//! What each key does: a pure function on what was chosen.
+//! Effect of each key: a pure function on the user's choices.
 //!
 //! Small letters and the keys below are the dashboard's own. Capital letters are for programs that show it with keys of
-//! theirs (`scatter demo`).
+//! their own (`scatter demo`).
 
 use screen::terminal::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -9,7 +9,7 @@ use super::rows;
 use super::state::{State, Tab};
 use super::view::Scroll;
 
-/// The keys, as help shows them.
+/// Keys in the form of the help.
 pub const HELP: [(&str, &str); 13] = [
     ("q Ctrl-C", "end"),
     ("? F1", "this help; any key leaves it that does not scroll"),
@@ -26,40 +26,40 @@ pub const HELP: [(&str, &str); 13] = [
     ("n", "the ring of the next lane"),
 ];
 
-/// With one of these held a key is another key, and none of the dashboard's: nobody kills a peer by Alt-K.
+/// Modifiers that make a key another key, which is none of the dashboard's: Alt-K must not kill a peer.
 const CHORDS: KeyModifiers = KeyModifiers::CONTROL
     .union(KeyModifiers::ALT)
     .union(KeyModifiers::SUPER)
     .union(KeyModifiers::HYPER)
     .union(KeyModifiers::META);
 
-/// What is left to do for whoever runs the dashboard.
+/// Rest of a key's effect, for the loop that runs the dashboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
-    /// Draw.
+    /// Only draw.
     Nothing,
-    /// End.
+    /// End the dashboard.
     Quit,
-    /// A key of the caller's, by its place.
+    /// Run a key of the caller, by its index.
     Extra(usize),
 }
 
-/// What the rows of the shown screen are, for keys that move.
+/// Rows of the shown screen, for keys that move.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
-    /// Their ids, from top to bottom.
+    /// Ids of the rows, from top to bottom.
     pub ids: &'a [String],
-    /// Which of them is marked.
+    /// Index of the marked row.
     pub marked: usize,
-    /// How many fit on a page.
+    /// Number of rows on a page.
     pub page: usize,
-    /// How many lanes the peer has.
+    /// Number of the peer's lanes.
     pub lanes: u8,
-    /// How far the help, or what is about the marked row, can be scrolled.
+    /// Scroll range of the help, or of the text about the marked row.
     pub scroll: Scroll,
 }
 
-/// A key was pressed. `extras` are the caller's keys: letters that the dashboard has itself never get there.
+/// Handles a key press. `extras` are the caller's keys: letters of the dashboard never reach them.
 pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) -> Does {
     let last = seen(state);
     let does = act(state, key, rows, extras);
@@ -69,7 +69,7 @@ pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) 
     does
 }
 
-/// What it is that is scrolled: of anything else the first lines are seen first.
+/// Returns the identity of the scrolled text: another text is shown from its first lines.
 fn seen(state: &State) -> (Tab, bool, bool, Option<String>) {
     (state.tab, state.about, state.help, state.chosen().row.clone())
 }
@@ -120,12 +120,12 @@ fn act(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) -> Doe
         }
         KeyCode::Char('r') => state.chosen_mut().reverse ^= true,
         KeyCode::Char('/') => {
-            // On the overview the events are what there is most of.
+            // On the overview, events are the longest list.
             state.tab = if state.tab == Tab::Overview { Tab::Events } else { state.tab };
             state.filtering = true;
         }
         KeyCode::Char('f' | ' ') => state.frozen ^= true,
-        // What stands still has no other ring.
+        // A frozen picture has no other ring.
         KeyCode::Char('n') if rows.lanes > 1 && !state.frozen => state.lane = (state.lane + 1) % rows.lanes,
         KeyCode::Esc => state.chosen_mut().filter.clear(),
         KeyCode::Char(char) => {
@@ -144,13 +144,13 @@ fn write_filter(state: &mut State, key: KeyCode) {
             state.chosen_mut().filter.clear();
         }
         KeyCode::Backspace => drop(state.chosen_mut().filter.pop()),
-        // What is searched for is shown, so it may not steer the terminal either: no row holds such a character.
+        // The filter is shown, so it must not steer the terminal either: no row holds such a character.
         KeyCode::Char(char) if !char.is_control() => state.chosen_mut().filter.push(char),
         _ => {}
     }
 }
 
-/// Scrolls, where this is a key for that; says whether it is one.
+/// Scrolls, if this is a key for that. Returns whether it is one.
 fn scroll(state: &mut State, key: KeyCode, Scroll { most, page }: Scroll) -> bool {
     let by = match key {
         KeyCode::Up | KeyCode::Char('k') => -1,
@@ -165,7 +165,7 @@ fn scroll(state: &mut State, key: KeyCode, Scroll { most, page }: Scroll) -> boo
     true
 }
 
-/// Marks the row that lies so far from the marked one.
+/// Marks the row at this distance from the marked one.
 fn go(state: &mut State, rows: Rows<'_>, by: isize) {
     let Some(last) = rows.ids.len().checked_sub(1) else { return };
     let to = rows.marked.saturating_add_signed(by).min(last);
@@ -216,7 +216,7 @@ mod tests {
             (&[Char('3'), Enter, PageDown], 3),
             (&[Char('3'), Enter, PageDown, PageDown, PageUp], 2),
             (&[Char('3'), Enter, PageDown, Char('f')], 3),
-            // Of another one the first lines are seen first.
+            // Another text is shown from its first lines.
             (&[Char('3'), Enter, PageDown, Down], 0),
             (&[Char('3'), Enter, PageDown, Char('4')], 0),
             (&[Char('3'), Enter, PageDown, Char('?')], 0),

@@ -1,26 +1,26 @@
-//! What the person at the dashboard has chosen.
+//! Choices of the dashboard's user.
 
 use super::rows;
 
-/// A screen of the dashboard.
+/// Screen of the dashboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tab {
-    /// A little of everything.
+    /// Overview of all screens.
     #[default]
     Overview,
-    /// The groups of the ring, and all about one of them.
+    /// Groups of the ring, and details of one of them.
     Groups,
-    /// The other peers.
+    /// Other peers.
     Peers,
-    /// What happened.
+    /// Recent events.
     Events,
 }
 
 impl Tab {
-    /// In the order in which they stand on the screen.
+    /// All screens, in display order.
     pub const ALL: [Tab; 4] = [Tab::Overview, Tab::Groups, Tab::Peers, Tab::Events];
 
-    /// What it is called.
+    /// Returns the title of the screen.
     pub fn title(self) -> &'static str {
         match self {
             Tab::Overview => "Overview",
@@ -30,43 +30,43 @@ impl Tab {
         }
     }
 
-    /// The one behind it, round in a circle, or so many further.
+    /// Returns the screen that is `by` places further, in a circle.
     pub fn step(self, by: isize) -> Tab {
         let count = Tab::ALL.len() as isize;
         Tab::ALL[(self as isize + by).rem_euclid(count) as usize]
     }
 }
 
-/// What is chosen about the rows of one screen.
+/// Choices about the rows of one screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// The row that is marked, by its id; the first where there is none of that id.
+    /// Marked row, by its id; the first where no row has that id.
     pub row: Option<String>,
-    /// The column that the rows are sorted by.
+    /// Column that the rows are sorted by.
     pub sort: usize,
-    /// From the largest to the smallest.
+    /// Whether the largest come first.
     pub reverse: bool,
-    /// Only rows that hold this text.
+    /// Filter: only rows that hold this text.
     pub filter: String,
 }
 
-/// Everything that keys change.
+/// State that keys change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Which screen is shown.
+    /// Shown screen.
     pub tab: Tab,
     choices: [Choice; 4],
-    /// The picture stands still.
+    /// Whether the picture is frozen.
     pub frozen: bool,
-    /// All about the marked row is shown, and scrolled where it does not fit.
+    /// Whether details of the marked row are shown, and scrolled where they do not fit.
     pub about: bool,
-    /// Lines of the help, or of all about the marked row, above what is seen.
+    /// Lines of the help, or of the marked row's details, above the visible ones.
     pub scroll: usize,
-    /// All keys are shown.
+    /// Whether all keys are shown.
     pub help: bool,
-    /// The filter is being written.
+    /// Whether the filter is being written.
     pub filtering: bool,
-    /// Whose ring is shown, where the peer has several lanes.
+    /// Lane of the shown ring, where the peer has several lanes.
     pub lane: u8,
 }
 
@@ -90,29 +90,29 @@ impl Default for State {
 }
 
 impl State {
-    /// There are so many lanes now: another peer may be shown than the one whose lane was chosen.
+    /// Takes the number of lanes: the shown peer may be another one than that of the chosen lane.
     pub fn settle(&mut self, lanes: u8) {
         if self.lane >= lanes {
             self.lane = 0;
         }
     }
 
-    /// What is chosen on a screen.
+    /// Returns the choices of a screen.
     pub fn of(&self, tab: Tab) -> &Choice {
         &self.choices[tab as usize]
     }
 
-    /// The same, to change it.
+    /// Returns the choices of a screen, to change them.
     pub fn of_mut(&mut self, tab: Tab) -> &mut Choice {
         &mut self.choices[tab as usize]
     }
 
-    /// On the screen that is shown.
+    /// Returns the choices of the shown screen.
     pub fn chosen(&self) -> &Choice {
         self.of(self.tab)
     }
 
-    /// The same, to change it.
+    /// Returns the choices of the shown screen, to change them.
     pub fn chosen_mut(&mut self) -> &mut Choice {
         self.of_mut(self.tab)
     }

@@ -1,4 +1,4 @@
-//! The groups, and all about the marked one.
+//! Groups screen: a table, and the details of the marked group.
 
 use screen::ratatui::layout::Rect;
 use screen::safe;
@@ -12,19 +12,19 @@ use crate::top::rows::{columns, marked, rows};
 use crate::top::state::Tab;
 use crate::top::units;
 
-/// From this width on the marked group stands beside the table.
+/// Width in columns from which the marked group stands beside the table.
 const WIDE: u16 = 150;
 
-/// Where the rest is, of what is about a group and does not fit.
+/// Hint at the key that shows details that do not fit.
 const MORE: &str = ": Enter";
 
-/// Over everything between head and foot; how far what is about the marked group can be scrolled.
+/// Draws the screen between head and foot. Returns the scroll range of the marked group's details.
 pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     let choice = scene.state.of(Tab::Groups);
     let shown = rows(scene.model, Tab::Groups, choice);
     let (list, about) = match area.width >= WIDE {
         true => beside(area, area.width / 2),
-        // As many rows as there are groups, and half of the room at most; less where the marked one is what is looked at.
+        // As many rows as there are groups, and half of the room at most; less where the details are being read.
         false => {
             let most = area.height / if scene.state.about { 4 } else { 2 };
             above(area, u16::try_from(shown.len() + 3).unwrap_or(u16::MAX).clamp(4, most.max(4)))
@@ -48,7 +48,7 @@ pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     Scroll::default()
 }
 
-/// What this peer knows of a group that it has a part in, in lines of so many columns.
+/// Returns this peer's knowledge of a group that it has a part in, in lines of `width` columns.
 fn about_known(model: &Model, group: &GroupStatus, brush: &Brush<'_>, width: u16) -> Vec<Words> {
     let palette = brush.palette;
     let mut lines = lists::summary(model, &model.arcs(), group, brush, width);
@@ -101,10 +101,10 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &Brush<'_>, width: u16
     lines
 }
 
-/// How wide the columns of members are: sign and name, role, cluster, parts, round trip, time.
+/// Widths of the columns of members: sign and name, role, cluster, parts, round trip, time.
 const MEMBER: [usize; 6] = [10, 8, 14, 16, 8, 9];
 
-/// The same where names need more room than short ids.
+/// Returns the widths where names need more room than short ids.
 fn member_columns(group: &GroupStatus) -> [usize; 6] {
     let label = |member: &MemberStatus| safe::width(&label(member.name.as_ref(), &member.peer_id));
     let [first, others @ ..] = MEMBER;
@@ -114,7 +114,7 @@ fn member_columns(group: &GroupStatus) -> [usize; 6] {
     [name.max(first), role, cluster, parts, trip, since]
 }
 
-/// All members with a line each, and titles above.
+/// Returns all members with a line each, and titles above.
 pub fn members(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
     let columns = member_columns(group);
     let mut lines = vec![member_titles(&columns, brush)];
@@ -122,7 +122,7 @@ pub fn members(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Wor
     lines
 }
 
-/// Columns of the screen that such a line takes.
+/// Returns the columns of the screen that such a line takes.
 pub fn members_width(group: &GroupStatus) -> u16 {
     member_columns(group).iter().sum::<usize>() as u16
 }
@@ -163,7 +163,7 @@ fn member_line(
     words
 }
 
-/// What its owners say, as this peer has no part in it.
+/// Returns the owners' report about a group that this peer has no part in.
 fn about_other(model: &Model, id: &str, brush: &Brush<'_>) -> Vec<Words> {
     let palette = brush.palette;
     let Some(ring) = &model.ring else { return Vec::new() };
@@ -208,12 +208,12 @@ fn about_other(model: &Model, id: &str, brush: &Brush<'_>) -> Vec<Words> {
     lines
 }
 
-/// Returns since when a range has not been served, as its line says it; nothing where that was found just now.
+/// Formats the time since which a range has not been served; empty where that was found just now.
 fn since(unix_ms: Option<u64>) -> String {
     unix_ms.map_or(String::new(), |unix_ms| format!(" since {} UTC", units::clock(unix_ms)))
 }
 
-/// The members of a group of others.
+/// Members of a group that this peer has no part in.
 struct Others<'a> {
     model: &'a Model,
     names: Names<'a>,
@@ -227,7 +227,7 @@ impl<'a> Others<'a> {
         Others { model, names, width: (widest + 1).max(8) }
     }
 
-    /// One of them: whether its own group hears it, and the round trip from here.
+    /// Formats one member: whether its own group hears it, and the round trip from here.
     fn line(&self, member: &str, unheard: bool, about: &str, brush: &Brush<'_>) -> Words {
         let palette = brush.palette;
         let trip = self.model.traffic(member).and_then(|peer| peer.rtt_ms).map(units::millis).unwrap_or_default();

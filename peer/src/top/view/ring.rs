@@ -1,4 +1,4 @@
-//! The ring, drawn: its groups as arcs from the top on, clockwise, and what each arc is.
+//! Drawing of the ring: its groups as arcs from the top on, clockwise, and a legend of the arcs.
 
 use std::f64::consts::TAU;
 
@@ -12,16 +12,16 @@ use crate::status::short_group;
 use crate::top::model::{Arc, Model, letters};
 use crate::top::units;
 
-/// What one line of the legend takes.
+/// Width of one line of the legend, in columns.
 const LEGEND: u16 = 26;
-/// In fewer rows there is no circle to be seen, only a bar.
+/// Lower limit of rows for a circle; in fewer rows there is only a bar.
 const CIRCLE_ROWS: u16 = 5;
-/// A ring that is older than this is said to be, in seconds: it is asked for each three, and may take five.
+/// Age in seconds from which a ring is marked as old: it is asked for each three, and may take five.
 const STALE_S: u64 = 10;
-/// A cell of braille has so many dots.
+/// Dots of a cell of braille.
 const DOTS: (u16, u16) = (2, 4);
 
-/// With a frame and a legend.
+/// Draws the ring with a frame and a legend.
 pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let arcs = scene.model.arcs();
     let inside = brush.frame(area, &title(scene.model, arcs.len()), &right(scene));
@@ -35,7 +35,7 @@ pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
             marked,
         );
     }
-    // Round, as cells are about twice as high as wide.
+    // Round, because cells are about twice as high as wide.
     let columns = (inside.height * 2).min(inside.width.saturating_sub(LEGEND + 1)).max(10);
     let (circle_area, rest) = beside(inside, columns);
     circle(brush, circle_area, &arcs, marked);
@@ -55,7 +55,7 @@ fn right(scene: Scene<'_>) -> String {
     format!("{lane}{}", doubt(scene.model)).trim_end().to_owned()
 }
 
-/// Why the ring may not be as it is shown.
+/// Returns the reason for which the shown ring may be wrong.
 pub fn doubt(model: &Model) -> String {
     match (&model.ring, model.ring_age_s) {
         (None, _) => "own groups only".into(),
@@ -74,25 +74,25 @@ fn marked(arcs: &[Arc], scene: Scene<'_>) -> Option<usize> {
     arcs.iter().position(|arc| Some(&arc.id) == row)
 }
 
-/// The arc that begins last before this place; round the ring, that is the last one for what lies before the first.
+/// Returns the last arc that begins before this place. Before the first arc, that is the last one of the ring.
 fn before(arcs: &[Arc], place: f64) -> Option<usize> {
     let behind = arcs.partition_point(|arc| arc.start <= place);
     behind.checked_sub(1).or(arcs.len().checked_sub(1))
 }
 
-/// The group that owns this place.
+/// Returns the group that owns this place.
 fn owner(arcs: &[Arc], place: f64) -> Option<usize> {
     before(arcs, place).filter(|number| (place - arcs[*number].start).rem_euclid(1.0) < arcs[*number].share)
 }
 
-/// How far a place lies from where an arc begins, at least.
+/// Returns the distance of a place from the nearest start of an arc.
 fn from_boundary(arcs: &[Arc], place: f64) -> f64 {
     let Some(number) = before(arcs, place) else { return 1.0 };
     let next = &arcs[(number + 1) % arcs.len()];
     (place - arcs[number].start).rem_euclid(1.0).min((next.start - place).rem_euclid(1.0))
 }
 
-/// The dots of one cell, and whose they are.
+/// Dots of one cell, and their group.
 #[derive(Clone, Copy, Default)]
 struct Dots {
     bits: u32,
@@ -126,7 +126,7 @@ fn circle(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], marked: Option<usize>
     }
 }
 
-/// Which dots of a cell belong to the ring: more of them where an arc is one of this peer's.
+/// Returns the dots of a cell that belong to the ring: more of them where an arc belongs to this peer.
 fn dots(arcs: &[Arc], (column, row): (u16, u16), centre: (f64, f64), radius: f64) -> Dots {
     let mut dots = Dots::default();
     for (bit, (right, down)) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3)].into_iter().enumerate()
@@ -150,7 +150,7 @@ fn dots(arcs: &[Arc], (column, row): (u16, u16), centre: (f64, f64), radius: f64
     dots
 }
 
-/// Each arc's letters, inside of the ring, where the arc is long enough to have them.
+/// Draws each arc's letters, inside of the ring, where the arc is long enough for them.
 fn names(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], radius: f64, marked: Option<usize>) {
     for (number, arc) in arcs.iter().enumerate() {
         let inner = if radius < 20.0 { radius * 0.45 } else { (radius * 0.58).max(radius - 16.0) };
@@ -171,7 +171,7 @@ fn name(number: usize, arc: &Arc) -> String {
     format!("{}{}", letters(number), if arc.mine { "*" } else { "" })
 }
 
-/// A group's own colour; that of what is wrong where it has no majority.
+/// Returns a group's own colour, or the error colour where the group has no majority.
 fn colour(brush: &Brush<'_>, number: usize, arc: Option<&Arc>) -> Style {
     if arc.is_some_and(Arc::is_lost) { brush.palette.bad() } else { brush.palette.kind(number) }
 }
@@ -181,7 +181,7 @@ fn look(brush: &Brush<'_>, number: usize, arc: &Arc, marked: Option<usize>) -> S
     if marked == Some(number) { style.add_modifier(Modifier::REVERSED) } else { style }
 }
 
-/// The ring cut open: each group's letter as often as its share is.
+/// Draws the ring cut open: each group's letter as often as its share is.
 fn bar(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc]) {
     if area.height == 0 {
         return;
@@ -197,7 +197,7 @@ fn bar(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc]) {
     }
 }
 
-/// What each arc is. Where not all fit: this peer's first, then the largest.
+/// Draws the legend of the arcs. Where not all fit: the marked one and this peer's first, then the largest.
 fn legend(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], marked: Option<usize>) {
     let mut order: Vec<usize> = (0..arcs.len()).collect();
     let rows = usize::from(area.height);
@@ -209,7 +209,7 @@ fn legend(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], marked: Option<usize>
         order.truncate(room.saturating_sub(1));
         order.sort_unstable();
     }
-    // Two letters where there are many.
+    // Two letters where there are many groups.
     let (first, last) = if arcs.len() > 26 { (4, 5) } else { (3, 6) };
     for (place, number) in order.iter().enumerate() {
         let x = area.x + (place / rows.max(1)) as u16 * (LEGEND + 1);
