@@ -1,4 +1,4 @@
-//! Taking clients of an endpoint from the kernel.
+//! Acceptance of an endpoint's clients from the kernel.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,15 +8,15 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::seldom::Seldom;
 
-/// Where no client can be taken, for want of descriptors mostly, it is tried again after so long.
+/// Pause after a failed accept, mostly for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After so long without a byte the kernel asks a client whether it is there, so often, this far apart. A client whose
-/// machine or network is gone holds its place for four minutes.
+/// TCP keepalive: idle time until the first probe, number of probes, and interval. A client whose machine or network is gone
+/// holds its place for four minutes.
 const PROBE_AFTER: Duration = Duration::from_secs(120);
 const PROBES: u32 = 4;
 const PROBE_EVERY: Duration = Duration::from_secs(30);
 
-/// A listener of an endpoint.
+/// Listener of an endpoint.
 #[derive(Debug)]
 pub struct Accept {
     listener: TcpListener,
@@ -25,12 +25,12 @@ pub struct Accept {
 }
 
 impl Accept {
-    /// Takes clients of a listener; `endpoint` is its name in the log.
+    /// Accepts clients of a listener; `endpoint` is its name in the log.
     pub fn new(listener: TcpListener, endpoint: &'static str) -> Accept {
         Accept { listener, endpoint, failures: Seldom::default() }
     }
 
-    /// Waits for the next client. Where the system refuses, it is told to the log now and then, and tried again.
+    /// Waits for the next client. Where the system refuses, this retries, and logs the failures at intervals.
     pub async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             match self.listener.accept().await {
@@ -46,9 +46,9 @@ impl Accept {
         }
     }
 
-    /// Ends the listener: the clients that the kernel has for it, at most so many. Others are reset by the kernel.
+    /// Closes the listener. Returns the clients that the kernel has for it, at most `count_max`; the kernel resets the rest.
     pub fn rest(self, count_max: usize) -> Vec<(TcpStream, SocketAddr)> {
-        // The kernel itself is asked: the runtime may not know of them yet.
+        // Asked directly of the kernel: the runtime may not know of them yet.
         let Ok(listener) = self.listener.into_std() else { return Vec::new() };
         let next = || {
             let (stream, address) = listener.accept().ok()?;
@@ -60,10 +60,10 @@ impl Accept {
         std::iter::from_fn(next).take(count_max).collect()
     }
 
-    /// Where it listens.
+    /// Returns the listener's address.
     ///
     /// # Errors
-    /// Where the system does not say.
+    /// An I/O error where the system does not tell the address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -76,14 +76,14 @@ impl Accept {
     }
 }
 
-/// Whether the process or the system has no more descriptors.
+/// Returns whether the process or the system has no more descriptors.
 fn is_exhausted(error: &io::Error) -> bool {
     let exhausted = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
     exhausted.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Small answers go out at once, and a client that is gone without a word is found out. A socket without these works all the
-/// same.
+/// Sets socket options: small answers go out at once, and a client that vanished is detected. A socket without them works
+/// all the same.
 fn prepare(stream: &TcpStream) {
     use rustix::net::sockopt;
     let _ = stream.set_nodelay(true);

@@ -1,4 +1,4 @@
-//! What administrators ask of a running peer.
+//! Administrators' requests to a running peer.
 
 use node::{Granted, LeaveRefusal, Survey, Wish};
 use overlay::{GroupId, Key, Point};
@@ -7,44 +7,45 @@ use tokio::sync::oneshot;
 
 use crate::status::LeavingStatus;
 
-/// Where administrators' wishes go.
+/// Receiver of administrators' requests.
 pub trait Admin: Send + Sync + 'static {
-    /// Begins to leave the network for good; `force`: also where fewer than three members remain. The answer comes once
-    /// the wish is remembered, so that not even the death of the process undoes it; a peer that has ended drops it.
+    /// Begins to leave the network for good; `force`: also where fewer than three members remain. The answer comes once the
+    /// request is on record, so that not even the death of the process undoes it; a peer that has ended drops the sender.
     ///
     /// Must not block.
     fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>>;
 
-    /// Has a group become another: one answer from each lane, of which one at most has the group. Decided 10 s after it
-    /// was begun at the latest, a repair after a minute; members may have to copy for ten minutes before.
+    /// Starts an operation of a group: one answer from each lane, of which at most one has the group. The outcome is decided
+    /// at most 10 s after the start, for a repair after a minute; members may have to copy for ten minutes before.
     ///
     /// Must not block.
     fn wish(&self, group: GroupId, wish: Wish) -> UnboundedReceiver<Granted>;
 
-    /// Who owns the ring of this lane from that place on (else from this peer's group on), as the owners say: so many groups.
+    /// Finds `count` owners of this lane's ring from a point on (else from this peer's group on), as the owners themselves
+    /// report.
     ///
     /// Must not block.
     fn survey(&self, lane: u8, from: Option<Point>, count: usize) -> oneshot::Receiver<Survey>;
 
-    /// Who owns a key.
+    /// Finds the owner of a key.
     ///
     /// Must not block.
     fn locate(&self, key: &Key) -> oneshot::Receiver<Survey>;
 }
 
-/// Why a leave was not begun. The text is for the person who asked.
+/// Reason for which a leave was not begun. The text is for the administrator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaveError {
-    /// It would come to nothing, or to harm.
+    /// The leave would fail, or do harm.
     #[error("{}", explain(*.0))]
     Refused(LeaveRefusal),
-    /// It cannot be remembered, so it was not begun.
+    /// The leave cannot be recorded, so it was not begun.
     #[error("this peer cannot remember that it is to leave, and stays: {0}")]
     Forgotten(String),
 }
 
 impl LeaveError {
-    /// A word for scripts.
+    /// Returns a short reason for scripts.
     pub fn reason(&self) -> &'static str {
         match self {
             LeaveError::Refused(LeaveRefusal::Stopping) => "stopping",

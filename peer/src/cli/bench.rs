@@ -1,4 +1,4 @@
-//! `scatter bench`: load, and what became of it.
+//! `scatter bench`: puts load on peers, and prints the results.
 
 use std::fmt::Write as _;
 use std::net::ToSocketAddrs as _;
@@ -15,7 +15,7 @@ use super::exit::{Exit, fail};
 use super::print;
 use crate::config::Format;
 
-/// In an open loop a connection has at most so many requests under way.
+/// Upper limit of a connection's open requests in an open loop.
 const OPEN_IN_FLIGHT_MAX: usize = 1024;
 
 /// Arguments of `scatter bench`.
@@ -34,22 +34,23 @@ pub struct BenchArgs {
     /// A file with the password, where the peers want one
     #[arg(long, value_name = "FILE", env = "SCATTER_PASSWORD_FILE")]
     password_file: Option<PathBuf>,
-    /// Connections in all
+    /// Total number of connections
     #[arg(long, value_name = "N", default_value_t = 16)]
     connections: usize,
     /// Requests under way on each connection, all the time (a closed loop)
     #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "rate")]
     in_flight: usize,
-    /// So many requests a second, whatever the answers do (an open loop): waiting counts from when a request was due
+    /// Requests per second, independent of the answers (an open loop): waiting counts from the time at which a
+    /// request was due
     #[arg(long, value_name = "REQUESTS/S")]
     rate: Option<f64>,
-    /// Different keys, called key:000000000000 and so on
+    /// Number of different keys, called key:000000000000 and so on
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     keys: u64,
-    /// Ask for some keys much more often than for others: key n in proportion to 1 / n^EXPONENT
+    /// Ask for some keys much more often than for the rest: key n in proportion to 1 / n^EXPONENT
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "0.99")]
     zipf: Option<f64>,
-    /// So many requests in a hundred are writes
+    /// Share of writes among the requests, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
     writes: f64,
     /// Bytes of a value
@@ -70,18 +71,18 @@ pub struct BenchArgs {
     /// Threads that make the load
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
-    /// Which keys are asked for depends on it alone
+    /// Seed that alone determines the order of the keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Servers on this machine, whose use of cores and memory is to be told
+    /// Servers on this machine whose use of cores and memory is to be printed
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// How to print it
+    /// How to print the results
     #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
     output: Format,
 }
 
-/// `scatter bench`: 1 where nothing was done.
+/// Runs `scatter bench`: exit code 1 where nothing was done.
 pub fn bench(args: &BenchArgs) -> ExitCode {
     let (plan, password) = match prepare(args) {
         Ok(prepared) => prepared,
@@ -153,10 +154,10 @@ fn give_up(failed: &Failed) -> ExitCode {
     }
 }
 
-/// What a server has used while it counted.
+/// Resources that a server used during the counted time.
 struct Server {
     pid: u32,
-    /// Not known of one that is gone.
+    /// `None` for a server that is gone.
     cpu: Option<CpuTime>,
     resident_bytes: Option<u64>,
 }
@@ -175,7 +176,7 @@ fn us_each(time: Duration, report: &Report) -> f64 {
     time.as_secs_f64() * 1e6 / report.done().max(1) as f64
 }
 
-/// Writing to a string does not fail.
+/// Formats the results as text. Writing to a string does not fail.
 fn text(args: &BenchArgs, report: &Report, servers: &[Server]) -> String {
     let pace = match args.rate {
         Some(rate) => format!("{rate} requests a second"),

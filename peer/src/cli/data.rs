@@ -17,7 +17,7 @@ use crate::config::Format;
 pub struct GetArgs {
     /// The key
     pub key: OsString,
-    /// From any member of the key's group: faster, and perhaps old
+    /// Read from any member of the key's group: faster, and perhaps old
     #[arg(long)]
     relaxed: bool,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub struct CasArgs {
 pub struct IncrArgs {
     /// The key
     key: OsString,
-    /// How much; write `--` before a negative number
+    /// Number to add; write `--` before a negative one
     #[arg(value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     pub by: i64,
     #[command(flatten)]
@@ -80,20 +80,20 @@ pub struct IncrArgs {
 pub struct AppendArgs {
     /// The key
     key: OsString,
-    /// What to append
+    /// Bytes to append
     value: OsString,
     #[command(flatten)]
     reach: Reach,
 }
 
-/// What a command found out: how it ends, the answer as fields, and as text (without an end of line).
+/// Result of a command: exit code, answer as fields, and answer as text (without an end of line).
 struct Found {
     exit: Exit,
     fields: Map<String, Json>,
     text: Vec<u8>,
 }
 
-/// `scatter get`
+/// Runs `scatter get`.
 pub fn get(args: GetArgs) -> ExitCode {
     let command: &[u8] = if args.relaxed { b"SCATTER.RGET" } else { b"GET" };
     let key = args.key.as_bytes();
@@ -113,7 +113,7 @@ pub fn get(args: GetArgs) -> ExitCode {
     })
 }
 
-/// `scatter set`
+/// Runs `scatter set`.
 pub fn set(args: SetArgs) -> ExitCode {
     let key = args.key.as_bytes();
     finish(&args.reach, ask(&args.reach, &[b"SET", key, args.value.as_bytes()], true), |value| {
@@ -121,7 +121,7 @@ pub fn set(args: SetArgs) -> ExitCode {
     })
 }
 
-/// `scatter cas`
+/// Runs `scatter cas`.
 pub fn cas(args: CasArgs) -> ExitCode {
     let (key, value) = (args.key.as_bytes(), args.value.as_bytes());
     let answer = match &args.old {
@@ -131,7 +131,7 @@ pub fn cas(args: CasArgs) -> ExitCode {
     finish(&args.reach, answer, |value| condition_met(key, &value))
 }
 
-/// `scatter del`
+/// Runs `scatter del`.
 pub fn del(args: DelArgs) -> ExitCode {
     let mut words: Vec<&[u8]> = vec![b"DEL"];
     words.extend(args.keys.iter().map(|key| key.as_bytes()));
@@ -141,14 +141,14 @@ pub fn del(args: DelArgs) -> ExitCode {
     })
 }
 
-/// `scatter incr`
+/// Runs `scatter incr`.
 pub fn incr(args: IncrArgs) -> ExitCode {
     let key = args.key.as_bytes();
     let answer = ask(&args.reach, &[b"INCRBY", key, args.by.to_string().as_bytes()], true);
     finish(&args.reach, answer, |value| number("value", with_key(key), &value).map(|(_, found)| found))
 }
 
-/// `scatter append`
+/// Runs `scatter append`.
 pub fn append(args: AppendArgs) -> ExitCode {
     let key = args.key.as_bytes();
     let answer = ask(&args.reach, &[b"APPEND", key, args.value.as_bytes()], true);
@@ -161,7 +161,7 @@ fn with_key(key: &[u8]) -> Map<String, Json> {
     fields
 }
 
-/// `OK`, or nothing where the condition was not met.
+/// Returns the result of `OK`, or of nil where the condition was not met.
 fn condition_met(key: &[u8], value: &Value) -> Option<Found> {
     let done = match value {
         Value::Simple(_) => true,
@@ -182,7 +182,7 @@ fn number(name: &str, mut fields: Map<String, Json>, value: &Value) -> Option<(i
     Some((number, Found { exit: Exit::Done, fields, text: number.to_string().into_bytes() }))
 }
 
-/// Prints what was found, or why nothing was, and ends accordingly.
+/// Prints the result, or the reason for its absence, and returns the exit code.
 fn finish(reach: &Reach, answer: Result<Value, Failure>, found: impl FnOnce(Value) -> Option<Found>) -> ExitCode {
     let result = answer.and_then(|value| {
         let shown = format!("{value:?}");

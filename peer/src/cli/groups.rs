@@ -1,4 +1,4 @@
-//! `scatter groups`, `scatter ring`, `scatter where`: what a peer knows of groups, and what their owners say.
+//! `scatter groups`, `scatter ring`, `scatter where`: a peer's knowledge of groups, and their owners' reports.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -16,13 +16,13 @@ use crate::names::Names;
 use crate::status::{GroupStatus, Groups, Located, LossStatus, QuorumStatus, RangeStatus, Ring, SilentRange};
 use crate::top::units;
 
-/// How to ask for something to look at.
+/// Arguments of commands that show status.
 #[derive(Debug, Args)]
 pub struct LookArgs {
     /// A peer's address for status
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     pub http: String,
-    /// How to print it
+    /// How to print the answer
     #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
     pub output: Format,
 }
@@ -30,7 +30,7 @@ pub struct LookArgs {
 /// Arguments of `scatter ring`.
 #[derive(Debug, Args)]
 pub struct RingArgs {
-    /// Of which lane, where peers have several: each has a ring of its own
+    /// Lane of the ring, where peers have several: each lane has a ring of its own
     #[arg(long, default_value_t = 0)]
     lane: u8,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct WhereArgs {
     look: LookArgs,
 }
 
-/// `scatter groups`: 1 where the peer has a part in none, or one has no majority.
+/// Runs `scatter groups`: exit code 1 where the peer has a part in none, or one has no majority.
 pub fn groups(args: &LookArgs) -> ExitCode {
     look(args, "/v1/groups", |groups: &Groups| {
         let mut text = String::new();
@@ -56,7 +56,7 @@ pub fn groups(args: &LookArgs) -> ExitCode {
     })
 }
 
-/// `scatter ring`: 1 where not all of it is there.
+/// Runs `scatter ring`: exit code 1 where some range does not answer or has no majority.
 pub fn ring(args: &RingArgs) -> ExitCode {
     look(&args.look, &format!("/v1/ring?lane={}", args.lane), |ring: &Ring| {
         (describe_ring(ring, unix_ms()), ring.is_well())
@@ -120,17 +120,17 @@ fn describe_ring(ring: &Ring, now_ms: u64) -> String {
     text
 }
 
-/// Returns how long a range has not been served, as its line says it; nothing where that was found just now.
+/// Formats the time for which a range has not been served; empty where that was found just now.
 fn lasting(since_ms: Option<u64>, now_ms: u64) -> String {
     since_ms.map_or(String::new(), |since| format!(", for {}", units::span(now_ms.saturating_sub(since) / 1000)))
 }
 
-/// Peers in one line, each as people are shown it.
+/// Lists peers in one line, each in its displayed form.
 fn listed(peers: &[String], names: &Names<'_>) -> String {
     peers.iter().map(|peer| names.label(peer)).collect::<Vec<_>>().join(", ")
 }
 
-/// `scatter where KEY`
+/// Runs `scatter where KEY`.
 pub fn locate(args: &WhereArgs) -> ExitCode {
     look(&args.look, &format!("/v1/where?key={}", percent_encoded(args.key.as_bytes())), |located: &Located| {
         let mut text = String::new();
@@ -156,7 +156,7 @@ pub fn locate(args: &WhereArgs) -> ExitCode {
     })
 }
 
-/// Asks, and prints what is answered: as it came, or as `describe` has it for a person, which also says whether all is well.
+/// Sends a request, and prints the answer: as JSON, or in the text of `describe`, which also returns whether all is well.
 fn look<T: DeserializeOwned>(args: &LookArgs, path: &str, describe: impl Fn(&T) -> (String, bool)) -> ExitCode {
     let (code, body) = match web::get(&args.http, path) {
         Ok(answer) => answer,
@@ -218,7 +218,7 @@ fn describe(group: &GroupStatus, text: &mut String) {
     }
 }
 
-/// Why a minority of the members may not be lost now, for the end of a line; empty where one may.
+/// Returns the reason for which a minority of the members must not fail now, for the end of a line; empty where it may.
 pub fn doubt(group: &GroupStatus) -> String {
     match &group.quorum {
         Some(quorum @ QuorumStatus { held: false, needed, .. }) => {
@@ -229,12 +229,12 @@ pub fn doubt(group: &GroupStatus) -> String {
     }
 }
 
-/// Of the whole ring, in percent; nothing where the text is none.
+/// Returns the share of the whole ring in percent; 0 where the text describes no arc.
 pub fn share(range: &RangeStatus) -> f64 {
     range.share() * 100.0
 }
 
-/// As URLs have it.
+/// Encodes bytes for a URL.
 pub fn percent_encoded(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! Settings as a person writes them: sizes with units, switches, addresses.
+//! Settings in users' notation: sizes with units, switches, addresses.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,11 +7,12 @@ use std::str::FromStr;
 use node::wire::LANES_MAX;
 use serde::{Deserialize, Deserializer, de};
 
-/// A number of bytes: `64KiB`, `10GB`, `1.5G`, `65536`.
+/// Number of bytes: `64KiB`, `10GB`, `1.5G`, `65536`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
-/// `KB` is 1000 bytes and `KiB` is 1024, as the standards have it; a bare letter is the binary one, as most tools have it.
+/// Units of sizes. `KB` is 1000 bytes and `KiB` is 1024, as in the standards; a bare letter is the binary one, as in most
+/// tools.
 const UNITS: [(&str, u64); 13] = [
     ("B", 1),
     ("KiB", 1 << 10),
@@ -34,7 +35,7 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Bytes, String> {
         let text = text.trim();
         let wrong = || format!("`{text}` is no size: write a number and a unit, such as 512MiB or 10GB");
-        // A rate is a size for each second.
+        // A rate is a size per second.
         let size = text.strip_suffix("/s").unwrap_or(text);
         let digits = size.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(size.len());
         let (number, unit) = (&size[..digits], size[digits..].trim());
@@ -56,26 +57,26 @@ impl FromStr for Bytes {
     }
 }
 
-/// A whole number as a person writes it.
+/// Parses a whole number.
 ///
 /// # Errors
-/// It is none, or too large for this setting.
+/// The text is no number, or too large for this setting.
 pub fn whole<T: FromStr + Bounded>(text: &str) -> Result<T, String> {
     text.trim().parse().map_err(|_| format!("write a whole number from 0 to {}", T::MOST))
 }
 
-/// A number of lanes as a person writes it.
+/// Parses a number of lanes.
 ///
 /// # Errors
-/// It is none from 1 to [`LANES_MAX`].
+/// The text is no number from 1 to [`LANES_MAX`].
 pub fn lanes(text: &str) -> Result<u8, String> {
     let lanes = text.trim().parse().ok().filter(|lanes| (1..=LANES_MAX).contains(lanes));
     lanes.ok_or_else(|| format!("write a whole number from 1 to {LANES_MAX}"))
 }
 
-/// The largest number of a type.
+/// Type of a setting with a largest number.
 pub trait Bounded {
-    /// It.
+    /// Largest number of the type.
     const MOST: u64;
 }
 
@@ -92,7 +93,7 @@ impl Bounded for u64 {
 }
 
 impl fmt::Display for Bytes {
-    /// In the largest binary unit that leaves a whole number: reads back as the same.
+    /// Writes the largest binary unit that leaves a whole number: it parses as the same number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, factor) = UNITS[1..5]
             .iter()
@@ -103,7 +104,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// `DECISION=NAME`: which policy is taken for a decision.
+/// `DECISION=NAME`: the policy of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy(pub String, pub String);
 
@@ -148,7 +149,7 @@ impl fmt::Display for Switch {
     }
 }
 
-/// Where an endpoint listens, or that there is none.
+/// Address on which an endpoint listens, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint(pub Option<SocketAddr>);
 
@@ -177,8 +178,8 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Where a peer listens or can be reached. Looked at here only as far as a person's slip shows; the network layer knows
-/// the rest.
+/// Address on which a peer listens or can be reached. Validated here only as far as typing errors show; the network layer
+/// checks the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multiaddr(pub String);
 
@@ -222,7 +223,7 @@ impl fmt::Display for Multiaddr {
     }
 }
 
-/// A value of a file: text as on the command line, or a number or truth value where that reads better.
+/// Value of a file: text as on the command line, or a number or truth value where that reads better.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Raw {

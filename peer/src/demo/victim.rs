@@ -1,47 +1,47 @@
-//! Which peer the demo kills: one whose group keeps a majority, as long as there is one.
+//! Choice of the peer that the demo kills: one whose group keeps a majority, as long as there is one.
 
 use std::collections::BTreeMap;
 
 use crate::status::{GroupStatus, Status, short_group, short_peer};
 
-/// A peer that runs: its place among the demo's peers, its name, and its status, where it answered.
+/// Running peer: its index, its name, and its status, where it answered.
 pub struct Running {
-    /// Its place among the demo's peers.
+    /// Index among the demo's peers.
     pub index: usize,
-    /// Its name for people.
+    /// Name of the peer.
     pub name: String,
-    /// What it told.
+    /// Status of the peer, where it answered.
     pub status: Option<Status>,
 }
 
-/// A peer that may be killed, and what its group comes to.
+/// Peer that may be killed, and the consequence for its group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Victim {
-    /// Its place among the demo's peers.
+    /// Index among the demo's peers.
     pub index: usize,
-    /// `peer-3 (MMjh9m)`; its name alone where it did not tell its id.
+    /// `peer-3 (MMjh9m)`; the name alone where the peer did not tell its id.
     pub name: String,
-    /// Its group; `None` where it votes in none.
+    /// Group of the peer; `None` where it votes in none.
     pub group: Option<Left>,
-    /// Its group has a majority without it. False also where the peer did not tell which group that is.
+    /// Whether the group has a majority without the peer. False also where the peer did not tell its group.
     pub keeps: bool,
 }
 
-/// A group without one of its members.
+/// Group without one of its members.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Left {
-    /// The group, shortened.
+    /// Short id of the group.
     pub group: String,
     /// Members that run then.
     pub left: usize,
-    /// Members in all.
+    /// Total number of members.
     pub members: usize,
-    /// How much of the ring it owns, from 0 to 1.
+    /// Share of the ring that the group owns, from 0 to 1.
     pub share: f64,
 }
 
 impl Victim {
-    /// Asks whether a majority may be taken; in 80 columns.
+    /// Returns the question whether a majority may be taken; in 80 columns.
     pub fn question(&self) -> String {
         match &self.group {
             Some(Left { group, left, members, share }) => format!(
@@ -53,7 +53,7 @@ impl Victim {
         }
     }
 
-    /// Says that it was killed; in 80 columns.
+    /// Returns the report that the peer was killed; in 80 columns.
     pub fn killed(&self) -> String {
         match &self.group {
             Some(Left { group, left, members, .. }) if self.keeps => {
@@ -67,7 +67,7 @@ impl Victim {
     }
 }
 
-/// What comes of killing each of these.
+/// Returns the consequence of killing each of these peers.
 pub fn victims(running: &[Running]) -> Vec<Victim> {
     let told = || running.iter().filter_map(|peer| peer.status.as_ref());
     let mut groups: BTreeMap<&str, &GroupStatus> = BTreeMap::new();
@@ -78,7 +78,7 @@ pub fn victims(running: &[Running]) -> Vec<Victim> {
             *newest = group;
         }
     }
-    // One that does not answer runs, but nobody knows who it is: its group is not counted on it.
+    // A peer that does not answer runs, but its id is unknown: its group does not count on it.
     let runs = |peer: &str| told().any(|status| status.peer_id == peer);
     running.iter().map(|peer| victim(peer, &groups, runs)).collect()
 }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn no_group_loses_its_majority_unasked() {
-        // Two groups of four; of the first one member was killed already.
+        // Two groups of four; one member of the first was killed already.
         let (first, second) = (group("one", 3, &["a", "b", "c", "d"]), group("two", 5, &["e", "f", "g", "h"]));
         let old = group("two", 4, &["e", "f", "g"]);
         let peers = [

@@ -1,7 +1,7 @@
-//! What a running peer remembers of the last minutes, for people: what happened to its groups, and how much was asked of it.
+//! Recent history of a running peer, for display: the events of its groups, and its load in the last minutes.
 //!
-//! Made outside of the loop, from the pictures that it takes anyway: a task looks at them four times a second. All of it is
-//! bounded, and gone with the process.
+//! It is made outside of the loop, from the status that the loop publishes anyway: a task reads it four times a second. All
+//! of it is bounded, and gone with the process.
 
 mod happenings;
 mod load;
@@ -28,12 +28,12 @@ use crate::names::label;
 use crate::resp::latencies::Latencies;
 use crate::status::{GroupStatus, LeavingStatus, LoadSample, PeerTraffic, StatusSource, Told};
 
-/// Between two looks.
+/// Interval between two looks at the status.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// So many looks make a sample of the load.
+/// Number of looks per sample of the load.
 const LOOKS_PER_SAMPLE: u64 = 4;
 
-/// What is remembered.
+/// Recent events and load of a peer.
 #[derive(Default)]
 pub struct Diary {
     log: Mutex<Log>,
@@ -41,11 +41,11 @@ pub struct Diary {
 }
 
 impl Diary {
-    /// Something happened now: the log of this process says so, too, but not each time where it flickers.
+    /// Adds an event that happens now. The log of this process reports it, too, but not each time where it flickers.
     pub fn tell(&self, happening: Happening) {
         let count = lock(&self.log).tell(happening.clone(), unix_ms());
         let Happening { kind, group, peer, text } = happening;
-        // The daemon says itself whether it serves.
+        // The daemon itself logs whether it serves.
         let is_said = matches!(kind, Kind::Ready | Kind::NotReady);
         if count.is_some_and(|count| count.is_power_of_two()) && !is_said {
             let (group, peer) = (group.map(display), peer.map(display));
@@ -58,22 +58,22 @@ impl Diary {
         }
     }
 
-    /// What was told behind that, oldest first, and the last number that was given.
+    /// Returns the events behind `seq`, oldest first, and the last number that was given.
     pub fn after(&self, seq: u64) -> (Vec<Told>, u64) {
         lock(&self.log).after(seq)
     }
 
-    /// The last five minutes, oldest first.
+    /// Returns the load of the last five minutes, oldest first.
     pub fn load(&self) -> Vec<LoadSample> {
         lock(&self.load).samples()
     }
 
-    /// Bytes a second, sent and received together, in the last seconds.
+    /// Returns the bytes per second, sent and received together, in the last seconds.
     pub fn bandwidth(&self) -> Option<u64> {
         lock(&self.load).bandwidth()
     }
 
-    /// Looks on until `stop` becomes true.
+    /// Follows the status until `stop` becomes true.
     pub async fn keep(
         self: Arc<Diary>,
         status: Arc<dyn StatusSource>,
@@ -82,13 +82,13 @@ impl Diary {
     ) {
         let looks = async {
             let mut ticks = tokio::time::interval(LOOK_EVERY);
-            // After a pause nothing is caught up on: a sample says how long it took.
+            // After a pause no tick is repeated: a sample records its duration.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut last = Look::default();
             for count in 0_u64.. {
                 ticks.tick().await;
                 last = self.look(&*status, last);
-                // The first one only begins.
+                // The first look only begins a sample.
                 if count.is_multiple_of(LOOKS_PER_SAMPLE) {
                     let traffic = traffic(&status.peers());
                     lock(&self.load).sample(Instant::now(), unix_ms() / 1000, latencies.counts(), traffic);
@@ -97,12 +97,12 @@ impl Diary {
         };
         tokio::select! {
             () = looks => {}
-            // An error means that nobody can say it any more.
+            // An error means that the sender is gone, so no stop can follow.
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    /// Tells what came between the last look and this one.
+    /// Adds the events between the last look and this one.
     fn look(&self, status: &dyn StatusSource, last: Look) -> Look {
         let whole = status.status();
         let mut now = Look { groups: status.groups(), leaving: whole.leaving };
@@ -120,14 +120,14 @@ impl Diary {
     }
 }
 
-/// What is compared with the next look.
+/// Status that is compared with the next look.
 #[derive(Default)]
 struct Look {
     groups: Vec<GroupStatus>,
     leaving: Option<LeavingStatus>,
 }
 
-/// Bytes sent and received so far. A peer that is forgotten takes its count with it.
+/// Returns the bytes sent and received so far. A peer that is forgotten takes its count with it.
 fn traffic(peers: &[PeerTraffic]) -> (u64, u64) {
     peers.iter().fold((0, 0), |(sent, received), peer| (sent + peer.sent_bytes, received + peer.received_bytes))
 }

@@ -1,7 +1,7 @@
-//! The quorums of the groups beside a peer's own, as a member of each says: asked for every few seconds.
+//! Quorums of the groups beside a peer's own, as a member of each reports: asked for every few seconds.
 //!
-//! A group that has lost its majority cannot say so itself in any log; the groups beside it can. [`Neighbours`] stands before a
-//! [`StatusSource`] and fills in what it has learned, so status, metrics and events tell the same.
+//! A group that has lost its majority cannot record that in any log; its neighbours can report it. [`Neighbours`] wraps a
+//! [`StatusSource`] and fills in their answers, so that status, metrics and events agree.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,26 +19,26 @@ use crate::status::{
     Budgets, GroupStatus, Located, Location, PeerTraffic, QuorumStatus, Readiness, Status, StatusSource,
 };
 
-/// Between two rounds of questions.
+/// Interval between two rounds of questions.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// A neighbour is told to be silent after so many questions in a row that no member of it answered: one may have met a group
+/// Number of unanswered questions in a row after which a neighbour is reported as silent: a single one may have met a group
 /// that was changing.
 const MISSES_MAX: u8 = 2;
 
-/// A peer's status with what its groups' neighbours say of themselves.
+/// Status of a peer, completed with the reports of its groups' neighbours.
 pub struct Neighbours {
     inner: Arc<dyn StatusSource>,
     known: Mutex<BTreeMap<String, Known>>,
 }
 
-/// What is known of one neighbour.
+/// Knowledge about one neighbour.
 #[derive(Clone, Debug, Default)]
 struct Known {
     quorum: Option<QuorumStatus>,
     misses: u8,
 }
 
-/// Which neighbour to ask, and at which place on the ring.
+/// Neighbour to ask, and its place on the ring.
 struct Question {
     lane: u8,
     group: String,
@@ -46,7 +46,7 @@ struct Question {
 }
 
 impl Neighbours {
-    /// Knows of no neighbour yet.
+    /// Returns a status source without knowledge of neighbours yet.
     pub fn new(inner: Arc<dyn StatusSource>) -> Neighbours {
         Neighbours { inner, known: Mutex::default() }
     }
@@ -69,7 +69,7 @@ impl Neighbours {
         };
         tokio::select! {
             () = rounds => {}
-            // An error means that nobody can say it any more.
+            // An error means that the sender is gone, so no stop can follow.
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
@@ -103,7 +103,7 @@ impl Neighbours {
 }
 
 impl Known {
-    /// No member answered.
+    /// Records that no member answered.
     fn missed(self) -> Known {
         let misses = self.misses.saturating_add(1);
         let quorum = match misses >= MISSES_MAX {
@@ -114,7 +114,7 @@ impl Known {
     }
 }
 
-/// Each neighbour of these groups once.
+/// Returns each neighbour of these groups once.
 fn questions(groups: &[GroupStatus]) -> Vec<Question> {
     let mut questions: Vec<Question> = Vec::new();
     for group in groups {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::status::RangeStatus;
 
-    /// A member of a group whose neighbour on both sides is the group `n`.
+    /// Member of a group whose neighbour on both sides is the group `n`.
     struct Member;
 
     impl StatusSource for Member {

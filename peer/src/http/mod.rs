@@ -1,8 +1,8 @@
-//! The endpoint for people and monitoring: health, metrics, status, groups and the ring, and what dashboards ask; and what administrators ask for
-//! (`leave`, and operations of groups).
+//! HTTP endpoint for operators and monitoring: health, metrics, status, groups, the ring, and the data of dashboards; and administrators'
+//! requests (`leave`, and operations of groups).
 //!
-//! Whatever is asked with `GET` changes nothing, and is open to whoever can connect; by default only this machine can.
-//! What changes something is asked with `POST`, and needs the administrators' token where there is one.
+//! A `GET` request changes nothing, and is open to any client that can connect; by default only this machine can. A change is a `POST`
+//! request, and needs the administrators' token where there is one.
 
 mod authority;
 mod exchange;
@@ -32,28 +32,32 @@ use listener::Bounded;
 pub use metrics::StatusMetrics;
 pub(crate) use metrics::encode;
 
-/// What stands behind the endpoint.
+/// Data and services behind the endpoint.
 #[derive(Clone)]
 pub struct Served {
     /// Status and readiness.
     pub status: Arc<dyn StatusSource>,
     /// All metrics.
     pub registry: Arc<Registry>,
-    /// Where administrators' wishes go.
+    /// Takes administrators' requests.
     pub admin: Arc<dyn Admin>,
-    /// Needed for what changes something. Without one the endpoint must be on loopback.
+    /// Token for changes. Without one the endpoint must be on loopback.
     pub token: Option<Password>,
-    /// Somebody has seen in the status that this peer has left.
+    /// Notified when a client has seen in the status that this peer has left.
     pub followed: Arc<Notify>,
-    /// What happened of late.
+    /// Recent events and load.
     pub diary: Arc<Diary>,
-    /// The ranges of the ring that are not served.
+    /// Ranges of the ring that are not served.
     pub ring_watch: Arc<RingWatch>,
-    /// Connections at once, at most.
+    /// Upper limit of connections at once.
     pub connections_max: usize,
 }
 
 /// Serves until `stop` becomes true.
+///
+/// # Errors
+///
+/// An I/O error where the listener fails.
 pub async fn serve(
     listener: TcpListener,
     served: Served,
@@ -79,24 +83,24 @@ pub async fn serve(
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
         .method_not_allowed_fallback(|| async { problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })
         .with_state(served);
-    // A page that a browser on this machine shows may have a name that leads here: it must not read what is told.
+    // A web page in a browser on this machine may have a host name that leads here: it must not read the answers.
     let router = match is_local {
         true => router.layer(axum::middleware::from_fn(host::only_this_machine)),
         false => router,
     };
     let stopped = async move {
-        // An error means that nobody can say it any more.
+        // An error means that the sender is gone, so no stop can follow.
         let _ = stop.wait_for(|stop| *stop).await;
     };
     axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 
-/// The process runs and answers.
+/// Answers that the process runs.
 async fn health() -> &'static str {
     "ok\n"
 }
 
-/// A client operation sent now will be answered. With `?verbose`, what that rests on.
+/// Answers whether a client operation sent now will be answered. With `?verbose`, lists the checks behind that.
 async fn ready(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
     let readiness = served.status.readiness();
     let code = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

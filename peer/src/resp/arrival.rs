@@ -1,40 +1,41 @@
-//! Since when a command has been waiting.
+//! Arrival times of commands.
 //!
-//! Every command is to be answered within 3 s, but while a connection is at its limits its next commands wait unread in
-//! the kernel, which does not tell since when. After a long block, all that lies in the kernel then is taken to have
-//! waited as long as the block: commands that were sent in one go to a network that does not answer are refused in time,
+//! Every command has to be answered within 3 s, but while a connection is at its limits its next commands wait unread in
+//! the kernel, which does not report their arrival. After a long block, all bytes in the kernel count as having waited
+//! as long as the block. So commands that were sent in one go to a network that does not answer are all refused in time,
+//! not one limit's worth every 3 s.
 //! all of them, rather than one limit's worth every 3 s.
 
 use std::time::{Duration, Instant};
 
-/// A block shorter than this is ordinary back-pressure, not worth a system call.
+/// Shortest block that counts: a shorter one is ordinary back-pressure, not worth a system call.
 const LONG: Duration = Duration::from_millis(500);
 
-/// Keeps the time at which bytes arrived.
+/// Tracks the arrival time of bytes.
 #[derive(Debug)]
 pub struct Arrival {
-    /// When what is in the decoder's buffer arrived.
+    /// Arrival time of the bytes in the decoder's buffer.
     stamp: Instant,
-    /// Bytes read ever.
+    /// Total number of bytes read.
     read: u64,
-    /// Since when nothing is read.
+    /// Time since which nothing is read.
     blocked: Option<Instant>,
-    /// Bytes up to this count have waited since then.
+    /// Bytes up to this count have waited since that time.
     backlog: Option<(u64, Instant)>,
 }
 
 impl Arrival {
-    /// A connection that has sent nothing.
+    /// Returns the state of a connection that has sent nothing.
     pub fn new(now: Instant) -> Arrival {
         Arrival { stamp: now, read: 0, blocked: None, backlog: None }
     }
 
-    /// When what was read last arrived.
+    /// Returns the arrival time of the bytes that were read last.
     pub fn stamp(&self) -> Instant {
         self.stamp
     }
 
-    /// Notes whether the connection is read from now on; `waiting` tells how many bytes lie in the kernel.
+    /// Records whether the connection is read from now on; `waiting` returns the number of bytes in the kernel.
     pub fn reading(&mut self, reads: bool, now: Instant, waiting: impl FnOnce() -> u64) {
         if !reads {
             self.blocked.get_or_insert(now);
@@ -45,14 +46,14 @@ impl Arrival {
         }
     }
 
-    /// Notes that the client takes its answers again: until now it was waiting for nothing, so nothing has waited.
+    /// Records that the client takes its answers again: until now the client was not waiting, so no command has waited.
     pub fn caught_up(&mut self, now: Instant) {
         self.stamp = now;
         self.backlog = None;
         self.blocked = self.blocked.map(|_| now);
     }
 
-    /// Notes that bytes were read.
+    /// Records that bytes were read.
     pub fn arrived(&mut self, bytes: usize, now: Instant) {
         self.stamp = match self.backlog {
             Some((until, since)) if self.read < until => since,

@@ -1,8 +1,8 @@
-//! The endpoint for clients: the Redis protocol on every peer.
+//! Endpoint for clients: the Redis protocol on every peer.
 //!
-//! Bytes become requests in [`decoder`]; [`table`] says what carries each command out ([`commands`]); what that asks of
-//! keys goes to the node through [`backend`], comes back in any order, waits for its turn in [`pending`], is put together
-//! by [`join`] and written as [`reply`]. `connection` is the one place that waits.
+//! [`decoder`] turns bytes into requests; [`table`] names the handler of each command ([`commands`]). The operations on
+//! keys go to the node through [`backend`] and come back in any order. Their answers wait for their turn in [`pending`],
+//! are combined by [`join`] and written as [`reply`]. `connection` is the only place that waits.
 
 mod admission;
 pub mod arguments;
@@ -42,15 +42,15 @@ use crate::accept::Accept;
 use crate::places::Places;
 use socket::Socket as _;
 
-/// Refused clients that are still being told so, at most; others are closed without a word.
+/// Upper limit of refused clients that are still being told so; further ones are closed without an error.
 const REFUSALS_MAX: usize = 16;
-/// Clients that the kernel holds until they are accepted, at most: as tokio sets it.
+/// Upper limit of clients that the kernel holds until they are accepted: as tokio sets it.
 const BACKLOG_MAX: usize = 1024;
-/// Places of clients that owe the password which are for clients on this machine, in parts of all of them.
+/// Divisor of the places of clients that owe the password: one part is kept for clients on this machine.
 const STRANGERS_KEPT: usize = 4;
 
-/// Takes clients until `stop` becomes true, then returns once all that was asked is answered and all connections are
-/// closed. Commands that arrive meanwhile are refused with `-TRYAGAIN`, also those of clients that nobody has accepted yet.
+/// Accepts clients until `stop` becomes true. Then it returns once all commands are answered and all connections are
+/// closed. Commands that arrive meanwhile are refused with `-TRYAGAIN`, also those of clients that are not yet accepted.
 pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     // Never sent on: it closes when the last connection has dropped its end.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
@@ -81,7 +81,7 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::
     let _ = all_gone.recv().await;
 }
 
-/// Where clients come in.
+/// Admission of new clients.
 struct Door {
     clients: Arc<Semaphore>,
     strangers: Arc<Places>,

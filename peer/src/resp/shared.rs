@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State that all connections share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,41 +7,42 @@ use super::backend::{Backend, Router};
 use super::metrics::Metrics;
 use crate::status::StatusSource;
 
-/// A password, kept as its hash. Comparing takes the same time wherever the first difference lies.
+/// Password, kept as its hash. A comparison takes the same time at every place of the first difference.
 #[derive(Clone, Debug)]
 pub struct Password(blake3::Hash);
 
 impl Password {
-    /// Takes the password itself.
+    /// Hashes a password.
     pub fn new(password: &[u8]) -> Password {
         Password(blake3::hash(password))
     }
 
-    /// Whether this is it.
+    /// Returns whether this is the password.
     pub fn is(&self, password: &[u8]) -> bool {
         self.0 == blake3::hash(password)
     }
 }
 
-/// What may be set about the endpoint.
+/// Settings of the endpoint.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The longest value, in bytes: the network's limit, checked here before anything is sent.
+    /// Upper limit of a value in bytes: the network's limit, checked here before anything is sent.
     pub value_bytes_max: usize,
-    /// Needed before anything else, if there is one.
+    /// Password that a client has to give before any other command, if there is one.
     pub password: Option<Password>,
-    /// More connections than this are refused with an error.
+    /// Upper limit of connections; further ones are refused with an error.
     pub clients_max: usize,
-    /// Clients that owe the password, at most; the next one takes the place of the one that has owed it for longest.
+    /// Upper limit of clients that owe the password; the next one takes the place of the one that has owed it for
+    /// longest.
     pub strangers_max: usize,
-    /// A client that owes the password for so long makes room for others.
+    /// Time after which a client that owes the password makes room for new ones.
     pub stranger_max: Duration,
-    /// How long the node has for a command, counted from its arrival.
+    /// Time of the node for a command, counted from its arrival.
     pub patience: Duration,
-    /// After so long a command is answered here if the node has not: must leave time to write the answer within the 3 s
-    /// that clients are promised.
+    /// Time after which a command is answered here if the node has not answered: it must leave time to write the answer
+    /// within the 3 s that clients are promised.
     pub guard: Duration,
-    /// After a stop, commands that the node still has are given up after so long: it has settled what it could before.
+    /// Time after a stop after which commands at the node are given up: the node has settled all it could before.
     pub last_call: Duration,
 }
 
@@ -60,18 +61,18 @@ impl Default for Settings {
     }
 }
 
-/// What all connections of an endpoint share.
+/// State that all connections of an endpoint share.
 pub struct Shared {
-    /// Where requests go.
+    /// Takes requests.
     pub backend: Arc<dyn Backend>,
-    /// Where answers come from.
+    /// Routes answers.
     pub router: Arc<Router>,
-    /// For `INFO` and `SCATTER.WHERE`.
+    /// Status for `INFO` and `SCATTER.WHERE`.
     pub status: Arc<dyn StatusSource>,
-    /// Does not change while the process lives.
+    /// Settings, which do not change while the process lives.
     pub settings: Settings,
-    /// Counts.
+    /// Counters.
     pub metrics: Metrics,
-    /// When the process started.
+    /// Time at which the process started.
     pub started: Instant,
 }

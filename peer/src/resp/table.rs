@@ -1,48 +1,48 @@
-//! Every command by name: how many arguments it takes, where its keys are, what carries it out.
+//! Table of all commands by name: number of arguments, places of the keys, handler.
 
 use super::call::{Call, Handled};
 use super::commands::{connection, expiry, keys, refused, scatter, server, strings};
 
-/// One row.
+/// Row of one command.
 #[derive(Debug)]
 pub struct Command {
-    /// In lower case, as Redis gives it in errors.
+    /// Name in lower case, as Redis writes it in errors.
     pub name: &'static str,
     /// Arguments with the name itself; `-n` means at least `n` (as in Redis).
     pub arity: i32,
-    /// What it does to keys.
+    /// Effect on keys.
     pub kind: Kind,
-    /// Where its keys are.
+    /// Places of the keys.
     pub keys: Keys,
-    /// In a few words.
+    /// Short description.
     pub summary: &'static str,
-    /// What carries it out.
+    /// Handler of the command.
     pub run: fn(&mut Call<'_>) -> Handled,
 }
 
-/// What a command does to keys.
+/// Effect of a command on keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads them.
+    /// Reads keys.
     Read,
-    /// Changes them.
+    /// Changes keys.
     Write,
-    /// Has none; about the connection, and allowed before the password is given.
+    /// Has no keys; concerns the connection, and is allowed before the password is given.
     Open,
-    /// Has none.
+    /// Has no keys.
     Other,
-    /// Is not there; has a row so that it can say why.
+    /// Not supported; the row gives the reason.
     Refused,
 }
 
-/// Where the keys are among the arguments, as `COMMAND` tells it. `first` is 0 where there are none.
+/// Places of the keys among the arguments, as `COMMAND` reports them. `first` is 0 where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// The first.
+    /// First key.
     pub first: i32,
-    /// The last; -1 is the last argument.
+    /// Last key; -1 is the last argument.
     pub last: i32,
-    /// From one to the next.
+    /// Distance from one key to the next.
     pub step: i32,
 }
 
@@ -52,13 +52,13 @@ const ALL: Keys = Keys { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
 
 impl Command {
-    /// Whether it takes so many arguments, the name among them.
+    /// Returns whether the command takes this number of arguments, the name among them.
     pub fn takes(&self, arguments: usize) -> bool {
         let least = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arguments >= least } else { arguments == least }
     }
 
-    /// Flags as `COMMAND` gives them.
+    /// Returns the flags as `COMMAND` gives them.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         match self.kind {
             Kind::Read => &["readonly", "fast"][..],
@@ -70,7 +70,7 @@ impl Command {
         .copied()
     }
 
-    /// The group as `COMMAND DOCS` gives it.
+    /// Returns the group as `COMMAND DOCS` gives it.
     pub fn group(&self) -> &'static str {
         match self.kind {
             Kind::Read | Kind::Write => "string",
@@ -80,9 +80,9 @@ impl Command {
     }
 }
 
-/// Looks a command up by its name in whatever case: its row and the row's number.
+/// Finds a command by its name in upper or lower case. Returns the row's number and the row.
 pub fn find(name: &[u8]) -> Option<(usize, &'static Command)> {
-    // On the stack: this is done for every command. No name is as long as this.
+    // On the stack, because this runs for every command. No name is as long as this.
     let mut lower = [0; 24];
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
@@ -104,7 +104,7 @@ const fn row(
 
 use Kind::{Open, Other, Read, Refused, Write};
 
-/// All of them, in the order of their names.
+/// All commands, in the order of their names.
 #[rustfmt::skip]
 pub static COMMANDS: &[Command] = &[
     row("append", 3, Write, ONE, strings::append, "Append to the value of a key"),

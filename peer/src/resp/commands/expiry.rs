@@ -11,7 +11,7 @@ use crate::resp::errors;
 use crate::resp::join::Shape;
 use crate::resp::reply::Reply;
 
-/// How a deadline is written.
+/// Notation of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// `EX`
@@ -25,7 +25,7 @@ pub enum Notation {
 }
 
 impl Notation {
-    /// Which one a word is.
+    /// Returns the notation that a word names.
     pub fn of(word: &[u8]) -> Option<Notation> {
         [
             ("EX", Notation::Seconds),
@@ -38,8 +38,8 @@ impl Notation {
         .map(|(_, notation)| notation)
     }
 
-    /// A number as milliseconds, or `None` where Redis has no room for it. Redis keeps absolute milliseconds in 63 bits
-    /// and refuses what does not fit; so do we, though the sum here is only for the check.
+    /// Returns a number as milliseconds, or `None` where Redis has no room for it. Redis keeps absolute milliseconds in
+    /// 63 bits and refuses numbers that do not fit. This does the same, though the sum here is only for the check.
     fn millis(self, number: i64) -> Option<i64> {
         let millis = match self {
             Notation::Seconds | Notation::AtSeconds => number.checked_mul(1000)?,
@@ -55,7 +55,11 @@ impl Notation {
         matches!(self, Notation::Seconds | Notation::Millis)
     }
 
-    /// A deadline to be given with a value: must be positive.
+    /// Returns a deadline that is set together with a value; it must be positive.
+    ///
+    /// # Errors
+    ///
+    /// An error reply where the number is not positive or too large.
     pub fn with_value(self, number: i64, command: &str) -> Result<Expiry, Reply> {
         let millis = self.millis(number).filter(|&millis| millis > 0).ok_or_else(|| errors::expire_time(command))?;
         Ok(self.deadline(millis))
@@ -65,13 +69,13 @@ impl Notation {
         match u64::try_from(millis) {
             Ok(millis) if self.is_relative() && millis > 0 => Expiry::In(Duration::from_millis(millis)),
             Ok(millis) if !self.is_relative() => Expiry::At(WallMillis(millis)),
-            // In the past, however the clocks stand: the key goes at once.
+            // In the past on any clock: the key goes at once.
             _ => Expiry::At(WallMillis(0)),
         }
     }
 }
 
-/// What the clock on the wall says: only to tell whether a number of a client fits at all.
+/// Returns the wall-clock time, only to check whether a client's number fits at all.
 fn wall_millis() -> i64 {
     i64::try_from(unix_ms()).unwrap_or(i64::MAX)
 }
@@ -108,7 +112,7 @@ fn change(call: &mut Call<'_>, notation: Notation) -> Handled {
     call.write(Op::Expire { expiry: notation.deadline(millis), only }, Shape::Count)
 }
 
-/// `[NX | [XX] [GT | LT]]`, with Redis's rules of what goes together.
+/// Parses `[NX | [XX] [GT | LT]]`, by Redis's rules of combination.
 fn only(call: &Call<'_>) -> Result<ExpireOnly, Reply> {
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for option in call.arguments.from(3).iter() {

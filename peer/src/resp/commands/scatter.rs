@@ -1,4 +1,4 @@
-//! What goes beyond Redis: versions, relaxed reads, appends with a limit, repeatable commands.
+//! Commands beyond Redis: versions, relaxed reads, appends with a limit, repeatable commands, leases.
 
 use bytes::Bytes;
 use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode, Version};
@@ -12,9 +12,9 @@ use crate::resp::join::{ABSENT_VERSION, Join, Shape};
 use crate::resp::reply::Reply;
 use crate::resp::table;
 
-/// The longest id of `SCATTER.ONCE`, in bytes: each is kept in a record of its own beside the key.
+/// Upper limit of the id of `SCATTER.ONCE`, in bytes: each is kept in a record of its own beside the key.
 const ONCE_BYTES_MAX: usize = 64;
-/// The longest name of a lease's holder: every answer about the lease carries it.
+/// Upper limit of a lease holder's name, in bytes: every answer about the lease carries it.
 const HOLDER_BYTES_MAX: usize = 1024;
 
 /// `SCATTER.GETV key` → `[value, version]`
@@ -34,7 +34,7 @@ pub fn cas(call: &mut Call<'_>) -> Handled {
     call.write(Op::Set { value, condition, expiry: Expiry::Clear, get: false }, Shape::Count)
 }
 
-/// `generation-timestamp`
+/// Parses `generation-timestamp`.
 fn parse_version(text: &[u8]) -> Option<Version> {
     let dash = text.iter().position(|&byte| byte == b'-')?;
     let generation = u32::try_from(parse_integer(&text[..dash])?).ok()?;
@@ -45,13 +45,13 @@ fn parse_version(text: &[u8]) -> Option<Version> {
     Some(Version { generation, timestamp: timestamp.parse().ok()? })
 }
 
-/// `SCATTER.RGET key`: from any member, perhaps old
+/// `SCATTER.RGET key`: read from any member, perhaps old
 pub fn rget(call: &mut Call<'_>) -> Handled {
     call.ask_in(call.arguments.at(1), Op::Read(Read::Value), ReadMode::Relaxed)?;
     Ok(Reaction::Ask(Join::read(Shape::Value)))
 }
 
-/// `SCATTER.APPEND key max value` → the new length, or nothing and no change where it would exceed `max`
+/// `SCATTER.APPEND key max value` → the new length, or nil and no change where it would exceed `max`
 pub fn append(call: &mut Call<'_>) -> Handled {
     let max = u32::try_from(call.integer(2)?).map_err(|_| Reply::error(errors::NOT_AN_INTEGER))?;
     let value = call.value(3)?;
@@ -91,7 +91,7 @@ pub fn once(call: &mut Call<'_>) -> Handled {
         return Err(errors::arity(command.name));
     }
     let not_one_key = || Reply::error("ERR SCATTER.ONCE takes a command on one key");
-    // The keys are looked at before the command runs: one without any may change the connection.
+    // The keys are checked before the command runs: a command without keys may change the connection.
     if command.keys.first == 0 || call.once.is_some() {
         return Err(not_one_key());
     }
@@ -104,10 +104,11 @@ pub fn once(call: &mut Call<'_>) -> Handled {
     }
 }
 
-/// `SCATTER.LEASE key holder ms`: takes the lease, or renews it → `[holder, remaining ms]` of whoever has it
+/// `SCATTER.LEASE key holder ms`: takes the lease, or renews it → `[holder, remaining ms]` of the present
+/// holder
 pub fn lease(call: &mut Call<'_>) -> Handled {
     if call.once.is_some() {
-        // The first answer, given again, would be of a lease that is long over.
+        // A repetition of the first answer would be about a lease that is long over.
         return Err(Reply::error("ERR SCATTER.LEASE may be repeated as it is, and not under SCATTER.ONCE"));
     }
     let holder = holder(call)?;
@@ -117,7 +118,7 @@ pub fn lease(call: &mut Call<'_>) -> Handled {
     call.write(Op::Lease(LeaseOp::Acquire { holder, term }), Shape::Held)
 }
 
-/// `SCATTER.UNLEASE key holder` → 1, or 0 where it is not this one who has the lease
+/// `SCATTER.UNLEASE key holder` → 1, or 0 where another holder has the lease, or none
 pub fn unlease(call: &mut Call<'_>) -> Handled {
     let holder = holder(call)?;
     call.write(Op::Lease(LeaseOp::Release { holder }), Shape::Count)

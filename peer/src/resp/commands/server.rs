@@ -1,4 +1,4 @@
-//! The server as clients see it: `COMMAND`, `INFO`, `CONFIG GET`.
+//! Commands about the server: `COMMAND`, `INFO`, `CONFIG GET`.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::resp::reply::{Protocol, Reply};
 use crate::resp::shared::Shared;
 use crate::resp::table::{self, Command};
 
-/// The Redis whose commands and answers these are. Clients decide by it what they may send.
+/// Version of Redis whose commands and answers these are. Clients choose the commands that they send by it.
 pub const REDIS_VERSION: &str = "7.4.0";
 
 /// `COMMAND [COUNT | DOCS | INFO | LIST | HELP]`
@@ -51,12 +51,12 @@ pub fn command(call: &mut Call<'_>) -> Handled {
     }
 }
 
-/// `ROLE`: a master without replicas, as Redis words it, since every peer takes reads and writes for every key.
+/// `ROLE`: a master without replicas in Redis's words, because every peer takes reads and writes for every key.
 pub fn role(_: &mut Call<'_>) -> Handled {
     reply(Reply::Array(vec![Reply::text("master"), Reply::Integer(0), Reply::Array(Vec::new())]))
 }
 
-/// Those named, or all.
+/// Returns the named commands, or all.
 fn asked_for(names: Arguments<'_>) -> impl Iterator<Item = &'static Command> {
     let all = names.is_empty();
     table::COMMANDS
@@ -64,7 +64,8 @@ fn asked_for(names: Arguments<'_>) -> impl Iterator<Item = &'static Command> {
         .filter(move |command| all || names.iter().any(|name| name.eq_ignore_ascii_case(command.name.as_bytes())))
 }
 
-/// A row as `COMMAND` gives it: name, arity, flags, first key, last key, step, and four lists that are empty here.
+/// Returns a row as `COMMAND` gives it: name, arity, flags, first key, last key, step, and four lists that are empty
+/// here.
 fn describe(command: &Command) -> Reply {
     Reply::Array(vec![
         Reply::text(command.name),
@@ -209,10 +210,10 @@ pub fn config(call: &mut Call<'_>) -> Handled {
     }
 }
 
-/// A parameter's name as one of the patterns asks for it: whoever writes it out is given it as written.
+/// Returns a parameter's name if a pattern asks for it: a client that writes the name out gets it as written.
 fn asked_as(patterns: Arguments<'_>, name: &'static str) -> Option<Reply> {
     let written = |pattern: &[u8]| pattern.eq_ignore_ascii_case(name.as_bytes());
-    // As Redis has it, only these make a pattern of a name.
+    // As in Redis, only these make a pattern of a name.
     let is_pattern = |word: &[u8]| word.iter().any(|byte| b"*?[".contains(byte));
     let asks = |word: &&[u8]| written(word) || is_pattern(word) && matches_glob(word, name.as_bytes());
     let pattern = patterns.iter().find(asks)?;
@@ -220,8 +221,8 @@ fn asked_as(patterns: Arguments<'_>, name: &'static str) -> Option<Reply> {
     Some(if written { Reply::Bulk(Bytes::copy_from_slice(pattern)) } else { Reply::text(name) })
 }
 
-/// `*`, `?`, `[a-z]`, `[^a]` and `\`, whatever the case. Steps back to the last star only, so the time is bounded by
-/// pattern times text.
+/// Matches `*`, `?`, `[a-z]`, `[^a]` and `\`, without regard to case. It steps back to the last star only, so the
+/// time is bounded by pattern times text.
 fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -243,7 +244,7 @@ fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// Whether the front of a pattern that is no star stands for this byte, and how long it is then.
+/// Matches the front of a pattern, which is no star, against this byte. Returns the length of the matching front.
 fn matches_byte(pattern: &[u8], byte: u8) -> Option<usize> {
     let same = |other: &u8| byte.eq_ignore_ascii_case(other);
     match pattern {

@@ -1,4 +1,4 @@
-//! What all parts of the picture are drawn with. Every text goes through [`safe`] here.
+//! Drawing operations of all parts of the picture. Every text goes through [`safe`] here.
 
 use screen::colour::Palette;
 use screen::ratatui::buffer::Buffer;
@@ -9,20 +9,20 @@ use screen::safe;
 
 use crate::top::rows::Tone;
 
-/// A buffer and the styles it is drawn in.
+/// Buffer, and the styles for drawing in it.
 pub struct Brush<'a> {
-    /// Where it is drawn.
+    /// Buffer of the picture.
     pub buffer: &'a mut Buffer,
-    /// Which styles there are.
+    /// Styles of the picture.
     pub palette: Palette,
 }
 
-/// How far lines that do not fit can be scrolled.
+/// Scroll range of lines that do not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scroll {
-    /// Lines above what is seen, at most; 0 where all of them fit.
+    /// Upper limit of lines above the visible ones; 0 where all of them fit.
     pub most: usize,
-    /// Lines that are seen at once.
+    /// Lines that are visible at once.
     pub page: usize,
 }
 
@@ -30,12 +30,12 @@ pub struct Scroll {
 pub type Words = Vec<(String, Style)>;
 
 impl<'a> Brush<'a> {
-    /// For this buffer.
+    /// Returns a brush for this buffer.
     pub fn new(buffer: &'a mut Buffer, palette: Palette) -> Brush<'a> {
         Brush { buffer, palette }
     }
 
-    /// A text in so many columns; how many it took.
+    /// Draws a text in at most `width` columns. Returns the columns it took.
     pub fn text(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         let area = self.buffer.area;
         if width == 0 || x < area.x || x >= area.right() || y < area.y || y >= area.bottom() {
@@ -46,14 +46,14 @@ impl<'a> Brush<'a> {
         end - x
     }
 
-    /// A text at the right end of a row.
+    /// Draws a text at the right end of a row.
     pub fn text_right(&mut self, area: Rect, text: &str, style: Style) {
         let text = safe::cut(text, area.width.into());
         let x = area.right().saturating_sub(safe::width(&text) as u16);
         self.text(x, area.y, area.width, &text, style);
     }
 
-    /// Several texts in the first row of an area, which need not have one; how many columns they took.
+    /// Draws several texts in the first row of an area, which need not have one. Returns the columns they took.
     pub fn words(&mut self, area: Rect, words: &[(String, Style)]) -> u16 {
         if area.height == 0 {
             return 0;
@@ -65,7 +65,7 @@ impl<'a> Brush<'a> {
         x - area.x
     }
 
-    /// Several rows; where not all fit the last one says so.
+    /// Draws several rows; where not all fit, the last one says so.
     pub fn lines_or_more(&mut self, area: Rect, mut lines: Vec<Words>, where_more: &str) {
         let room = usize::from(area.height);
         if lines.len() > room && room > 0 {
@@ -76,7 +76,8 @@ impl<'a> Brush<'a> {
         self.lines(area, &lines);
     }
 
-    /// Several rows from this line on; where not all fit the last row says which are seen, and the keys that show others.
+    /// Draws several rows from this line on. Where not all fit, the last row tells which are visible, and the keys that
+    /// show the rest.
     pub fn scrolled(&mut self, area: Rect, lines: &[Words], from: usize, keys: &str) -> Scroll {
         let (room, count) = (usize::from(area.height), lines.len());
         if count <= room || room == 0 {
@@ -93,19 +94,20 @@ impl<'a> Brush<'a> {
         Scroll { most, page: seen }
     }
 
-    /// Several rows, as many as fit.
+    /// Draws several rows, as many as fit.
     pub fn lines(&mut self, area: Rect, lines: &[Words]) {
         for (line, words) in lines.iter().take(area.height.into()).enumerate() {
             self.words(Rect { y: area.y + line as u16, height: 1, ..area }, words);
         }
     }
 
-    /// A frame with a title and perhaps something at its right; what is inside.
+    /// Draws a frame with a title and an optional text at its right. Returns the inside.
     pub fn frame(&mut self, area: Rect, title: &str, right: &str) -> Rect {
         self.frame_with(area, title, &[right])
     }
 
-    /// The same with the first of several texts at its right for which there is room.
+    /// Draws a frame with a title and, at its right, the first of several texts for which there is room. Returns the
+    /// inside.
     pub fn frame_with(&mut self, area: Rect, title: &str, rights: &[&str]) -> Rect {
         let area = area.intersection(self.buffer.area);
         if area.width < 2 || area.height < 2 {
@@ -124,7 +126,7 @@ impl<'a> Brush<'a> {
         inside
     }
 
-    /// How a tone looks.
+    /// Returns the style of a tone.
     pub fn style(&self, tone: Tone) -> Style {
         match tone {
             Tone::Text => self.palette.text(),
@@ -138,13 +140,13 @@ impl<'a> Brush<'a> {
     }
 }
 
-/// The upper so many rows of an area, and the rest.
+/// Returns the upper `height` rows of an area, and the rest.
 pub fn above(area: Rect, height: u16) -> (Rect, Rect) {
     let height = height.min(area.height);
     (Rect { height, ..area }, Rect { y: area.y + height, height: area.height - height, ..area })
 }
 
-/// The left so many columns of an area, and the rest.
+/// Returns the left `width` columns of an area, and the rest.
 pub fn beside(area: Rect, width: u16) -> (Rect, Rect) {
     let width = width.min(area.width);
     (Rect { width, ..area }, Rect { x: area.x + width, width: area.width - width, ..area })
