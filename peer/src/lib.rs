@@ -1,4 +1,4 @@
-//! The real world around a node: network, store, clients, command line.
+//! The environment of a node: network, store, clients, command line.
 
 mod accept;
 pub mod admin;

@@ -1,8 +1,8 @@
-//! Taking a lock, whatever became of whoever held it last.
+//! Locks without poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Takes a lock. What is guarded so holds between any two statements, so the panic of another holder is no reason for one's own.
+/// Takes a lock. The guarded data is valid between any two statements, so the panic of another holder is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

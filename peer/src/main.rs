@@ -1,6 +1,7 @@
 //! `scatter`: the daemon and the client commands.
 
-/// Most of what is allocated is freed by another thread, which the usual allocators are slow at.
+/// Allocator: most memory is freed by another thread than the one that allocated it, at which the default
+/// allocators are slow.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

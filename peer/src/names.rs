@@ -1,4 +1,4 @@
-//! Names of peers beside their ids: the one form in which a person is shown a peer.
+//! Names of peers beside their ids: the one form in which people are shown a peer.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use overlay::{Called, PeerName};
 
 use crate::status::{GroupStatus, Located, PeerTraffic, Ring, SilentRange, short_peer};
 
-/// The names of the peers that some answers of a peer mention, by peer id. Peers without a name are left out.
+/// Names of the peers that some answers mention, by peer id. Peers without a name are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Names<'a>(BTreeMap<&'a str, &'a PeerName>);
 
 impl<'a> Names<'a> {
-    /// Names of members of these groups; of a peer with several names the last one counts.
+    /// Returns the names of members of these groups; of a peer with several names the last one counts.
     pub fn of_groups(groups: impl IntoIterator<Item = &'a GroupStatus>) -> Names<'a> {
         let members = groups.into_iter().flat_map(|group| &group.members);
         Names(members.filter_map(|member| Some((member.peer_id.as_str(), member.name.as_ref()?))).collect())
     }
 
-    /// Names of members of a group as its owner tells them.
+    /// Returns the names of members of a group as its owner reports them.
     pub fn of_located(located: &'a Located) -> Names<'a> {
         let mut names = Names::default();
         names.add(&located.names);
         names
     }
 
-    /// Names of members of a group that does not answer.
+    /// Returns the names of members of a group that does not answer.
     pub fn of_silent(silent: &'a SilentRange) -> Names<'a> {
         let mut names = Names::default();
         names.add(&silent.names);
@@ -57,18 +57,18 @@ impl<'a> Names<'a> {
         self.0.get(peer_id).copied()
     }
 
-    /// Returns a peer as people are shown it: `oak (MMjh9m)`, or the short id alone.
+    /// Returns a peer in its displayed form: `oak (MMjh9m)`, or the short id alone.
     pub fn label(&self, peer_id: &str) -> String {
         label(self.get(peer_id), peer_id)
     }
 
-    /// Returns the same with the whole id, for whoever has to type it.
+    /// Returns a peer in its displayed form with the whole id, for commands that need it.
     pub fn whole(&self, peer_id: &str) -> String {
         Called { name: self.get(peer_id), id: peer_id }.to_string()
     }
 }
 
-/// Returns a peer of this name and id as people are shown it: `oak (MMjh9m)`, or the short id alone.
+/// Returns the displayed form of a peer with this name and id: `oak (MMjh9m)`, or the short id alone.
 pub fn label(name: Option<&PeerName>, peer_id: &str) -> String {
     Called { name, id: short_peer(peer_id) }.to_string()
 }

@@ -1,7 +1,7 @@
-//! Which threads go first where there are not enough cores.
+//! Priority of threads where there are not enough cores.
 
-/// The calling thread lets others go first, by this much in the kernel's terms (0 to 19). On Linux only: elsewhere it
-/// would hold for the process.
+/// Lowers the priority of the calling thread by this nice value (0 to 19). On Linux only: elsewhere it would hold for
+/// the process.
 pub fn step_back(nice: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, nice) {

@@ -1,11 +1,11 @@
-//! Log lines about what keeps failing: one at once, then one a minute.
+//! Log lines about a repeated failure: one at once, then one a minute.
 
 use std::time::{Duration, Instant};
 
-/// Between two lines of the log about the same failure.
+/// Interval of two log lines about the same failure.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// Counts failures of one kind, and says when the log is to hear of them.
+/// Counts failures of one kind, and decides about log lines.
 #[derive(Debug, Default)]
 pub struct Seldom {
     told: Option<Instant>,
@@ -13,7 +13,7 @@ pub struct Seldom {
 }
 
 impl Seldom {
-    /// Counts one more. Where a line is due, the number of failures since the last line.
+    /// Counts one more failure. Where a line is due, returns the number of failures since the last line.
     pub fn failed(&mut self, now: Instant) -> Option<u64> {
         self.failures += 1;
         if self.told.is_some_and(|told| now.duration_since(told) < TOLD_EVERY) {

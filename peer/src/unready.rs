@@ -1,55 +1,55 @@
-//! When a peer that does not serve says why in its log: three seconds after it began not to, and then each minute.
+//! Times at which a peer that does not serve logs the reason: after three seconds, and then each minute.
 
 use std::time::{Duration, Instant};
 
 use crate::status::Readiness;
 
-/// Before the first complaint: ordinary starts and changes of leaders take less.
+/// Time before the first report: ordinary starts and changes of leaders take less.
 const FIRST: Duration = Duration::from_secs(3);
-/// Between two complaints.
+/// Interval of the reports.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Since when a peer does not serve, and when that is said next.
+/// Time since which a peer does not serve, and time of the next report.
 #[derive(Clone, Copy, Debug)]
 pub struct Unready {
     since: Option<(Instant, Instant)>,
 }
 
 impl Unready {
-    /// A peer that starts does not serve yet.
+    /// Returns the state of a peer that starts: it does not serve yet.
     pub fn new(now: Instant) -> Unready {
         Unready { since: Some((now, now + FIRST)) }
     }
 
-    /// It serves.
+    /// Records that the peer serves.
     pub fn ready(&mut self) {
         self.since = None;
     }
 
-    /// It does not serve any more.
+    /// Records that the peer does not serve any more.
     pub fn not_ready(&mut self, now: Instant) {
         self.since.get_or_insert((now, now + FIRST));
     }
 
-    /// What the checks of its readiness say.
+    /// Takes the result of the readiness checks.
     pub fn look(&mut self, is_ready: bool, now: Instant) {
         if is_ready { self.ready() } else { self.not_ready(now) }
     }
 
-    /// For how long it has not served, where that is to be said now.
+    /// Returns the time for which the peer has not served, where a report is due now.
     pub fn due(&mut self, now: Instant) -> Option<Duration> {
         let (since, next) = self.since.as_mut().filter(|(_, next)| *next <= now)?;
         *next = now + EVERY;
         Some(now.duration_since(*since))
     }
 
-    /// Whether it has not served for longer than an ordinary start takes.
+    /// Returns whether the peer has not served for longer than an ordinary start takes.
     pub fn is_long(&self, now: Instant) -> bool {
         self.since.is_some_and(|(since, _)| now.duration_since(since) >= FIRST)
     }
 }
 
-/// The checks that fail, in a line; of a peer in no group only those that are about entering one.
+/// Lists the failing checks in a line; for a peer in no group, only the checks that concern entering one.
 pub fn failing(readiness: &Readiness) -> String {
     let is_outside = readiness.checks.iter().any(|check| check.name == "in_group" && !check.ok);
     let matters = |name: &str| !is_outside || ["in_group", "peers"].contains(&name);

@@ -1,24 +1,24 @@
-//! Addresses as a person types them: `HOST`, `HOST:PORT`, `ADDRESS`, `[ADDRESS]:PORT`.
+//! Addresses in users' notation: `HOST`, `HOST:PORT`, `ADDRESS`, `[ADDRESS]:PORT`.
 
 use std::net::Ipv6Addr;
 
-/// The port of [`client`] addresses that name none.
+/// Default port of [`client`] addresses.
 const CLIENT_PORT: u16 = 6479;
-/// The port of [`status`] addresses that name none.
+/// Default port of [`status`] addresses.
 const STATUS_PORT: u16 = 6480;
 
-/// Takes an address for clients, and adds the usual port where none is named.
+/// Parses an address for clients, and adds the default port where none is named.
 ///
 /// # Errors
-/// Where the text is no address; the error says what one looks like.
+/// The text is no address; the error shows the form of one.
 pub fn client(text: &str) -> Result<String, String> {
     with_port(text, CLIENT_PORT)
 }
 
-/// Takes an address for status, and adds the usual port where none is named.
+/// Parses an address for status, and adds the default port where none is named.
 ///
 /// # Errors
-/// As [`client`].
+/// As for [`client`].
 pub fn status(text: &str) -> Result<String, String> {
     with_port(text, STATUS_PORT)
 }

@@ -1,4 +1,4 @@
-//! One operation through a peer: a RESP client of a page, so that nothing repeats a write behind the caller's back.
+//! One operation through a peer: a small RESP client, so that no library repeats a write unnoticed.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -7,41 +7,45 @@ use std::time::Duration;
 
 use super::{Exit, Reach};
 
-/// How long to try to connect to each address of a host.
+/// Time limit of a connection attempt, for each address of a host.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Peers answer within 3 s; one that has not after this has gone.
+/// Time limit of an answer. Peers answer within 3 s; one that has not after this has gone.
 const ANSWER: Duration = Duration::from_secs(5);
-/// The longest answer that is taken in.
+/// Upper limit of an answer in bytes.
 const BULK_BYTES_MAX: usize = 64 << 20;
-/// Lines and nesting of an answer are bounded as well: it is not certain that a peer is at the other end.
+/// Upper limits of a line in bytes and of an answer's nesting: the other end may not be a peer.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 const DEPTH_MAX: u8 = 4;
 
-/// What a peer answered.
+/// Answer of a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A status line.
+    /// Status line.
     Simple(String),
     /// A number.
     Integer(i64),
     /// Bytes.
     Bulk(Vec<u8>),
-    /// Nothing.
+    /// Nil.
     Nil,
-    /// Several.
+    /// Several values.
     Array(Vec<Value>),
 }
 
-/// Why there is no answer, with how to end.
+/// Reason for a missing answer, with the exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// How to end.
+    /// Exit code of the command.
     pub exit: Exit,
-    /// What to say.
+    /// Text for the user.
     pub why: String,
 }
 
-/// Asks one peer once.
+/// Sends one command to one peer, once.
+///
+/// # Errors
+///
+/// [`Failure`]: its exit code says whether the command may have taken effect.
 pub fn ask(reach: &Reach, words: &[&[u8]], writes: bool) -> Result<Value, Failure> {
     let unreachable = |error: io::Error| Failure {
         exit: Exit::Unreachable,
@@ -65,7 +69,11 @@ pub fn ask(reach: &Reach, words: &[&[u8]], writes: bool) -> Result<Value, Failur
         .map_err(|text| refusal(&text))
 }
 
-/// The password in this file, if one is named.
+/// Returns the password in this file, if a file is named.
+///
+/// # Errors
+///
+/// [`Failure`] where the file cannot be read.
 pub fn password(file: Option<&Path>) -> Result<Option<Vec<u8>>, Failure> {
     let read = |path: &Path| match std::fs::read(path) {
         Ok(password) => Ok(password.trim_ascii().to_vec()),
@@ -90,7 +98,7 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// What an error answer means for the one who asked.
+/// Returns the failure that an error answer means for the user.
 fn refusal(text: &str) -> Failure {
     let exit = match text.split(' ').next() {
         Some("UNCERTAIN") => Exit::Unknown,

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// Puts bytes under `name`; where they are not UTF-8, in base64, and says so under `name_encoding`.
+/// Puts bytes under `name`; where they are not UTF-8, in base64, with a mark under `name_encoding`.
 pub fn put(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => {

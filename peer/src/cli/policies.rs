@@ -1,4 +1,4 @@
-//! `scatter network` and `scatter network set policy`: what all groups of a network agree on.
+//! `scatter network` and `scatter network set policy`: the agreed settings of all groups of a network.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use super::{group, print, web};
 use crate::config::{Format, Policy};
 use crate::status::{PoliciesStatus, Ring, Status};
 
-/// Whom to ask, and how to print the answer.
+/// Peer to ask, and form of the answer.
 #[derive(Debug, Args)]
 pub(super) struct Where {
     /// A peer's HTTP address
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     http: String,
-    /// How to print it
+    /// How to print the answer
     #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
     output: Format,
 }
@@ -46,7 +46,7 @@ pub(super) struct SetPolicyArgs {
     admin_token_file: Option<PathBuf>,
 }
 
-/// `scatter network`
+/// Runs `scatter network`.
 pub(super) fn show(at: &Where) -> ExitCode {
     match agreed(at) {
         Ok(agreed) => match at.output {
@@ -57,7 +57,7 @@ pub(super) fn show(at: &Where) -> ExitCode {
     }
 }
 
-/// `scatter network set policy`
+/// Runs `scatter network set policy`.
 pub(super) fn set(args: &SetPolicyArgs) -> ExitCode {
     match change(args) {
         Ok(agreed) => match args.at.output {
@@ -106,10 +106,10 @@ fn change(args: &SetPolicyArgs) -> Result<Agreed, (Exit, String)> {
     agreed(at)
 }
 
-/// What a network agrees on, and how far that has spread.
+/// Agreed settings of a network, and the number of groups that have them.
 struct Agreed {
     network: String,
-    /// Of the group whose version is the highest.
+    /// Policies of the group whose version is the highest.
     policies: PoliciesStatus,
     /// Groups of the ring that answered, and those among them with the highest version.
     groups: usize,

@@ -1,4 +1,4 @@
-//! `scatter run`: settles the settings, then hands over to the daemon.
+//! `scatter run`: resolves the settings, then hands over to the daemon.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::config::{Config, Format, Sources, resolve};
 use crate::daemon::{self, Launch};
 use crate::machine::{Memo, check_formats, recall};
 
-/// `scatter run`
+/// Runs `scatter run`.
 pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) -> ExitCode {
     let from_environment = matches
         .into_iter()
@@ -40,8 +40,8 @@ pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) ->
     daemon::run(config, args.stop_with_stdin, launch)
 }
 
-/// The settings, with what the peer in this data directory remembers of its network. Nothing is changed there: who
-/// starts reads it again, under a lock.
+/// Returns the settings, with those that the peer in this data directory remembers of its network. Nothing is
+/// changed there: the daemon reads them again at its start, under a lock.
 fn remembered(mut config: Config) -> Result<Config, String> {
     check_formats(&config.data_dir)?;
     let memo = Memo::load(&config.data_dir)?;
@@ -49,7 +49,7 @@ fn remembered(mut config: Config) -> Result<Config, String> {
     Ok(config)
 }
 
-/// All settings, each with where it is from.
+/// Formats all settings, each with its origin.
 fn show(config: &Config) -> String {
     match config.output {
         Format::Json => {

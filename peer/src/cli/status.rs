@@ -1,4 +1,4 @@
-//! `scatter status`: what a peer knows about itself and its groups.
+//! `scatter status`: prints the status of a peer and its groups.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -18,12 +18,12 @@ pub struct StatusArgs {
     /// A peer's address for status
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     http: String,
-    /// How to print it
+    /// How to print the status
     #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
     output: Format,
 }
 
-/// `scatter status`: 1 where the peer does not serve clients.
+/// Runs `scatter status`: exit code 1 where the peer does not serve clients.
 pub fn status(args: &StatusArgs) -> ExitCode {
     let asked = web::get(&args.http, "/v1/status").and_then(|status| Ok((status, web::get(&args.http, "/readyz")?)));
     let ((code, body), (ready, _)) = match asked {
@@ -46,7 +46,7 @@ pub fn status(args: &StatusArgs) -> ExitCode {
     }
 }
 
-/// For a person. Writing to a string does not fail.
+/// Formats the status for display. Writing to a string does not fail.
 fn describe(status: &Status, ready: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "peer       {}", status.peer_id);
@@ -54,7 +54,7 @@ fn describe(status: &Status, ready: bool) -> String {
         let _ = writeln!(text, "name       {name}");
     }
     let _ = writeln!(text, "network    {}", status.network);
-    // A peer of an earlier version tells no commit.
+    // A peer of an earlier version reports no commit.
     let commit = if status.commit.is_empty() { String::new() } else { format!(" (commit {})", status.commit) };
     let _ = writeln!(text, "version    {}{commit}, up {} s", status.version, status.uptime_s);
     let _ = writeln!(text, "durability {}", status.durability);

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
-/// More mistakes than this are no slip of the fingers: nothing is suggested for them.
+/// Upper limit of typing errors; nothing is suggested for a word with more.
 const MISTAKES_MAX: usize = 2;
 
-/// Has the error suggest the subcommands of `root` that begin with the typed word, else the one that is the fewest slips away.
+/// Makes the error suggest the subcommands of `root` that begin with the typed word, else the one with the fewest typing
+/// errors.
 ///
 /// clap compares by Jaro's measure, which does not see exchanged letters in short words: it suggests `ring` for `rnu`.
 pub fn improve(mut error: Error, root: &Command, args: &[OsString]) -> Error {
@@ -24,7 +25,7 @@ pub fn improve(mut error: Error, root: &Command, args: &[OsString]) -> Error {
     error
 }
 
-/// Returns the command whose subcommand `typed` was to be: the last one that is named before it.
+/// Returns the command whose subcommand `typed` was meant to be: the last one that is named before it.
 fn asked<'a>(root: &'a Command, typed: &str, args: &[OsString]) -> &'a Command {
     let before = args.iter().skip(1).take_while(|arg| *arg != typed);
     before.fold(root, |command, arg| command.find_subcommand(arg).unwrap_or(command))

@@ -12,13 +12,13 @@ use super::print;
 use crate::top::model::Model;
 use crate::top::{self, Ended, Options, Trouble};
 
-/// Larger pictures are of no use to anybody.
+/// Upper limit of either side of a picture; larger ones are of no use.
 const SIDE_MAX: u16 = 1000;
 
 /// Arguments of `scatter top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// A peer's address for status; with several, the first that answers is shown, and another when that falls silent
+    /// A peer's address for status; with several, the first that answers is shown, until it stops answering
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -31,10 +31,10 @@ pub struct TopArgs {
     /// Print one picture and end
     #[arg(long)]
     once: bool,
-    /// How to print it: text, the data as JSON, or an SVG
+    /// How to print the picture: text, the data as JSON, or an SVG
     #[arg(long, env = "SCATTER_OUTPUT", default_value = "text")]
     output: Output,
-    /// How large the picture is, in columns and rows; by default as the terminal, or 80x24
+    /// Size of the picture in columns and rows; by default as the terminal, or 80x24
     #[arg(long, value_name = "COLUMNSxROWS", value_parser = size, requires = "once")]
     size: Option<(u16, u16)>,
 }
@@ -53,7 +53,7 @@ fn size(text: &str) -> Result<(u16, u16), String> {
         .ok_or_else(|| format!("columns and rows, as 80x24, each of at most {SIDE_MAX}"))
 }
 
-/// `scatter top`
+/// Runs `scatter top`.
 pub fn top(args: &TopArgs) -> ExitCode {
     if args.once {
         return once(args);
@@ -61,7 +61,7 @@ pub fn top(args: &TopArgs) -> ExitCode {
     if let Err(error) = terminal::can_enter() {
         return fail(Exit::Usage, &format!("{error}; scatter top --once needs none of that"));
     }
-    // Asked before the screen is taken: who mistyped an address should not have to leave it first.
+    // Asked before the screen is taken: a user with a mistyped address should not have to leave it first.
     let model = match top::look(&args.http) {
         Ok(model) => model,
         Err((endpoint, trouble)) => return give_up(&endpoint, &trouble),
@@ -95,7 +95,7 @@ fn once(args: &TopArgs) -> ExitCode {
 }
 
 fn give_up(endpoint: &str, trouble: &Trouble) -> ExitCode {
-    // What it says may be from whoever listens there.
+    // The text may come from any program that listens there.
     let (endpoint, why) = (safe::line(endpoint), trouble.to_string());
     let why = safe::cut(&why, 300);
     match trouble {
@@ -104,7 +104,7 @@ fn give_up(endpoint: &str, trouble: &Trouble) -> ExitCode {
     }
 }
 
-/// The data, with everything escaped that would steer a terminal.
+/// Returns the data as JSON, with all characters escaped that would steer a terminal.
 fn json(model: &Model) -> String {
     safe::json(&serde_json::to_string(model).unwrap_or_default()) + "\n"
 }

@@ -1,4 +1,4 @@
-//! Who beats whom, and what is refused.
+//! Precedence of settings, and settings that are refused.
 
 use std::io::Write as _;
 
@@ -92,7 +92,7 @@ fn a_switch_has_to_be_of_use() {
     assert!(alone(&founder[..5]).contains("--cluster"));
     assert!(alone(&["--new", "--cluster", "hall", "--leases", "on"]).contains("--coarse on"));
     assert!(alone(&["--new", "--cluster", "hall", "--coarse", "on"]).contains("--leases on"));
-    // Who joins takes over what the founder said.
+    // A peer that joins takes over the founder's settings.
     let joins = ["--join", "/ip4/192.0.2.1/tcp/6478/p2p/12D3KooWGC6oXPo4bPkZBq2kGQeNXvYgDcvBSBtTmhvHv1VpTV2T"];
     assert!(resolve(sources(&[&joins[..], &["--cluster", "hall"], &to].concat())).is_ok());
 }
@@ -224,7 +224,7 @@ fn policies_are_chosen_by_name() {
     assert_eq!((in_file.policies.lead.0, in_file.policies.join.0), ("oldest", "random"));
     let by_flag = resolve(sources(&["--policy", "size=off,repartition=off", "--policy", "divide=even"])).unwrap();
     assert_eq!((by_flag.policies.size.0, by_flag.policies.divide.0), ("off", "even"));
-    // What is shown can be written there.
+    // Shown settings can be written on the command line.
     let again = resolve(sources(&["--policy", &shown(&by_flag)])).unwrap();
     assert_eq!(again.policies.names(), by_flag.policies.names());
     assert!(error(sources(&["--policy", "size=off,size=thresholds"])).contains("twice for size"));

@@ -1,4 +1,4 @@
-//! The demo with a dashboard: what people say stands beside the ring, and two more keys kill and start peers.
+//! The demo with a dashboard: the users' posts stand beside the ring, and two more keys kill and start peers.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,10 +16,14 @@ use crate::lock::lock;
 use crate::top::model::Model;
 use crate::top::{self, Ended, Extra, Options, Pane};
 
-/// So many chirps are kept for the pane.
+/// Upper limit of chirps that are kept for the pane.
 const LINES_MAX: usize = 100;
 
-/// Shows the dashboard until somebody has seen enough.
+/// Shows the dashboard until the user ends it.
+///
+/// # Errors
+///
+/// A text for the user where the dashboard cannot start.
 pub fn show(network: &Shared) -> Result<(), String> {
     let (seen, said) = channel();
     let (tell, gone) = channel();
@@ -34,7 +38,7 @@ pub fn show(network: &Shared) -> Result<(), String> {
         let done = done.clone();
         let does = move |_: &Model| {
             let words = does(network);
-            // What a key led to stays to be read where chirps are, after the foot has shown it.
+            // The result of a key stays readable among the chirps, after the foot has shown it.
             let _ = done.send(words.clone());
             words
         };
@@ -57,7 +61,7 @@ pub fn show(network: &Shared) -> Result<(), String> {
     }
 }
 
-/// People talk, and it is told when peers end by themselves; until this process does.
+/// Lets the users post, and reports peers that end by themselves, until this process ends.
 fn go_on(network: &Shared, seen: Sender<Line>, gone: &Sender<Gone>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return };
@@ -66,7 +70,7 @@ fn go_on(network: &Shared, seen: Sender<Line>, gone: &Sender<Gone>) {
     });
 }
 
-/// What people have said of late, and which peers have ended though nobody killed them here.
+/// Recent posts, and peers that ended without a kill by this demo.
 struct Chirps {
     said: Receiver<Line>,
     gone: Receiver<Gone>,

@@ -1,6 +1,7 @@
 use super::*;
 
-/// A group of this name with an arc in sixteenths of the ring; members with roles, as `a:leader b:suspect`.
+/// Returns a group of this name with an arc in sixteenths of the ring; members with roles, as `a:leader
+/// b:suspect`.
 fn group(id: &str, start: u8, end: u8, members: &str) -> GroupStatus {
     let members: Vec<MemberStatus> = members
         .split_whitespace()
@@ -105,11 +106,11 @@ fn groups_become_others() {
     let quarter = beside(group("q", 0, 4, "a b me"), (8, 0), (4, 8));
     assert_eq!(of(quarter.clone(), eighth.clone())[0], "split: group q split: now group e, 12 % of the ring");
     assert_eq!(of(eighth.clone(), quarter.clone())[0].split(':').next(), Some("merged"));
-    // What it lost went to a neighbour that had something before.
+    // The lost part went to a neighbour that had a range before.
     let less = beside(group("q2", 0, 3, "a b me"), (8, 0), (3, 8));
     assert_eq!(of(quarter.clone(), less.clone())[0].split(':').next(), Some("repartitioned"));
     assert_eq!(of(less, quarter.clone())[0].split(':').next(), Some("repartitioned"));
-    // The same arc with others in it.
+    // The same arc with other members.
     let traded = beside(group("t", 0, 4, "a c me"), (8, 0), (4, 8));
     assert_eq!(of(quarter.clone(), traded), ["migrated: group q traded members, 1 for 1: now group t"]);
     let elsewhere = group("x", 9, 12, "y z me");

@@ -1,4 +1,4 @@
-//! How much was asked of a peer, second by second.
+//! Load of a peer, second by second.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,12 +6,12 @@ use std::time::Instant;
 use crate::resp::latencies::Counts;
 use crate::status::LoadSample;
 
-/// Five minutes.
+/// Upper limit of samples: five minutes.
 const SAMPLES_MAX: usize = 300;
-/// What counts as lately.
+/// Number of samples in an average of the last seconds.
 const LATELY: usize = 5;
 
-/// The last samples, and what the next one is compared with.
+/// Last samples, and the values that the next one is compared with.
 #[derive(Debug, Default)]
 pub struct Recorder {
     samples: VecDeque<LoadSample>,
@@ -27,7 +27,7 @@ struct Last {
 }
 
 impl Recorder {
-    /// Takes a sample; the first one only begins.
+    /// Takes a sample; the first call only begins one.
     pub fn sample(&mut self, at: Instant, unix_s: u64, counts: Counts, (sent, received): (u64, u64)) {
         if let Some(last) = self.last {
             let seconds = at.saturating_duration_since(last.at).as_secs_f64().max(1e-3);
@@ -50,8 +50,8 @@ impl Recorder {
         self.last = Some(Last { at, counts, sent, received });
     }
 
-    /// The second that the next sample bears: whoever asks for what is behind one must not miss another of the same. Where
-    /// the clock was set back the times begin anew.
+    /// Returns the second of the next sample. A reader that asks for samples behind one second must not miss another of
+    /// the same second. Where the clock was set back the times begin anew.
     fn next(&mut self, unix_s: u64) -> u64 {
         match self.samples.back().map(|sample| sample.unix_s) {
             // A second that was a little short, or a clock that is steered.
@@ -64,12 +64,12 @@ impl Recorder {
         }
     }
 
-    /// Oldest first.
+    /// Returns the samples, oldest first.
     pub fn samples(&self) -> Vec<LoadSample> {
         self.samples.iter().copied().collect()
     }
 
-    /// Bytes a second, both ways, of the last samples; `None` before the first.
+    /// Returns the bytes per second, both ways, of the last samples; `None` before the first.
     pub fn bandwidth(&self) -> Option<u64> {
         let lately = self.samples.iter().rev().take(LATELY);
         let count = lately.len();
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!((recorder.samples().len(), recorder.bandwidth()), (0, None));
         (0..50).for_each(|_| latencies.count(Duration::from_millis(1)));
         recorder.sample(at(2), 102, latencies.counts(), (3000, 500));
-        // A peer was forgotten, with what it had counted.
+        // A peer was forgotten, with its counts.
         recorder.sample(at(3), 103, latencies.counts(), (100, 600));
         let samples = recorder.samples();
         assert_eq!((samples[0].unix_s, samples[0].ops_per_s, samples[0].sent_bytes_per_s), (102, 25.0, 1000.0));

@@ -1,26 +1,26 @@
-//! The last things that happened, each told once: what comes back within seconds is one thing with a count.
+//! Log of the last events, each told once: an event that recurs within seconds is one entry with a count.
 
 use std::collections::VecDeque;
 
 use super::happenings::{Family, Happening};
 use crate::status::Told;
 
-/// Entries kept.
+/// Upper limit of entries.
 const ENTRIES_MAX: usize = 1000;
-/// What happens again to the same one within so many milliseconds is the same thing.
+/// Time in milliseconds within which the same event of the same subject is a recurrence.
 const AGAIN_MS: u64 = 10_000;
 
-/// A bounded list, in the order of `seq`.
+/// Bounded list of events, in the order of `seq`.
 #[derive(Debug, Default)]
 pub struct Log {
     entries: VecDeque<(Family, Told)>,
-    /// The last `seq` that was given.
+    /// Last `seq` that was given.
     last: u64,
 }
 
 impl Log {
-    /// Something happened at this time of the wall clock, which may go back: how often by now, or `None` where that is told
-    /// already.
+    /// Adds an event at this wall-clock time, which may go back. Returns its number of occurrences, or `None` where it is
+    /// in the log already.
     pub fn tell(&mut self, happening: Happening, unix_ms: u64) -> Option<u64> {
         let family = happening.family();
         let place = self.entries.iter().rposition(|(of, _)| *of == family);
@@ -53,14 +53,15 @@ impl Log {
         Some(count)
     }
 
-    /// What was told behind that, oldest first, and the last number that was given.
+    /// Returns the events behind `seq`, oldest first, and the last number that was given.
     pub fn after(&self, seq: u64) -> (Vec<Told>, u64) {
         let behind = self.entries.iter().map(|(_, told)| told).filter(|told| told.seq > seq);
         (behind.cloned().collect(), self.last)
     }
 }
 
-/// Who falls silent does so in each lane, and so to each lane's group: that is the same.
+/// Returns whether the log has this event already. A peer that falls silent does so in each lane, and so in each lane's
+/// group: that is one event.
 fn says(told: &Told, happening: &Happening) -> bool {
     let same_group = told.group == happening.group || matches!(happening.family(), Family::Hearing(_));
     told.kind == happening.kind.name() && told.peer == happening.peer && same_group
@@ -90,7 +91,7 @@ mod tests {
         let mut all = told(&log);
         all.sort();
         assert_eq!(all, wanted, "a state that stays is told once, one that comes back with a count");
-        // Who asked before is told anew, under the same id.
+        // A reader that has seen the event gets it anew, under the same id.
         assert_eq!(log.after(4).0.iter().map(|told| told.id).collect::<Vec<_>>(), [1]);
         log.tell(happening(Kind::Suspected, "a"), 60_000);
         assert_eq!(told(&log).len(), 3, "much later it is another thing");

@@ -1,4 +1,4 @@
-//! Who may change something over HTTP: whoever has the administrators' token, or, where there is none, programs on this
+//! Authorisation of changes over HTTP: by the administrators' token or, where there is none, for programs on this
 //! machine.
 
 use std::time::Duration;
@@ -10,10 +10,14 @@ use axum::response::Response;
 use super::{Served, problem};
 use crate::resp::Password;
 
-/// How long the body may take to come.
+/// Time limit of the body.
 const BODY_MAX: Duration = Duration::from_secs(5);
 
-/// The body of a request for a change, of at most so many bytes; or what to answer to who may not ask for it.
+/// Returns the body of a request for a change, of at most `bytes_max` bytes.
+///
+/// # Errors
+///
+/// The answer for a client without authority, or with a body that is too large or too slow.
 pub async fn admit(served: &Served, request: Request<Body>, bytes_max: usize) -> Result<Vec<u8>, Response> {
     let (parts, body) = request.into_parts();
     if let Err((code, why)) = may(served.token.as_ref(), &parts.headers) {
@@ -33,11 +37,11 @@ pub async fn admit(served: &Served, request: Request<Body>, bytes_max: usize) ->
     }
 }
 
-/// Whether whoever sends these headers may change something here.
+/// Checks whether the sender of these headers may change the peer.
 fn may(token: Option<&Password>, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let Some(token) = token else {
         // The endpoint is on loopback, or the settings would have been refused. But a browser on this machine is as near,
-        // and pages from anywhere run in it: it says so with every POST.
+        // and runs pages from anywhere: it sends `Origin` with every POST.
         return match headers.get(header::ORIGIN) {
             None => Ok(()),
             Some(_) => Err((StatusCode::FORBIDDEN, "a web page may do this only with the administrators' token")),

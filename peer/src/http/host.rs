@@ -1,4 +1,5 @@
-//! Whom a request on loopback is meant for: a web page whose name was made to lead to this machine (DNS rebinding) asks for that name.
+//! Check of a loopback request's intended host: a web page whose name was made to lead to this machine (DNS rebinding) asks for that
+//! name.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -7,7 +8,7 @@ use axum::response::Response;
 
 use super::problem;
 
-/// Answers what is meant for this machine by its address or as `localhost`; refuses any other name.
+/// Passes on requests for this machine by its address or as `localhost`; refuses any other name.
 pub async fn only_this_machine(request: Request, next: Next) -> Response {
     match is_this_machine(request.headers()) {
         true => next.run(request).await,
@@ -18,7 +19,7 @@ pub async fn only_this_machine(request: Request, next: Next) -> Response {
     }
 }
 
-/// Requests without `Host` come from no browser.
+/// Returns whether a request names this machine. A request without `Host` comes from no browser.
 fn is_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST) else { return true };
     let Ok(host) = host.to_str() else { return false };

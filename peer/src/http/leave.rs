@@ -11,18 +11,18 @@ use super::authority::admit;
 use super::{Served, problem};
 use crate::admin::LeaveError;
 
-/// A request for this is a handful of bytes.
+/// Upper limit of the body in bytes: a request has a handful of bytes.
 const BODY_BYTES_MAX: usize = 1024;
 
-/// What may be asked: all of it may be left out.
+/// Content of the request: all of it may be left out.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Wish {
-    /// Also where fewer than three members remain.
+    /// Whether to leave also where fewer than three members remain.
     force: bool,
 }
 
-/// 202 where it has begun; `/v1/status` tells how it goes on.
+/// Answers 202 where the leave has begun; `/v1/status` shows its progress.
 pub async fn leave(State(served): State<Served>, request: Request<Body>) -> Response {
     let body = match admit(&served, request, BODY_BYTES_MAX).await {
         Ok(body) => body,

@@ -1,4 +1,4 @@
-//! Status as metrics, made anew for each scrape: nothing has to be kept up to date beside it.
+//! Status as metrics, made anew for each scrape: no second state has to be kept up to date.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::status::{Budgets, GroupStatus, StatusSource};
 use crate::version::COMMIT;
 
-/// What `/v1/status` says, as metrics.
+/// Metrics of the content of `/v1/status`.
 pub struct StatusMetrics(pub Arc<dyn StatusSource>);
 
 impl fmt::Debug for StatusMetrics {
@@ -80,7 +80,7 @@ impl Collector for StatusMetrics {
     }
 }
 
-/// What runs here.
+/// Encodes version and commit of the software.
 fn build_info(encoder: &mut DescriptorEncoder<'_>, version: &str) -> fmt::Result {
     let metric = ConstGauge::new(1_i64);
     let help = "Always 1: the labels name the software";
@@ -88,7 +88,7 @@ fn build_info(encoder: &mut DescriptorEncoder<'_>, version: &str) -> fmt::Result
     metric.encode(family.encode_family(&[("version", version), ("commit", COMMIT)])?)
 }
 
-/// What is used and given; what is not known or not limited is left out.
+/// Encodes use and limits; unknown uses and missing limits are left out.
 fn budgets(encoder: &mut DescriptorEncoder<'_>, budgets: &Budgets) -> fmt::Result {
     let values: [(&str, &str, Option<u64>); 6] = [
         ("resident_memory_bytes", "Bytes of the process that are in memory", budgets.memory.used),
@@ -104,7 +104,7 @@ fn budgets(encoder: &mut DescriptorEncoder<'_>, budgets: &Budgets) -> fmt::Resul
     })
 }
 
-/// One metric of each group, named and explained; left out for groups that have no value.
+/// Encodes one metric of each group; groups without a value are left out.
 fn by_groups(
     encoder: &mut DescriptorEncoder<'_>,
     groups: &[GroupStatus],
@@ -119,7 +119,7 @@ fn by_groups(
     Ok(())
 }
 
-/// The risk of each group; left out if it is not known.
+/// Encodes the risk of each group; left out where it is unknown.
 fn risks(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
     type Of = fn(&GroupStatus) -> Option<f64>;
     let metrics: [(&str, &str, Of); 4] = [
@@ -143,7 +143,7 @@ fn risks(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Re
     metrics.into_iter().try_for_each(|(name, help, value)| by_groups(encoder, groups, (name, help), value))
 }
 
-/// What each member of each group can execute; left out where it is not known.
+/// Encodes the capacity of each member of each group; left out where it is unknown.
 fn capacities(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
     let help = "Operations that a member can execute as a primary, as this peer believes";
     let metric = ConstGauge::new(0_i64);
@@ -159,7 +159,7 @@ fn capacities(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fm
     Ok(())
 }
 
-/// Whether the groups beside this peer's own hear their majorities.
+/// Encodes whether the neighbours of this peer's groups hear their majorities.
 fn neighbours(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
     let help =
         "1 if a member of the group beside one of this peer's says that it hears a majority; 0 also where none answers";
@@ -181,7 +181,7 @@ fn neighbours(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fm
     Ok(())
 }
 
-/// Messages that made no sense, or that there was no room for, by reason.
+/// Encodes the dropped messages, malformed or without room, by reason.
 fn dropped(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
     let help = "Messages of members that were dropped as nonsense, or for want of room";
     let metric = ConstCounter::new(0_u64);
@@ -195,7 +195,7 @@ fn dropped(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::
     Ok(())
 }
 
-/// Name, help, and what it is of one group.
+/// Name, help text, and value for one group.
 type ByGroup = (&'static str, &'static str, fn(&GroupStatus) -> f64);
 
 fn whole(number: u64) -> i64 {
@@ -206,7 +206,7 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64
     encode(encoder, name, help, &ConstGauge::new(value))
 }
 
-/// One metric without labels.
+/// Encodes one metric without labels.
 pub(crate) fn encode(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

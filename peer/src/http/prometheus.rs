@@ -1,18 +1,19 @@
-//! Metrics in the text format that a scraper asked for: OpenMetrics where it names that, and Prometheus's own text else.
+//! Metrics in the text format that a scraper asks for: OpenMetrics where it names that, and otherwise Prometheus's own
+//! text.
 //!
 //! The encoder writes OpenMetrics. The older format has the same samples; it names a counter's family by its sample, knows
 //! neither units nor an end mark, and has no types `info` and `unknown`.
 
 use axum::http::{HeaderMap, header};
 
-/// What OpenMetrics is called in `Accept` and `Content-Type`.
+/// Name of OpenMetrics in `Accept` and `Content-Type`.
 const OPEN_METRICS: &str = "application/openmetrics-text";
-/// The content type of OpenMetrics.
+/// Content type of OpenMetrics.
 pub const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The content type of Prometheus's own text.
+/// Content type of Prometheus's own text.
 pub const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether a scraper wants OpenMetrics: it names that, and likes it at least as much as plain text.
+/// Returns whether a scraper wants OpenMetrics: it names that format, with at least the quality of plain text.
 pub fn wants_open_metrics(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let (mut open, mut text) = (0.0_f32, 0.0_f32);
@@ -29,7 +30,7 @@ pub fn wants_open_metrics(headers: &HeaderMap) -> bool {
     open > 0.0 && open >= text
 }
 
-/// The same metrics as Prometheus's own text.
+/// Converts the same metrics into Prometheus's own text.
 pub fn plain(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     // A family's help stands before its type, on which its name depends.

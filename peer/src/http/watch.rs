@@ -1,5 +1,5 @@
-//! What dashboards and controllers ask each second: `/v1/peers`, `/v1/budgets`, `/v1/events`, `/v1/load`, `/v1/offload`. All of it lies
-//! ready.
+//! Requests that dashboards and controllers send each second: `/v1/peers`, `/v1/budgets`, `/v1/events`, `/v1/load`, `/v1/offload`. All
+//! answers lie ready.
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -14,19 +14,19 @@ pub async fn peers(State(served): State<Served>) -> Response {
     answer(StatusCode::OK, &Peers { peer_id: served.status.peer_id(), peers: served.status.peers() })
 }
 
-/// `GET /v1/budgets`: what is used of what was given.
+/// `GET /v1/budgets`: the peer's limits and their use.
 pub async fn budgets(State(served): State<Served>) -> Response {
     let mut budgets: Budgets = served.status.budgets();
     budgets.bandwidth.used = budgets.bandwidth.used.or(served.diary.bandwidth());
     answer(StatusCode::OK, &budgets)
 }
 
-/// `GET /v1/offload`: what a switch's controller needs to know.
+/// `GET /v1/offload`: the status for a switch's controller.
 pub async fn offload(State(served): State<Served>) -> Response {
     answer(StatusCode::OK, &served.status.offload())
 }
 
-/// `GET /v1/events?after=SEQ`: what happened, each told once; without `after` all that is kept.
+/// `GET /v1/events?after=SEQ`: the events, each told once; without `after` all that are kept.
 pub async fn events(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
     let Ok(after) = parameter(query.as_deref(), "after").unwrap_or("0").parse() else {
         return problem(StatusCode::BAD_REQUEST, "say the last number that you have seen: /v1/events?after=SEQ");
@@ -35,7 +35,7 @@ pub async fn events(State(served): State<Served>, RawQuery(query): RawQuery) -> 
     answer(StatusCode::OK, &Events { peer_id: served.status.peer_id(), last, events })
 }
 
-/// `GET /v1/load?after=UNIX_S`: the last five minutes, a sample a second; of these the ones that ended later.
+/// `GET /v1/load?after=UNIX_S`: the last five minutes, one sample per second; of these the ones that ended later.
 pub async fn load(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
     let Ok(after) = parameter(query.as_deref(), "after").unwrap_or("0").parse::<u64>() else {
         return problem(StatusCode::BAD_REQUEST, "say the last second that you have seen: /v1/load?after=UNIX_S");

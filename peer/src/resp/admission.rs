@@ -1,4 +1,4 @@
-//! A client's place at the endpoint: among those that owe the password, then among the clients.
+//! Place of a client at the endpoint: among those that owe the password, then among the clients.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::places::Place;
 
-/// The place of a connection.
+/// Place of a connection.
 #[derive(Debug)]
 pub enum Admission {
-    /// It owes the password; other connections may take its place.
+    /// The client owes the password; other connections may take its place.
     Stranger {
-        /// Its place among those.
+        /// Place among such clients.
         place: Place,
-        /// Where a place is to be had once it has given the password.
+        /// Source of a place for the time after the password.
         clients: Arc<Semaphore>,
     },
-    /// It has a place of its own.
+    /// The client has a place of its own.
     Client {
-        /// Until it is dropped.
+        /// Held until it is dropped.
         _place: OwnedSemaphorePermit,
     },
 }
 
 impl Admission {
-    /// Gives a client that has given the password a place of its own: whether there is one.
+    /// Gives a client that has given the password a place of its own. Returns whether there was one.
     pub fn admit(&mut self) -> bool {
         let Admission::Stranger { clients, .. } = self else { return true };
         let Ok(place) = clients.clone().try_acquire_owned() else { return false };

@@ -1,8 +1,8 @@
-//! The arguments of one request, and numbers as Redis reads them.
+//! Arguments of one request, and numbers in Redis's notation.
 
 use std::ops::Range;
 
-/// The arguments of one request, the command's name first. Borrowed from the connection's buffer.
+/// Arguments of one request, the command's name first. Borrowed from the connection's buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
     text: &'a [u8],
@@ -10,37 +10,38 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Arguments that lie at `ranges` of `text`.
+    /// Returns the arguments at `ranges` of `text`.
     pub fn new(text: &'a [u8], ranges: &'a [Range<usize>]) -> Arguments<'a> {
         Arguments { text, ranges }
     }
 
-    /// How many there are.
+    /// Returns the number of arguments.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The one at `index`, if there are so many.
+    /// Returns the argument at `index`, if there is one.
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.ranges.get(index).map(|range| &self.text[range.clone()])
     }
 
-    /// The one at `index`, where the command's arity has been checked already; empty if there are fewer.
+    /// Returns the argument at `index`, where the command's arity has been checked already; empty if there are
+    /// fewer.
     pub fn at(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
     }
 
-    /// Those from `index` on.
+    /// Returns the arguments from `index` on.
     pub fn from(&self, index: usize) -> Arguments<'a> {
         Arguments { text: self.text, ranges: self.ranges.get(index..).unwrap_or_default() }
     }
 
-    /// All of them in order.
+    /// Returns all arguments in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let text = self.text;
         self.ranges.iter().map(move |range| &text[range.clone()])
@@ -55,7 +56,8 @@ impl PartialEq for Arguments<'_> {
 
 impl Eq for Arguments<'_> {}
 
-/// A decimal number in its one canonical form: no `+`, no leading zeros, no `-0`, no blanks (Redis's `string2ll`).
+/// Parses a decimal number in its one canonical form: no `+`, no leading zeros, no `-0`, no blanks (Redis's
+/// `string2ll`).
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {

@@ -4,7 +4,6 @@
 //! the kernel, which does not report their arrival. After a long block, all bytes in the kernel count as having waited
 //! as long as the block. So commands that were sent in one go to a network that does not answer are all refused in time,
 //! not one limit's worth every 3 s.
-//! all of them, rather than one limit's worth every 3 s.
 
 use std::time::{Duration, Instant};
 

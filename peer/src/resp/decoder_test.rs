@@ -1,4 +1,4 @@
-//! The decoder against a dull reference, against malice, and against Redis's own texts.
+//! Tests of the decoder against a simple reference, against malicious input, and against Redis's own texts.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const LIMITS: Limits = Limits { request_bytes_max: 4096, arguments_max: 8 };
 
-/// What came out, as values that outlive the decoder.
+/// Decoded output, as values that outlive the decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Out {
     Request(Vec<Vec<u8>>),
@@ -144,7 +144,7 @@ fn a_large_buffer_is_given_back() {
     assert_eq!(decoder.buffer.capacity(), 0);
 }
 
-/// A word that is likely to hold what the protocol is made of.
+/// Returns a word that is likely to contain bytes of the protocol.
 fn word() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         4 => any::<u8>(),
@@ -153,7 +153,7 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(byte, 0..40)
 }
 
-/// Bytes that are nearly requests.
+/// Returns bytes that are nearly requests.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..20),

@@ -1,4 +1,4 @@
-//! From a decoded request to what becomes of it.
+//! Execution of a decoded request, up to its operations on keys.
 
 use bytes::Bytes;
 
@@ -10,17 +10,17 @@ use super::session::Session;
 use super::shared::Shared;
 use super::table::{self, Kind};
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug)]
 pub struct Executed {
-    /// What to do next.
+    /// Next action of the connection.
     pub reaction: Reaction,
-    /// The client's own id for it.
+    /// The client's own id for the request.
     pub once: Option<Bytes>,
 }
 
-/// Carries a request out as far as this connection can; what keys have to be asked is left in `asked`, which has to be
-/// empty before.
+/// Executes a request as far as this connection can. Operations on keys are left in `asked`, which has to be empty
+/// before.
 pub fn execute(arguments: Arguments<'_>, session: &mut Session, shared: &Shared, asked: &mut Vec<Asked>) -> Executed {
     debug_assert!(asked.is_empty());
     let mut once = None;

@@ -1,14 +1,18 @@
-//! Inline commands: what a person types into `telnet`.
+//! Inline commands, as users type them into `telnet`.
 
 use std::ops::Range;
 
-/// A quote was left open, or something follows a closing one directly.
+/// Error: a quote was left open, or a byte other than a blank follows a closing one directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unbalanced;
 
 /// Splits a line into arguments as Redis does: blanks separate; `"…"` knows `\n \r \t \b \a \xhh`; `'…'` knows `\'`.
 ///
-/// The unquoted arguments are put behind each other into `text`, and where each of them lies there into `arguments`.
+/// The unquoted arguments are put one behind the other into `text`, and the range of each into `arguments`.
+///
+/// # Errors
+///
+/// [`Unbalanced`] quotes.
 pub fn split(line: &[u8], text: &mut Vec<u8>, arguments: &mut Vec<Range<usize>>) -> Result<(), Unbalanced> {
     text.clear();
     arguments.clear();
@@ -30,7 +34,7 @@ pub fn split(line: &[u8], text: &mut Vec<u8>, arguments: &mut Vec<Range<usize>>)
     }
 }
 
-/// Reads one argument from the front of `rest`, and returns what is behind it.
+/// Reads one argument from the front of `rest`, and returns the bytes behind it.
 fn argument<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
     loop {
         match rest {
@@ -46,7 +50,7 @@ fn argument<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unba
     }
 }
 
-/// Nothing but a blank may follow a closing quote.
+/// Checks that only a blank follows a closing quote.
 fn closed(rest: &[u8]) -> Result<&[u8], Unbalanced> {
     match rest {
         [] => Ok(rest),
@@ -100,7 +104,7 @@ fn single_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8],
     }
 }
 
-/// What C's `isspace` takes for a blank.
+/// Returns whether C's `isspace` takes the byte for a blank.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }

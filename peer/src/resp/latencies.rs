@@ -1,21 +1,22 @@
-//! How long commands took, counted in fine steps: what percentiles of the last second are made from.
+//! Latencies of commands, counted in fine steps: the source of the percentiles of the last second.
 
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Steps to twice the time: a percentile is at most a fifth off.
+/// Steps per doubling of the time: a percentile is off by a fifth at most.
 const STEPS: u32 = 4;
-/// All that is quicker counts as this, in microseconds (2^4).
+/// Shortest time that is told apart, as a power of two of microseconds (2^4): shorter times count as this.
 const FIRST_BITS: u32 = 4;
-/// All that is slower than 2^(4 + 18) us, which is about 4 s, counts as that; commands are answered within 3 s.
+/// Number of steps. Times longer than 2^(4 + 18) us, which is about 4 s, count as that; commands are answered
+/// within 3 s.
 const BUCKETS: usize = (18 * STEPS) as usize;
 
 /// Counts since the start. Counting takes no lock.
 #[derive(Debug)]
 pub struct Latencies([AtomicU64; BUCKETS]);
 
-/// The counts at one moment, or between two.
+/// Counts at one moment, or between two moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts([u64; BUCKETS]);
 
@@ -37,27 +38,28 @@ impl Latencies {
         self.0[bucket(time)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All counts so far.
+    /// Returns all counts so far.
     pub fn counts(&self) -> Counts {
         Counts(from_fn(|bucket| self.0[bucket].load(Ordering::Relaxed)))
     }
 }
 
 impl Counts {
-    /// What was counted after those.
+    /// Returns the counts since `before`.
     pub fn since(&self, before: &Counts) -> Counts {
         Counts(from_fn(|bucket| self.0[bucket].saturating_sub(before.0[bucket])))
     }
 
-    /// How many there are.
+    /// Returns the number of commands.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// This part of them (0 to 1) took at most so long, to within a step; `None` where there are none.
+    /// Returns the time within which this fraction of the commands (0 to 1) was answered, to within a step;
+    /// `None` where there are none.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let total = self.total();
-        // One at least: the quickest.
+        // At least one: the quickest.
         let wanted = ((total as f64 * part).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;
         let bucket = self.0.iter().position(|count| {
@@ -68,7 +70,7 @@ impl Counts {
     }
 }
 
-/// Where a time counts.
+/// Returns the step of a time.
 fn bucket(time: Duration) -> usize {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1 << FIRST_BITS);
     let bits = micros.ilog2();
@@ -78,7 +80,7 @@ fn bucket(time: Duration) -> usize {
     place.min(BUCKETS - 1)
 }
 
-/// What stands for all that counts there.
+/// Returns the time that stands for all times of a step.
 fn middle(bucket: usize) -> Duration {
     let (octave, step) = (bucket as u32 / STEPS, bucket as u32 % STEPS);
     let first = f64::from(1_u32 << (FIRST_BITS + octave));

@@ -1,4 +1,4 @@
-//! Counts of the endpoint, for `/metrics` and `INFO`.
+//! Metrics of the endpoint, for `/metrics` and `INFO`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -25,14 +25,14 @@ struct CodeLabel {
     code: &'static str,
 }
 
-/// Counts of one RESP endpoint.
+/// Metrics of one RESP endpoint.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Connections open now.
+    /// Connections that are open.
     pub clients: Gauge<i64, AtomicI64>,
-    /// Connections ever.
+    /// Connections since the start.
     pub clients_total: Counter<u64, AtomicU64>,
-    /// Connections that came over the limit.
+    /// Connections that were refused over the limit.
     pub clients_refused: Counter<u64, AtomicU64>,
     /// Commands of each row of the table: looked up once, so that counting takes no lock.
     commands: Vec<Counter<u64, AtomicU64>>,
@@ -42,14 +42,14 @@ pub struct Metrics {
     other_errors: Counter<u64, AtomicU64>,
     /// Commands that the node left without an answer until the guard gave one.
     pub guarded: Counter<u64, AtomicU64>,
-    /// From arrival to answer of commands that go to the node.
+    /// Time from arrival to answer of commands that go to the node, in seconds.
     seconds: Histogram,
-    /// The same, for whoever looks each second.
+    /// The same times, for percentiles of each second.
     pub latencies: Arc<Latencies>,
 }
 
 impl Metrics {
-    /// Counts that begin at zero and show up in `registry`.
+    /// Returns metrics that begin at zero, registered in `registry`.
     pub fn new(registry: &mut Registry) -> Metrics {
         let registry = registry.sub_registry_with_prefix("resp");
         let commands = Family::<CommandLabel, Counter>::default();
@@ -95,13 +95,13 @@ impl Metrics {
         }
     }
 
-    /// A command that went to the node was answered after so long.
+    /// Records the time in which a command that went to the node was answered.
     pub fn took(&self, time: Duration) {
         self.seconds.observe(time.as_secs_f64());
         self.latencies.count(time);
     }
 
-    /// Counts what was answered, if it is an error.
+    /// Counts an answer that is an error.
     pub fn answered(&self, reply: &Reply) {
         let Reply::Error(text) = reply else {
             return;
@@ -114,12 +114,12 @@ impl Metrics {
         };
     }
 
-    /// All commands so far.
+    /// Returns the number of commands so far.
     pub fn commands_total(&self) -> u64 {
         self.commands.iter().map(Counter::get).sum()
     }
 
-    /// All errors so far.
+    /// Returns the number of errors so far.
     pub fn errors_total(&self) -> u64 {
         [&self.try_again, &self.uncertain, &self.out_of_memory, &self.other_errors]
             .iter()

@@ -1,13 +1,13 @@
-//! What a client is answered, and how that looks on the wire.
+//! Answers to clients, and their encoding.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-/// Which protocol a connection speaks (`HELLO`).
+/// Protocol of a connection (`HELLO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// RESP2: what a connection starts with.
+    /// RESP2, with which a connection starts.
     #[default]
     Resp2,
     /// RESP3.
@@ -25,9 +25,9 @@ pub enum Reply {
     Integer(i64),
     /// A value.
     Bulk(Bytes),
-    /// A value that is text of our own.
+    /// Text of this program.
     Text(Cow<'static, str>),
-    /// Long text for people: a verbatim string in RESP3.
+    /// Long text for display: a verbatim string in RESP3.
     Verbatim(String),
     /// No value.
     Nil,
@@ -43,12 +43,12 @@ impl Reply {
     /// `+OK`.
     pub const OK: Reply = Reply::Simple("OK");
 
-    /// An error line.
+    /// Returns an error line.
     pub fn error(text: impl Into<Cow<'static, str>>) -> Reply {
         Reply::Error(text.into())
     }
 
-    /// Text of our own.
+    /// Returns text of this program.
     pub fn text(text: impl Into<Cow<'static, str>>) -> Reply {
         Reply::Text(text.into())
     }
@@ -63,7 +63,8 @@ impl Reply {
             }
             Reply::Error(line) => {
                 out.push(b'-');
-                // It may quote what the client sent: a line end in it would be taken for the end of the answer.
+                // The line may quote the client's bytes: a line end among them would be taken for the end of
+                // the answer.
                 out.extend(line.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
                 out.extend_from_slice(b"\r\n");
             }

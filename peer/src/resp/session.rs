@@ -1,26 +1,26 @@
-//! What a connection has said about itself.
+//! State that a connection has set about itself.
 
 use super::reply::Protocol;
 
-/// The state of one connection, apart from its commands.
+/// State of one connection, apart from its commands.
 #[derive(Debug)]
 pub struct Session {
-    /// Never used again while the process lives.
+    /// Id of the connection, never reused while the process lives.
     pub id: u64,
-    /// `HELLO`.
+    /// Protocol, from `HELLO`.
     pub protocol: Protocol,
-    /// Has given the password, or none is needed.
+    /// Whether the client has given the password, or none is needed.
     pub authenticated: bool,
-    /// `CLIENT SETNAME`; empty where there is none.
+    /// Name from `CLIENT SETNAME`; empty where there is none.
     pub name: Vec<u8>,
-    /// `CLIENT SETINFO lib-name`.
+    /// Library name from `CLIENT SETINFO lib-name`.
     pub library: Vec<u8>,
-    /// `CLIENT SETINFO lib-ver`.
+    /// Library version from `CLIENT SETINFO lib-ver`.
     pub library_version: Vec<u8>,
-    /// The other end.
+    /// Address of the other end.
     pub peer: String,
-    /// This end.
+    /// Address of this end.
     pub local: String,
-    /// When it connected.
+    /// Time of the connection's start.
     pub since: std::time::Instant,
 }

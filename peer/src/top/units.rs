@@ -1,16 +1,16 @@
-//! Numbers as people read them, in little room.
+//! Numbers for display, in few columns.
 
-/// Bytes: three digits and a unit of 1024.
+/// Formats bytes: three digits and a unit of 1024.
 pub fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, 1024.0, &["B", "K", "M", "G", "T", "P"])
 }
 
-/// A number of things: three digits and a unit of 1000, or all digits where there are few.
+/// Formats a count: three digits and a unit of 1000, or all digits where there are few.
 pub fn count(count: u64) -> String {
     scaled(count as f64, 1000.0, &["", "k", "M", "G", "T", "P"])
 }
 
-/// So many a second.
+/// Formats a rate per second.
 pub fn rate(rate: f64) -> String {
     match rate {
         rate if !rate.is_finite() => "?".into(),
@@ -29,7 +29,7 @@ fn scaled(value: f64, unit: f64, names: &[&str]) -> String {
     format!("{value:.digits$}{}", names[index])
 }
 
-/// Milliseconds, with their unit.
+/// Formats milliseconds, with their unit.
 pub fn millis(ms: f64) -> String {
     match ms {
         ms if !ms.is_finite() => "?".into(),
@@ -39,7 +39,7 @@ pub fn millis(ms: f64) -> String {
     }
 }
 
-/// A time span: its two largest units at most.
+/// Formats a time span: its two largest units at most.
 pub fn span(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -50,13 +50,13 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
-/// The time of the day, in UTC.
+/// Formats the time of the day, in UTC.
 pub fn clock(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000 % 86_400;
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// A part of a whole, in percent.
+/// Formats a fraction, in percent.
 pub fn percent(part: f64) -> String {
     // An empty sum is a negative zero.
     match part * 100.0 + 0.0 {

@@ -1,4 +1,4 @@
-//! The connection itself: `HELLO`, `AUTH`, `CLIENT`, `PING`, `QUIT`.
+//! Commands about the connection: `HELLO`, `AUTH`, `CLIENT`, `PING`, `QUIT`.
 
 use bytes::Bytes;
 
@@ -63,7 +63,8 @@ pub fn auth(call: &mut Call<'_>) -> Handled {
     reply(Reply::OK)
 }
 
-/// There is one user, `default`; without a password every password is right for it (as in Redis).
+/// Checks user and password. There is one user, `default`; without a password every password is right for it
+/// (as in Redis).
 fn authenticate(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Reply> {
     let right = call.shared.settings.password.as_ref().is_none_or(|expected| expected.is(password));
     if user != b"default" || !right {
@@ -117,7 +118,7 @@ pub fn hello(call: &mut Call<'_>) -> Handled {
     call.session.protocol = protocol;
     let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
     reply(Reply::Map(vec![
-        // Some clients look at the name to tell which protocol they speak to: it is that of Redis.
+        // Some clients decide by this name which protocol the server speaks: it is that of Redis.
         (Reply::text("server"), Reply::text("redis")),
         (Reply::text("version"), Reply::text(REDIS_VERSION)),
         (Reply::text("proto"), Reply::Integer(version)),
@@ -128,7 +129,8 @@ pub fn hello(call: &mut Call<'_>) -> Handled {
     ]))
 }
 
-/// A name that a client may give itself: it shows up in lists, so it is printable and has no blanks.
+/// Checks a name that a client gives itself: it is shown in lists, so it must be printable and without
+/// blanks.
 fn client_name(name: &[u8]) -> Result<Vec<u8>, Reply> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(name.to_vec());
@@ -211,7 +213,8 @@ fn set_info(call: &mut Call<'_>) -> Handled {
     reply(Reply::OK)
 }
 
-/// This connection as a line of `CLIENT LIST`. Others are not listed: they may be other people's.
+/// Returns this connection as a line of `CLIENT LIST`. Other connections are not listed: they may belong to
+/// other users.
 fn describe(call: &Call<'_>) -> String {
     let session = &call.session;
     let version = if session.protocol == Protocol::Resp3 { 3 } else { 2 };

@@ -1,4 +1,4 @@
-//! Keys whatever their value: deletion, existence, time to live.
+//! Commands on keys with any kind of value: deletion, existence, time to live.
 
 use group::op::{Condition, Op, Read};
 

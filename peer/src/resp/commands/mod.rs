@@ -1,4 +1,4 @@
-//! What each command does: one handler a row of [`super::table`].
+//! Handlers of the commands: one for each row of [`super::table`].
 
 pub mod connection;
 pub mod expiry;

@@ -1,4 +1,4 @@
-//! Commands that Redis has and Scatter has not, where "unknown command" would leave a person guessing.
+//! Commands of Redis that Scatter does not support, with a more helpful error than "unknown command".
 
 use crate::resp::call::{Call, Handled};
 use crate::resp::reply::Reply;
@@ -7,12 +7,12 @@ fn refuse(call: &Call<'_>, why: &str) -> Handled {
     Err(Reply::error(format!("ERR {} is not supported: {why}", call.name().to_ascii_uppercase())))
 }
 
-/// `SCAN`, `KEYS` and others that would list keys.
+/// `SCAN`, `KEYS` and other commands that list keys.
 pub fn listing(call: &mut Call<'_>) -> Handled {
     refuse(call, "the keys of a network are spread over many peers, and no peer has a list of them")
 }
 
-/// `MULTI`, `WATCH` and others of transactions.
+/// `MULTI`, `WATCH` and other commands of transactions.
 pub fn transaction(call: &mut Call<'_>) -> Handled {
     refuse(
         call,
@@ -25,12 +25,12 @@ pub fn atomic(call: &mut Call<'_>) -> Handled {
     refuse(call, "it is atomic over several keys, which no command is here; use SET with NX for each of them")
 }
 
-/// `EVAL` and others of scripts.
+/// `EVAL` and other commands of scripts.
 pub fn script(call: &mut Call<'_>) -> Handled {
     refuse(call, "there are no scripts; for one key use SET with IFEQ, or SCATTER.GETV and SCATTER.CAS")
 }
 
-/// `SUBSCRIBE` and others of publish and subscribe.
+/// `SUBSCRIBE` and other commands of publish and subscribe.
 pub fn messaging(call: &mut Call<'_>) -> Handled {
     refuse(call, "there is no publish and subscribe")
 }
@@ -40,7 +40,7 @@ pub fn flush(call: &mut Call<'_>) -> Handled {
     refuse(call, "the network is not this client's alone; delete keys by name")
 }
 
-/// `CLUSTER`, `READONLY`, `READWRITE`, `ASKING`: worded as Redis does, so that clients fall back to standalone mode.
+/// `CLUSTER`, `READONLY`, `READWRITE`, `ASKING`: worded as in Redis, so that clients fall back to standalone mode.
 pub fn cluster(_call: &mut Call<'_>) -> Handled {
     Err(Reply::error("ERR This instance has cluster support disabled"))
 }

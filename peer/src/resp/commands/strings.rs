@@ -1,4 +1,4 @@
-//! Values: `GET`, `SET` and their kin, counters, several keys at once.
+//! Commands on values: `GET`, `SET` and their kin, counters, several keys at once.
 
 use group::op::{Condition, Expiry, Op, Read};
 
@@ -129,7 +129,7 @@ pub fn getdel(call: &mut Call<'_>) -> Handled {
     call.write(Op::Delete { condition: Condition::Always, get: true }, Shape::Value)
 }
 
-/// `GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]`; the same option again is taken, the last one counts.
+/// `GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]`; a repeated option is accepted, the last one counts.
 pub fn getex(call: &mut Call<'_>) -> Handled {
     let syntax = || Reply::error(errors::SYNTAX);
     let mut deadline: Option<(Notation, usize)> = None;

@@ -1,4 +1,4 @@
-//! What happened.
+//! Rows of events.
 
 use super::{Cell, Column, Row, Tone};
 use crate::status::Told;
@@ -12,7 +12,7 @@ const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Colum
 pub const COLUMNS: [Column; 4] =
     [column("time", 8, false, 0), column("what", 13, false, 0), column("often", 5, true, 1), column("", 44, false, 0)];
 
-/// Oldest first.
+/// Returns the events, oldest first.
 pub fn rows(model: &Model) -> Vec<Row> {
     model.events.iter().flatten().map(row).collect()
 }
@@ -24,11 +24,11 @@ fn row(told: &Told) -> Row {
     };
     Row {
         id: told.id.to_string(),
-        // Its text has what a person looks for.
+        // The text contains the names that a user searches for.
         names: Vec::new(),
         mine: false,
         cells: vec![
-            // In the order in which they were told: a clock may be set.
+            // Sorted by their order in the log: a clock may be set.
             Cell::number(units::clock(told.unix_ms), told.seq as f64).tone(Tone::Faint),
             Cell::text(told.kind.replace('_', " ")).tone(tone(&told.kind)),
             often,
@@ -37,7 +37,7 @@ fn row(told: &Told) -> Row {
     }
 }
 
-/// How much a kind of event matters.
+/// Returns the tone of a kind of event.
 pub fn tone(kind: &str) -> Tone {
     match kind {
         "joined" | "heard_again" | "quorum_back" | "ready" => Tone::Good,

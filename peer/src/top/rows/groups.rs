@@ -1,4 +1,4 @@
-//! The groups of the ring, with what this peer knows of its own.
+//! Rows of the ring's groups, with this peer's knowledge of its own.
 
 use super::{Cell, Column, LABEL_COLUMNS, Row, Tone};
 use crate::names::Names;
@@ -10,7 +10,7 @@ const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Colum
     Column { title, width, most: width, right, rank }
 }
 
-/// The first is the group's letter along the ring.
+/// Columns; the first is the group's letter along the ring.
 pub const COLUMNS: [Column; 11] = [
     column("ring", 4, false, 0),
     column("group", 8, false, 0),
@@ -25,7 +25,7 @@ pub const COLUMNS: [Column; 11] = [
     column("state", 24, false, 0),
 ];
 
-/// In the order of the ring; then those that have no place on it.
+/// Returns the groups in the order of the ring; then those without a place on it.
 pub fn rows(model: &Model) -> Vec<Row> {
     let (arcs, names) = (model.arcs(), &model.names());
     let mut rows: Vec<Row> =
@@ -69,7 +69,7 @@ fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>, names: &Names<'_>)
     Row { id: arc.id.clone(), names: vec![arc.id.clone()], cells, mine: arc.mine }
 }
 
-/// That a group hears no majority.
+/// Formats that a group hears no majority.
 fn lost(quorum: &QuorumStatus) -> String {
     match quorum.heard {
         0 => "NO ANSWER".into(),
@@ -81,7 +81,7 @@ fn name(id: &str) -> Cell {
     Cell::text(short_group(id))
 }
 
-/// What only somebody with a part in it knows.
+/// Returns the cells that only a peer with a part in the group can fill.
 fn known(group: &GroupStatus, names: &Names<'_>) -> [Cell; 6] {
     let parts = group.primaries.len() as u64;
     let leader = match group.leader.as_deref() {
@@ -105,7 +105,7 @@ fn known(group: &GroupStatus, names: &Names<'_>) -> [Cell; 6] {
     ]
 }
 
-/// How safe the group is; empty where that is not known.
+/// Returns the safety of the group in nines; empty where it is unknown.
 fn nines(risk: Option<&RiskStatus>) -> Cell {
     match risk {
         Some(risk) => {
@@ -116,7 +116,7 @@ fn nines(risk: Option<&RiskStatus>) -> Cell {
     }
 }
 
-/// The worst of what is to be said of it.
+/// Returns the group's worst condition.
 pub fn state(group: &GroupStatus) -> Cell {
     let silent = group.members.iter().filter(|member| member.role == "suspect").count();
     let voters = group.members.iter().filter(|member| member.role != "learner").count();

@@ -1,4 +1,4 @@
-//! The peers that this one knows: members of its groups, and who else it is connected with.
+//! Rows of the peers that this one knows: members of its groups, and other connected peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub fn rows(model: &Model) -> Vec<Row> {
         traffic.entry(peer.peer_id.as_str()).or_insert(peer);
     }
     let arcs = model.arcs();
-    // Members of groups of others that these do not hear.
+    // Members of other groups that their own groups do not hear.
     let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
     for (id, peers) in model.ring.iter().flat_map(unheard) {
         if let Some(number) = arcs.iter().position(|arc| arc.id == id) {
@@ -52,15 +52,15 @@ pub fn rows(model: &Model) -> Vec<Row> {
     all.into_iter().map(|peer| row(model, &names, &arcs, peer, known(peer))).collect()
 }
 
-/// Groups with members that do not answer.
+/// Returns the groups with members that do not answer.
 fn unheard(ring: &Ring) -> impl Iterator<Item = (&str, &[String])> {
     let located = ring.groups.iter().map(|located| (located.group.as_str(), located.unheard.as_slice()));
     let silent = ring.silent.iter().map(|silent| (silent.group.as_deref().unwrap_or(""), silent.members.as_slice()));
     located.chain(silent)
 }
 
-/// What is known of a peer: the first group that it is in, the traffic with it, and the place along the ring of the group of
-/// others whose members do not hear it.
+/// Knowledge of a peer: the first group that it is in, the traffic with it, and the place along the ring of another group
+/// whose members do not hear it.
 type Known<'a> = (Option<(&'a GroupStatus, &'a MemberStatus)>, Option<&'a PeerTraffic>, Option<usize>);
 
 fn row(model: &Model, names: &Names<'_>, arcs: &[Arc], peer: &str, (member, traffic, lost): Known<'_>) -> Row {

@@ -1,4 +1,4 @@
-//! The first rows and the last one: who is shown, which screens there are, which keys; and what is shown where nobody answers.
+//! First rows and last row of the screen: shown peer, screens, keys; and the screen without any answer.
 
 use screen::ratatui::layout::Rect;
 use screen::ratatui::style::Style;
@@ -11,10 +11,10 @@ use crate::top::model::Model;
 use crate::top::state::Tab;
 use crate::top::units;
 
-/// Answers that are older than this are said to be, in seconds.
+/// Age in seconds from which answers are marked as old.
 const STALE_S: u64 = 4;
 
-/// Who is shown, and how it is.
+/// Draws the shown peer and its state.
 pub fn head(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let (model, palette) = (scene.model, brush.palette);
     let mut words = vec![(" scatter top ".to_owned(), palette.chosen())];
@@ -30,7 +30,7 @@ pub fn head(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
         say(format!("up {}", units::span(status.uptime_s)), palette.text());
         say(model.endpoint.clone(), palette.faint());
         say(format!("in {}", safe::cut(&status.network, 20)), palette.faint());
-        // Not in brackets, as an id behind a name stands in these.
+        // Not in brackets, because an id behind a name stands in brackets.
         let cluster = model.member(&status.peer_id).map_or("", |(_, member)| &member.cluster);
         if !cluster.is_empty() {
             say(format!("cluster {}", safe::cut(cluster, 12)), palette.faint());
@@ -45,7 +45,7 @@ pub fn head(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     }
 }
 
-/// Where what is shown is not how it is now.
+/// Returns a mark where the picture is not up to date.
 fn freshness(scene: Scene<'_>, brush: &Brush<'_>) -> Option<(String, Style)> {
     if scene.state.frozen {
         return Some((" FROZEN ".into(), brush.palette.chosen()));
@@ -55,7 +55,7 @@ fn freshness(scene: Scene<'_>, brush: &Brush<'_>) -> Option<(String, Style)> {
     Some((format!(" {} OLD ", units::span(age)), style))
 }
 
-/// Which screens there are.
+/// Draws the list of screens.
 pub fn tabs(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let palette = brush.palette;
     let mut words = Vec::new();
@@ -81,7 +81,7 @@ pub fn tabs(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     brush.text_right(rest, &right.join("  "), palette.faint());
 }
 
-/// Which keys there are; or what was said last.
+/// Draws the keys, or the last message.
 pub fn foot(scene: Scene<'_>, scroll: Scroll, brush: &mut Brush<'_>, area: Rect) {
     let palette = brush.palette;
     if scene.state.help {
@@ -111,10 +111,10 @@ pub fn foot(scene: Scene<'_>, scroll: Scroll, brush: &mut Brush<'_>, area: Rect)
     keys(&usual_keys(scene, scroll), brush, area);
 }
 
-/// A key and what it does.
+/// Key and its action.
 type Key<'a> = (String, &'a str);
 
-/// The keys of the help.
+/// Returns the keys of the help.
 fn help_keys(scroll: Scroll) -> Vec<Key<'static>> {
     match scroll.most {
         0 => vec![("q".into(), "end"), ("any other key".into(), "goes back")],
@@ -122,7 +122,7 @@ fn help_keys(scroll: Scroll) -> Vec<Key<'static>> {
     }
 }
 
-/// The keys of the shown screen.
+/// Returns the keys of the shown screen.
 fn usual_keys<'a>(scene: Scene<'a>, scroll: Scroll) -> Vec<Key<'a>> {
     let mut keys: Vec<Key<'_>> = vec![("q".into(), "end"), ("?".into(), "help")];
     if scroll.most > 0 {
@@ -145,7 +145,7 @@ fn usual_keys<'a>(scene: Scene<'a>, scroll: Scroll) -> Vec<Key<'a>> {
     keys
 }
 
-/// Keys and what they do, in a row.
+/// Draws keys and their actions in a row.
 fn keys(keys: &[Key<'_>], brush: &mut Brush<'_>, area: Rect) {
     let palette = brush.palette;
     let mut words = Vec::new();
@@ -155,12 +155,12 @@ fn keys(keys: &[Key<'_>], brush: &mut Brush<'_>, area: Rect) {
     brush.words(area, &words);
 }
 
-/// How many lanes the peer has, as far as its groups tell.
+/// Returns the number of the peer's lanes, as far as its groups show.
 pub fn lanes(model: &Model) -> u8 {
     model.own_groups().iter().filter_map(|group| group.lane).max().map_or(1, |lane| lane.saturating_add(1))
 }
 
-/// What is shown as long as nobody has answered.
+/// Draws the screen for the time before the first answer.
 pub fn nobody(model: &Model, brush: &mut Brush<'_>, area: Rect) {
     let palette = brush.palette;
     let mut lines = vec![vec![("No peer has answered yet.".to_owned(), palette.strong())], Vec::new()];

@@ -1,4 +1,4 @@
-//! What is drawn as figures: operations and latency over time, and budgets.
+//! Figures of the overview: operations and latency over time, and limits with their use.
 
 use screen::ratatui::layout::Rect;
 use screen::ratatui::style::Style;
@@ -10,10 +10,10 @@ use crate::status::{Budget, LoadSample};
 use crate::top::model::Model;
 use crate::top::units;
 
-/// Values are drawn in so many steps.
+/// Number of steps of a drawn value.
 const STEPS: f64 = 1000.0;
 
-/// Client operations a second, answered by this peer.
+/// Draws the client operations per second that this peer answered.
 pub fn operations(model: &Model, brush: &mut Brush<'_>, area: Rect) {
     let values: Vec<f64> = samples(model).iter().map(|sample| sample.ops_per_s).collect();
     let now = units::rate(values.last().copied().unwrap_or(0.0));
@@ -21,10 +21,10 @@ pub fn operations(model: &Model, brush: &mut Brush<'_>, area: Rect) {
     sparkline(model, brush, area, "operations/s", &[&long, &now], &values);
 }
 
-/// A percentile of the time within which they were answered.
+/// Draws a percentile of the latency of these operations.
 pub fn latency(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, of: fn(&LoadSample) -> Option<f64>) {
     let values: Vec<f64> = samples(model).iter().map(|sample| of(sample).unwrap_or(0.0)).collect();
-    // The last second in which there was something to measure.
+    // The last second with a measurement.
     let known = values.iter().rev().find(|value| **value > 0.0);
     let now = known.map_or("none lately".into(), |ms| units::millis(*ms));
     let long = known.map_or(String::new(), |_| format!("{now}, {} at most", units::millis(most(&values, area))));
@@ -35,13 +35,13 @@ fn samples(model: &Model) -> &[LoadSample] {
     model.load.as_deref().unwrap_or(&[])
 }
 
-/// The largest of those that are shown.
+/// Returns the largest of the shown values.
 fn most(values: &[f64], area: Rect) -> f64 {
     let shown = usize::from(area.width.saturating_sub(2));
     values.iter().rev().take(shown).copied().fold(0.0, f64::max)
 }
 
-/// The last values, the newest at the right.
+/// Draws the last values, the newest at the right.
 fn sparkline(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, rights: &[&str], values: &[f64]) {
     let inside = brush.frame_with(area, title, if model.load.is_some() { rights } else { &[] });
     if inside.width == 0 || inside.height == 0 {
@@ -55,7 +55,7 @@ fn sparkline(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, righ
     let shown = &values[values.len().saturating_sub(room)..];
     let largest = most(values, area).max(1e-9);
     let mut steps: Vec<u64> = vec![0; room - shown.len()];
-    // What is not nothing is seen.
+    // Values above zero are always visible.
     steps.extend(shown.iter().map(|value| match value {
         value if *value > 0.0 => {
             ((value / largest * STEPS) as u64).max((STEPS / 8.0 / f64::from(inside.height)) as u64 + 1)
@@ -65,10 +65,10 @@ fn sparkline(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, righ
     Sparkline::default().data(steps).max(STEPS as u64).style(brush.palette.figure()).render(inside, brush.buffer);
 }
 
-/// What it is called, what it is, and how it is written.
+/// Name, use and limit, and format of a budget.
 type OneBudget = (&'static str, Budget, fn(u64) -> String);
 
-/// What is used of what was given.
+/// Draws the use of the peer's limits.
 pub fn budgets(model: &Model, brush: &mut Brush<'_>, area: Rect) {
     let inside = brush.frame(area, "used / given", "");
     let Some(budgets) = &model.budgets else {
@@ -110,7 +110,7 @@ fn one_budget(brush: &mut Brush<'_>, area: Rect, name: &str, budget: Budget, uni
     }
 }
 
-/// How much of a row is filled, in eighths of a column.
+/// Draws a bar that fills a part of a row, in eighths of a column.
 fn gauge(brush: &mut Brush<'_>, area: Rect, part: f64, style: Style) {
     let eighths = (part.clamp(0.0, 1.0) * f64::from(area.width) * 8.0).round() as u32;
     for column in 0..area.width {

@@ -1,4 +1,4 @@
-//! All keys.
+//! Help screen: all keys.
 
 use screen::ratatui::layout::Rect;
 use screen::safe;
@@ -7,10 +7,10 @@ use super::Scene;
 use super::brush::{Brush, Scroll, Words, beside};
 use crate::top::keys::HELP;
 
-/// The keys that show the rest.
+/// Keys that show the rest.
 const SCROLLS: &str = "↑ ↓ PgUp PgDn";
 
-/// What the signs on the screen mean.
+/// Meaning of the signs on the screen.
 const SIGNS: [(&str, &str); 5] = [
     ("A B C …  *", "groups, clockwise from the top; * has this peer"),
     ("4m  e8  1/3", "4 members, epoch 8; 1 of 3 heard: no majority"),
@@ -19,7 +19,7 @@ const SIGNS: [(&str, &str); 5] = [
     ("812+", "answered here; the leader knows of all"),
 ];
 
-/// Over everything between head and foot; how far it can be scrolled.
+/// Draws the screen between head and foot. Returns its scroll range.
 pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     let palette = brush.palette;
     let inside = brush.frame(area, "keys", "");

@@ -1,4 +1,4 @@
-//! Lines about groups, members, transactions, events and the caller's pane, for wherever there is room.
+//! Lines about groups, members, transactions, events and the caller's pane, for any screen with room.
 
 use screen::colour::Palette;
 use screen::ratatui::layout::Rect;
@@ -13,10 +13,10 @@ use crate::top::model::{Arc, Model};
 use crate::top::rows::{event_tone, group_state};
 use crate::top::units;
 
-/// The longest is `repartitioned`, with a blank behind it.
+/// Width of an event's kind in columns: the longest is `repartitioned`, with a blank behind it.
 const EVENT_KIND_COLUMNS: usize = 14;
 
-/// A member's sign, and how it is emphasized.
+/// Returns a member's sign and its style.
 pub fn sign(member: &MemberStatus, palette: Palette) -> (&'static str, Style) {
     match member.role.as_str() {
         "leader" => ("◆", palette.good()),
@@ -27,7 +27,7 @@ pub fn sign(member: &MemberStatus, palette: Palette) -> (&'static str, Style) {
     }
 }
 
-/// The last events, the newest at the top; as many as fit.
+/// Draws the last events, the newest at the top; as many as fit.
 pub fn events(model: &Model, brush: &mut Brush<'_>, area: Rect) {
     let inside = brush.frame(area, "events", "in UTC");
     let Some(events) = &model.events else {
@@ -52,7 +52,7 @@ fn event(brush: &Brush<'_>, told: &Told) -> Words {
     ]
 }
 
-/// The caller's pane: its last lines.
+/// Draws the caller's pane: its last lines.
 pub fn pane(pane: &Pane, brush: &mut Brush<'_>, area: Rect) {
     let inside = brush.frame(area, &pane.title, "");
     let mut lines: Vec<String> = Vec::new();
@@ -69,7 +69,7 @@ pub fn pane(pane: &Pane, brush: &mut Brush<'_>, area: Rect) {
     brush.lines(inside, &lines);
 }
 
-/// A group in a few lines of so many columns: what it is and how it is.
+/// Returns a group's identity and state in a few lines of `width` columns.
 pub fn summary(model: &Model, arcs: &[Arc], group: &GroupStatus, brush: &Brush<'_>, width: u16) -> Vec<Words> {
     let palette = brush.palette;
     let (text, faint, strong) = (palette.text(), palette.faint(), palette.strong());
@@ -79,7 +79,7 @@ pub fn summary(model: &Model, arcs: &[Arc], group: &GroupStatus, brush: &Brush<'
     let share = group.range.share();
     let here = group.primaries.iter().filter(|primary| primary.peer_id == model.me()).count();
     let parts = group.primaries.len();
-    // Of all its members only the leader knows.
+    // Only the leader knows the load of all members.
     let (load, here_only) = match group.load_ops_per_s {
         Some(load) => (load, ""),
         None => (group.ops_per_s, " here"),
@@ -112,7 +112,7 @@ pub fn summary(model: &Model, arcs: &[Arc], group: &GroupStatus, brush: &Brush<'
     lines
 }
 
-/// Both in one line where there is room, or else below each other.
+/// Puts both in one line where there is room, or else below each other.
 fn beside(mut first: Words, second: Words, gap: Style, width: u16) -> Vec<Words> {
     let columns: usize = first.iter().chain(&second).map(|(text, _)| safe::width(text)).sum();
     if columns + 2 > width.into() {
@@ -130,7 +130,7 @@ fn copying(group: &GroupStatus) -> String {
     }
 }
 
-/// The members as signs and names, in as many lines as they need.
+/// Returns the members as signs and names, in as many lines as they need.
 pub fn members(group: &GroupStatus, me: &str, brush: &Brush<'_>, width: u16) -> Vec<Words> {
     let mut lines: Vec<Words> = Vec::new();
     let mut room = 0;
@@ -151,7 +151,7 @@ pub fn members(group: &GroupStatus, me: &str, brush: &Brush<'_>, width: u16) -> 
     lines
 }
 
-/// Open transactions, with what they lock: in one line each, or in two where there is little room.
+/// Returns open transactions and their locks: in one line each, or in two where there is little room.
 pub fn transactions(group: &GroupStatus, brush: &Brush<'_>, width: u16) -> Vec<Words> {
     let palette = brush.palette;
     let mut lines: Vec<Words> = Vec::new();

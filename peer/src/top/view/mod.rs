@@ -1,4 +1,4 @@
-//! The dashboard as a picture: a pure function of what is known, what was chosen, and the room there is.
+//! Picture of the dashboard: a pure function of the data, the user's choices, and the available room.
 
 mod brush;
 mod edges;
@@ -22,25 +22,26 @@ use brush::Brush;
 pub use brush::Scroll;
 pub use edges::lanes;
 
-/// Below this there is no room for anything.
+/// Least size in columns and rows; below it there is no room for a picture.
 const LEAST: (u16, u16) = (40, 10);
 
-/// All that is drawn.
+/// Input of a picture.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
-    /// What is known.
+    /// Data of the dashboard.
     pub model: &'a Model,
-    /// What was chosen.
+    /// The user's choices.
     pub state: &'a State,
-    /// The caller's keys, and what they do.
+    /// The caller's keys, and their actions.
     pub extras: &'a [(char, String)],
     /// The caller's pane.
     pub pane: Option<&'a Pane>,
-    /// What the last of the caller's keys led to.
+    /// Result of the last of the caller's keys.
     pub word: Option<&'a str>,
 }
 
-/// Draws it all over a buffer that is empty. How far the help, or what is about the marked row, can be scrolled.
+/// Draws the picture over the whole of an empty buffer. Returns the scroll range of the help, or of the marked
+/// row's details.
 pub fn draw(scene: Scene<'_>, palette: Palette, buffer: &mut Buffer) -> Scroll {
     let area = buffer.area;
     let mut brush = Brush::new(buffer, palette);
@@ -59,7 +60,7 @@ pub fn draw(scene: Scene<'_>, palette: Palette, buffer: &mut Buffer) -> Scroll {
     scroll
 }
 
-/// Draws what is between head and foot.
+/// Draws the part between head and foot.
 fn middle(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     if scene.state.help {
         return help::draw(scene, brush, area);
@@ -73,12 +74,12 @@ fn middle(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     Scroll::default()
 }
 
-/// How far a page is on a screen of this height.
+/// Returns the rows of a page on a screen of this height.
 pub fn page(height: u16) -> usize {
     usize::from(height.saturating_sub(6)).max(1)
 }
 
-/// Whatever was forgotten before: nothing stays in a cell that steers a terminal.
+/// Replaces cells that could steer a terminal, in case some text was not escaped before.
 fn scrub(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if !cell.symbol().is_ascii() && safe::line(cell.symbol()) != cell.symbol() {

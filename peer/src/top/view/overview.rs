@@ -1,4 +1,4 @@
-//! A little of everything.
+//! Overview screen: a part of each other screen.
 
 use screen::ratatui::layout::Rect;
 
@@ -6,10 +6,10 @@ use super::brush::{Brush, Words, above, beside};
 use super::{Scene, figures, group, lists, ring, table};
 use crate::top::state::Tab;
 
-/// From this room on members and peers have tables of their own.
+/// Least size in columns and rows for separate tables of members and peers.
 const LARGE: (u16, u16) = (130, 40);
 
-/// Over everything between head and foot.
+/// Draws the screen between head and foot.
 pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     if area.width >= LARGE.0 && area.height >= LARGE.1 { large(scene, brush, area) } else { small(scene, brush, area) }
 }
@@ -45,7 +45,7 @@ fn large(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let count = scene.model.own_groups().len().max(1) as u16;
     let (own, peers) = above(right, (right.height / 2).max(right.height.min(11 * count.min(2))));
     groups(scene, brush, own);
-    // All about a peer is shown on the screen of peers alone.
+    // Details of a peer are shown on the screen of peers alone.
     let _ = table::draw_titled(scene, Tab::Peers, brush, peers);
     let quarter = middle.width / 4;
     let (first, rest) = beside(middle, quarter + 8);
@@ -62,7 +62,7 @@ fn large(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     }
 }
 
-/// The groups that this peer belongs to, as much of them as fits.
+/// Draws the groups that this peer belongs to, as much of them as fits.
 fn groups(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let own = scene.model.own_groups();
     let title = if own.len() > 1 { format!("my groups: {}", own.len()) } else { "my group".into() };
@@ -74,7 +74,7 @@ fn groups(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
             lines.push(Vec::new());
         }
         lines.extend(lists::summary(scene.model, &arcs, one, brush, inside.width));
-        // Before the members: it ends soon, and nobody wants to miss it.
+        // Before the members: a transaction ends soon, and must not be missed.
         lines.extend(lists::transactions(one, brush, inside.width));
         // A line each where there is room for that.
         let room = usize::from(inside.height).saturating_sub(lines.len()) > one.members.len() + 1;

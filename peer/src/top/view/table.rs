@@ -1,4 +1,4 @@
-//! A table: the columns that fit, the rows around the marked one.
+//! Drawing of a table: the columns that fit, and the rows around the marked one.
 
 use screen::ratatui::layout::Rect;
 use screen::ratatui::style::{Modifier, Style};
@@ -9,13 +9,14 @@ use super::brush::{Brush, Scroll, Words, above};
 use crate::top::rows::{Column, Row, Tone, columns, marked, rows};
 use crate::top::state::{Choice, Tab};
 
-/// The longest title of a column is `round trip`.
+/// Width of a title in columns: the longest is `round trip`.
 const TITLE_COLUMNS: usize = 12;
 
-/// The keys that show the rest of what is about the marked row.
+/// Keys that show the rest of the marked row's details.
 pub const SCROLLS: &str = "PgUp PgDn";
 
-/// With a frame around it; all about the marked row below, where that is wanted, and how far that can be scrolled.
+/// Draws the table with a frame and, where chosen, the details of the marked row below. Returns the scroll range
+/// of these details.
 pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     let shown = rows(scene.model, tab, scene.state.of(tab));
     let told = match tab {
@@ -41,7 +42,7 @@ pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect
     brush.scrolled(inside, &lines, scene.state.scroll, SCROLLS)
 }
 
-/// Everything that a row has, however long: its whole id, then each column that is not empty.
+/// Returns all content of a row at full length: its whole id, then each column that is not empty.
 fn about_row(row: &Row, all: &[Column], brush: &Brush<'_>, width: u16) -> Vec<Words> {
     let names = row.names.iter().map(|name| ("whole id", name, Tone::Text));
     let cells = all.iter().zip(&row.cells).filter(|(_, cell)| !cell.text.is_empty());
@@ -58,7 +59,7 @@ fn about_row(row: &Row, all: &[Column], brush: &Brush<'_>, width: u16) -> Vec<Wo
     lines
 }
 
-/// The table alone.
+/// Draws the table alone.
 pub fn draw(brush: &mut Brush<'_>, area: Rect, all: &[Column], rows: &[Row], choice: &Choice) {
     if area.height == 0 || area.width == 0 {
         return;
@@ -67,7 +68,7 @@ pub fn draw(brush: &mut Brush<'_>, area: Rect, all: &[Column], rows: &[Row], cho
     header(brush, area, &columns, choice);
     let room = usize::from(area.height - 1);
     let marked = marked(rows, choice);
-    // The marked one stays in sight, in the middle where there is more on both sides.
+    // The marked row stays in sight, in the middle where there is more on both sides.
     let first = marked.saturating_sub(room / 2).min(rows.len().saturating_sub(room));
     for (line, row) in rows.iter().enumerate().skip(first).take(room) {
         let place = Rect { y: area.y + 1 + (line - first) as u16, height: 1, ..area };
@@ -79,10 +80,10 @@ pub fn draw(brush: &mut Brush<'_>, area: Rect, all: &[Column], rows: &[Row], cho
     }
 }
 
-/// A column that is shown: which, and how wide.
+/// Shown column: its index and its data with the actual width.
 type Shown = (usize, Column);
 
-/// A column as wide as its texts need, within its bounds.
+/// Returns a column as wide as its texts need, within its bounds.
 fn widened(number: usize, column: Column, rows: &[Row]) -> Column {
     if column.most == column.width {
         return column;
@@ -92,7 +93,7 @@ fn widened(number: usize, column: Column, rows: &[Row]) -> Column {
     Column { width: needed.clamp(column.width, column.most), ..column }
 }
 
-/// As many columns as fit; what is left over is for the last one.
+/// Returns as many columns as fit; the last one takes the remaining width.
 fn fitting(all: &[Column], rows: &[Row], width: u16) -> Vec<Shown> {
     let mut columns: Vec<Shown> =
         all.iter().enumerate().map(|(number, column)| (number, widened(number, *column, rows))).collect();
