@@ -1,8 +1,8 @@
-//! What the store costs on top of the disk: commits of 64 batches that wait, beside the barest journal there can be.
+//! Cost of the store on top of the disk: commits of 64 batches that wait, beside a minimal journal.
 //!
 //! One run interleaves all variants, round after round, and compares within each round, since a disk's speed drifts. The
-//! whole store begins anew with each round: what it writes behind the journal must not run in another's, and what it does
-//! in the long run when every key is new is the table's speed, not the journal's.
+//! whole store begins anew with each round: its writes behind the journal must not run in another variant's round, and
+//! its long-run behaviour with only new keys is the table's speed, not the journal's.
 //!
 //! ```text
 //! cargo bench -p peer --bench journal [-- ROUNDS [DIRECTORY]]
@@ -67,9 +67,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 trait Variant {
-    /// Commits some batches, at most 64 at once; how many.
+    /// Commits some batches, at most 64 at once. Returns their number.
     fn commit(&mut self) -> u64;
-    /// Called after each round: what it leaves to do must not run in another's.
+    /// Called after each round: remaining work must not run in another variant's round.
     fn rest(&mut self) {}
 }
 
@@ -81,7 +81,7 @@ fn change(number: u64, keys: u64) -> Change {
     Change::PutRecord(Bytes::from(key), Bytes::from(vec![number as u8; VALUE - 20]))
 }
 
-/// Writes and syncs, in space that was written before, and knows nothing else.
+/// Writes and syncs, in space that was written before, and does nothing else.
 struct Bare {
     file: File,
     at: u64,

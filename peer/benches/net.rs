@@ -1,7 +1,8 @@
-//! Messages a second between two processes on loopback, and messages beside bulk, by TCP and by QUIC in turns.
+//! Messages per second between two processes on loopback, and messages beside bulk, by TCP and by QUIC in turns.
 //!
-//! Each side is a plain loop thread and a runtime of one worker. A request has 64 bytes, an answer 16. For comparing
-//! builds and transports on one machine, not for quoting: the ratios at the end are medians over rounds of one run.
+//! Each side is a plain loop thread and a runtime of one worker. A request has 64 bytes, an answer 16. The figures
+//! compare builds and transports on one machine and are not for publication: the ratios at the end are medians over
+//! rounds of one run.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +21,7 @@ const IN_FLIGHT: [usize; 4] = [1, 16, 256, 1024];
 const BOTH: [Via; 2] = [Via::Tcp, Via::Quic];
 
 fn main() {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     let is_trial = std::env::args().any(|arg| arg == "--test");
     let (time, rounds) = match is_trial {
         true => (Duration::from_millis(50), 1),
@@ -32,7 +33,7 @@ fn main() {
     }
 }
 
-/// One after the other, in rounds, so that what else the machine does meets both.
+/// Runs one after the other, in rounds, so that other load of the machine meets both.
 fn compare(time: Duration, rounds: usize) {
     println!("{:>5} {:>9} {:>12} {:>14}", "", "in flight", "requests/s", "CPU s/million");
     let mut rounds: Vec<[Vec<Figure>; 2]> = (0..rounds).map(|_| BOTH.map(|via| ask(via, time))).collect();
@@ -76,7 +77,7 @@ impl Side {
         Side { net, wake, _runtime: runtime, events: Vec::new() }
     }
 
-    /// What happened since, waiting a moment where nothing did.
+    /// Returns the events since the last call, waiting a moment where there are none.
     fn next(&mut self) -> Vec<NetEvent> {
         self.events.clear();
         if self.net.port(0).drain(&mut self.events) == 0 {
@@ -87,7 +88,7 @@ impl Side {
     }
 }
 
-/// Answers requests with their first 16 bytes; takes bulk without a word.
+/// Answers requests with their first 16 bytes; takes bulk without an answer.
 fn answer(via: Via) {
     let mut side = Side::start(via);
     let mut out = Vec::new();
@@ -164,7 +165,7 @@ fn rate(side: &mut Side, child: &Child, peer: PeerKey, in_flight: usize, time: D
     ]
 }
 
-/// Round trips of small frames of a class, one every 5 ms, alone or beside as much bulk as passes.
+/// Measures round trips of small frames of a class, one every 5 ms, alone or beside as much bulk as passes.
 fn beside_bulk(side: &mut Side, peer: PeerKey, time: Duration, class: Class, bulk: bool, name: &str) -> Vec<Figure> {
     let chunk = Bytes::from(vec![1; 64 * 1024]);
     let mut trips = Vec::new();
@@ -195,7 +196,7 @@ fn beside_bulk(side: &mut Side, peer: PeerKey, time: Duration, class: Class, bul
     figures
 }
 
-/// Seconds of processor time that a process has used so far.
+/// Returns the processor time that a process has used so far, in seconds.
 fn cpu(pid: u32) -> f64 {
     load::cpu_time(pid).map_or(f64::NAN, |time| time.total().as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! The program as a person and a script run it: exit codes, the ready line, signals, HTTP pages.
+//! The program as users and scripts run it: exit codes, the ready line, signals, HTTP pages.
 
 mod common;
 #[path = "command_line/data_dir.rs"]
@@ -161,7 +161,7 @@ fn signals_stop_politely_and_a_second_one_at_once() {
         peer.out.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "", "one line is all that goes to stdout");
     }
-    // One that does not get its work done is over within 10 s all the same.
+    // A stop that does not finish its work is over within 10 s all the same.
     let stuck = || {
         let mut command = command(&["run", "--new", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
         command.env("STAND_IN_STUCK", "1");
@@ -181,7 +181,8 @@ fn signals_stop_politely_and_a_second_one_at_once() {
     drop(idle);
 }
 
-/// A process that can be reached stops in order, however early it is told to. Many at once, so that some are interrupted between
+/// A process that can be reached stops in order, however early the signal comes. Many run at once, so that some are interrupted
+/// between their first port and the next step.
 /// their first port and what follows.
 #[test]
 fn a_daemon_that_has_just_opened_its_port_stops_politely() {
@@ -201,7 +202,7 @@ fn a_daemon_that_has_just_opened_its_port_stops_politely() {
     });
 }
 
-/// An address that no other program here listens on: whoever can be reached there is the daemon that was given it.
+/// Returns an address that no other program here listens on: only the daemon that was given it can be reached there.
 fn own_address(thread: usize, run: usize) -> String {
     format!("127.1.{thread}.{run}:16479")
 }
@@ -268,7 +269,7 @@ fn http_pages() {
 #[test]
 fn leaving_is_asked_for_and_followed() {
     let mut peer = Peer::start(&[]);
-    // Refused: nothing is done, and the text says what is risked.
+    // Refused: nothing is done, and the text names the risk.
     let refused = peer.run(&["leave"]);
     ends(&refused, 4, "");
     assert!(text(&refused.stderr).contains("--force") && text(&refused.stderr).contains("two members"));
@@ -337,7 +338,7 @@ fn leaving_as_json_and_with_a_token() {
     assert_eq!(end(&mut peer.child, Duration::from_secs(5)).0, Some(0));
 }
 
-/// Gone is not left: whoever follows must not take one for the other.
+/// A dead peer has not left: a client that follows must not take one for the other.
 #[test]
 fn who_dies_while_it_leaves_has_not_left() {
     let mut command = command(&["run", "--new", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
@@ -474,7 +475,7 @@ fn load_is_made_and_told() {
     ends(&bench(&["--addr", &nobody]), 3, "");
 }
 
-/// What cannot be printed is no success, and nothing panics; an answer that is no stays so.
+/// A result that cannot be printed is no success, and nothing panics; an answer of "no" keeps its code.
 #[test]
 fn exit_codes_where_nothing_can_be_printed() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full");

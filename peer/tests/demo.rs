@@ -12,7 +12,7 @@ use common::process::{end, ends, real, signal};
 use rustix::process::{Pid, Signal, kill_process};
 use screen::trial::Tmux;
 
-/// A running `scatter demo` and what it printed.
+/// A running `scatter demo` and its output.
 struct Demo {
     child: Child,
     text: String,
@@ -23,7 +23,7 @@ struct Demo {
 
 impl Demo {
     fn start(peers: &str) -> Demo {
-        // A place of its own, to see that nothing stays behind.
+        // A place of its own, to check that nothing stays behind.
         let directory = tempfile::tempdir().unwrap();
         let mut child = real(&["demo", "--peers", peers, "--no-ui"])
             .env("TMPDIR", directory.path())
@@ -66,7 +66,7 @@ fn a_demo_starts_serves_and_leaves_nothing_behind() {
     for (_, address) in &demo.peers {
         ends(&real(&["set", "a", "1", "--addr", &address.to_string()]).output().unwrap(), 0, "OK\n");
     }
-    // A peer that is killed comes back at the same place by the line that was printed.
+    // A killed peer comes back at the same place by the printed command line.
     let (pid, address) = demo.peers[1];
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     let gone = || TcpStream::connect(address).is_err();
@@ -113,7 +113,7 @@ fn a_hangup_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(demo.directory.path()).unwrap().count(), 0, "nothing stays behind");
 }
 
-/// Peers of which something lies in this directory, with their command lines.
+/// Returns the peers with files in this directory, with their command lines.
 fn peers(directory: &Path) -> Vec<(Pid, String)> {
     let here = directory.display().to_string();
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -125,7 +125,7 @@ fn peers(directory: &Path) -> Vec<(Pid, String)> {
     .collect()
 }
 
-/// Somebody closes the window: of the demo and its peers nothing is left, neither processes nor what they wrote.
+/// The terminal's window is closed: of the demo and its peers nothing is left, neither processes nor files.
 #[test]
 fn a_demo_whose_terminal_goes_leaves_nothing_behind() {
     for (more, shown) in [("--no-ui", "demo ready"), ("", "Chirp, as ann sees it")] {
@@ -145,7 +145,7 @@ fn a_demo_whose_terminal_goes_leaves_nothing_behind() {
     }
 }
 
-/// As a person sees it: several groups, people who talk, a peer killed and started, and nothing left behind.
+/// As users see it: several groups, users who post, a peer killed and started, and nothing left behind.
 #[test]
 fn a_demo_with_a_dashboard() {
     let Some(tmux) = Tmux::start("scatter-demo", &[]) else { return };
@@ -171,7 +171,7 @@ fn a_demo_with_a_dashboard() {
         screen.split_whitespace().filter_map(|word| word.strip_suffix('m')?.parse::<u32>().ok()).sum()
     };
     tmux.until("eight members", |screen| members(screen) == 8);
-    // One that ends though nobody asked for it is told of.
+    // A peer that ends without a kill by the demo is reported.
     let second = peers(directory.path()).into_iter().find(|(_, line)| line.contains("peer-2\0")).unwrap().0;
     kill_process(second, Signal::KILL).unwrap();
     tmux.shows("peer-2 ended (signal: 9");

@@ -1,6 +1,6 @@
 //! Redis's own programs and clients against the endpoint. `conformance` compares it with Redis itself.
 //!
-//! Each test needs a program of somebody else; where it is absent the test says so and passes.
+//! Each test needs a program from elsewhere; where it is absent the test says so and passes.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What each command answers, byte for byte.
+//! Answers of each command, byte for byte.
 
 mod common;
 
@@ -325,7 +325,7 @@ fn a_password_is_asked_for() {
     assert!(client.line("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
     assert!(client.line("HELLO 3 AUTH default hush SETNAME me").starts_with("%7"));
     assert_eq!(client.line("GET a"), r"_\r\n");
-    // Strangers get less room.
+    // Clients without the password get less room.
     let mut client = server.client();
     client.send(b"*11\r\n");
     assert_eq!(client.answer().unwrap(), b"-ERR Protocol error: unauthenticated multibulk length\r\n");

@@ -1,4 +1,4 @@
-//! How connections behave: order, time, back-pressure, malice, the end.
+//! Behaviour of connections: order, time, back-pressure, malice, the end.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn a_silent_node_is_answered_for_within_three_seconds() {
         }
     }
     assert!(started.elapsed() < Duration::from_millis(3200), "{:?}", started.elapsed());
-    // Those that were handed to the node may have taken effect; the others certainly have not.
+    // Commands that were passed to the node may have taken effect; the rest certainly has not.
     assert!((1..=1024).contains(&uncertain), "{uncertain}");
     sender.join().unwrap();
     assert_eq!(waiting.line("PING"), r"+PONG\r\n");
@@ -109,7 +109,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
     assert_eq!(server.client().line("PING"), r"+PONG\r\n", "others are served meanwhile");
     // For longer than a command may wait: but it is the client itself that keeps them waiting.
     std::thread::sleep(Duration::from_millis(3500));
-    // It reads at last, and gets what it asked for, whole and in step.
+    // The client reads at last, and gets its answers, whole and in step.
     let one = command(&[b"GET", b"k"]).len();
     for _ in 0..(sent / one).min(3000) {
         assert_eq!(client.answer().unwrap().len(), 60_000 + "$60000\r\n\r\n".len());
@@ -164,7 +164,7 @@ fn malformed_requests_are_told_so_and_end_the_connection() {
         let mut client = server.client();
         client.send(&command(&[b"PING"]));
         client.send(bytes);
-        // What is behind it must not cost the client the answer.
+        // Bytes behind the request must not cost the client the answer.
         let _ = client.stream.write_all(&vec![b'x'; 100_000]);
         assert_eq!(client.answer().unwrap(), b"+PONG\r\n");
         assert_eq!(client.answer().unwrap(), expected);
@@ -192,7 +192,7 @@ fn garbage_harms_nobody() {
         let _ = client.stream.read_to_end(&mut answers);
         assert!(answers.is_empty() || answers.ends_with(b"\r\n"));
     }
-    // A browser that was talked into it.
+    // A browser that a web page misuses.
     let mut client = server.client();
     client.send(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET stolen 1\r\n");
     assert_eq!(client.answer().unwrap(), b"-ERR this is not an HTTP endpoint\r\n");
@@ -221,13 +221,13 @@ fn strangers_keep_nobody_out() {
     let server = Server::with(Manner::Prompt, settings);
     let mut strangers: Vec<_> = (0..50).map(|_| server.client()).collect();
     strangers.iter_mut().for_each(|stranger| {
-        // One that had to go already need not take it.
+        // A client that had to go already need not take it.
         let _ = stranger.stream.write_all(b"*2\r\n$4\r\nAU");
     });
     let (mut a, mut b, mut c) = (server.client(), server.client(), server.client());
     assert_eq!(a.line("AUTH hush"), r"+OK\r\n");
     assert_eq!(b.line("AUTH hush"), r"+OK\r\n");
-    // There are as many clients as there may be.
+    // The number of clients is at its limit.
     assert_eq!(c.line("AUTH hush"), r"-ERR max number of clients reached\r\n");
     assert_eq!(c.answer(), None);
     drop((strangers, server.client()));

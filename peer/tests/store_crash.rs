@@ -1,5 +1,5 @@
-//! The power goes out, or a call fails, at the n-th call to the disk, for n = 1, 2, … until a run has no n-th call. After
-//! each: what was acknowledged is there, what is there is a prefix of the batches, each of them whole.
+//! The power fails, or a call fails, at the n-th call to the disk, for n = 1, 2, … until a run has no n-th call. After each
+//! run, all acknowledged batches are there, and the store holds a prefix of the batches, each of them whole.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use peer::store::{Engine, StoreConfig, StoreError, StoreStats};
 
 type Map = BTreeMap<Bytes, Bytes>;
 
-/// Everything small, so that a short run rolls segments, divides ranges, writes behind in portions and cuts.
+/// Small limits, so that a short run rolls segments, divides ranges, writes behind in portions and cuts the journal.
 fn config() -> StoreConfig {
     StoreConfig {
         segment_bytes: 1024,
@@ -33,26 +33,26 @@ fn open(disk: &SimDisk) -> Result<(Engine, Restored), StoreError> {
     Engine::open(Arc::new(disk.clone()), disk.tables(), &config())
 }
 
-/// What one process does with the store.
+/// Step of one process with the store.
 #[derive(Clone, Copy)]
 enum Step {
-    /// One group commit of so many batches.
+    /// One group commit of this many batches.
     Commit(u32),
     /// One batch that is longer than a segment.
     Huge,
     WriteBehind,
     Checkpoint,
-    /// Nothing is to be committed for a moment.
+    /// No commit for a moment.
     Idle,
     Verify,
     /// A portion of the table is copied into a new one.
     Rebuild,
-    /// All that is left of it.
+    /// The rest of the table is copied.
     RebuildAll,
     Seal,
     /// The process ends without a seal.
     Kill,
-    /// The same, and the next process has segments twice as long.
+    /// The process ends without a seal, and the next one has segments twice as long.
     Grow,
 }
 
@@ -124,7 +124,7 @@ const SCRIPT: &[Step] = {
     ]
 };
 
-/// Batch `number`: changes of every kind, each state of the store told from every other by `last`.
+/// Returns batch `number`: changes of every kind. `last` distinguishes each state of the store from every other.
 fn batch(number: u32, huge: bool) -> Vec<Change> {
     let text = |text: String| Bytes::from(text);
     let value = if huge { vec![number as u8; 3000] } else { vec![number as u8; 10 + number as usize % 40] };
@@ -143,7 +143,7 @@ fn batch(number: u32, huge: bool) -> Vec<Change> {
     changes
 }
 
-/// The store after each number of batches.
+/// Returns the store after each number of batches.
 fn states(batches: &[Vec<Change>]) -> Vec<(Map, Map)> {
     let mut states = vec![(Map::new(), Map::new())];
     for batch in batches {
@@ -168,17 +168,17 @@ fn states(batches: &[Vec<Change>]) -> Vec<(Map, Map)> {
     states
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Default)]
 struct Run {
     batches: Vec<Vec<Change>>,
     acknowledged: usize,
-    /// Since the last seal was begun or found, a batch was handed out.
+    /// Whether a batch was handed out since the last seal was begun or found.
     unsealed: bool,
-    /// Segments are twice as long by now.
+    /// Whether segments are twice as long by now.
     grown: bool,
-    /// A new table was given up, or one that is not used could not be removed, or there was no room for a segment ahead: the
-    /// store goes on.
+    /// Whether an error was contained, and the store goes on: a new table was given up, an unused one could not be removed,
+    /// or there was no room for a segment ahead.
     contained: bool,
     watch: Option<Box<dyn Fn() -> StoreStats>>,
     error: Option<StoreError>,
@@ -264,7 +264,7 @@ const LOSSES: [Loss; 11] = [
     Loss::Some(8),
 ];
 
-/// Opens the store after a restart and looks at everything in it.
+/// Opens the store after a restart and checks its whole content.
 fn check(run: &Run, opened: (Engine, Restored), at: &str) -> Engine {
     let (engine, restored) = opened;
     let states = states(&run.batches);
@@ -286,7 +286,7 @@ fn check(run: &Run, opened: (Engine, Restored), at: &str) -> Engine {
     engine
 }
 
-/// It must be of use again, not only readable: goes on, is killed, and has everything.
+/// Checks that the store is usable again, not only readable: it goes on, is killed, and has all data.
 fn go_on(mut engine: Engine, disk: &SimDisk, at: &str) {
     let failed = |error: StoreError| -> () { panic!("{at}: {error}") };
     for _ in 0..3 {
@@ -327,7 +327,7 @@ fn a_crash_at_any_call_loses_nothing_acknowledged() {
             assert_eq!(run.error, None);
             break;
         }
-        // Right before a kill a rebuild may be all that met it.
+        // Right before a kill the fault may have hit only a rebuild.
         assert!(run.error.is_some() || run.contained);
         for loss in LOSSES {
             let at = format!("crash at call {nth}, {loss:?}");
@@ -370,7 +370,7 @@ fn a_crash_while_starting_after_a_crash_loses_nothing() {
     }
 }
 
-/// What was read after the end of a process, and acted upon, is still there after a power cut.
+/// Data that a start read after the end of a process, and acted upon, is still there after a power cut.
 #[test]
 fn what_a_start_gave_back_is_durable() {
     for nth in 1.. {
@@ -411,7 +411,7 @@ fn an_error_at_any_call_poisons_and_loses_nothing_acknowledged() {
                 let disk = disk.fork().restart(loss);
                 match open(&disk) {
                     Ok(opened) => go_on(check(&run, opened, &at), &disk, &at),
-                    // A table that could not be flushed is given up, and says so ever after.
+                    // A table that could not be flushed is given up, and reports that ever after.
                     Err(error) if error.is_damage() && run.error.as_ref().is_some_and(StoreError::is_damage) => {
                         assert_eq!(kind, ErrorKind::Other, "{at}");
                         damaged += 1;

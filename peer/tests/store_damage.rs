@@ -1,5 +1,5 @@
-//! Damage at rest: one flipped bit or one cut in any file of a store that is not running. It is found, or it harmed
-//! nothing; no record is ever silently missing or old.
+//! Damage at rest: one flipped bit or one cut in any file of a store that is not running. The store finds it, or it
+//! is harmless; no record is ever silently missing or old.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,8 @@ fn batch(number: usize) -> Vec<Change> {
 
 const BATCHES: usize = 36;
 
-/// A store with a checkpoint, batches behind it, and batches after a restart; and what it holds after each batch.
+/// Returns a store with a checkpoint, batches behind it, and batches after a restart; and its records after each
+/// batch.
 fn store(sealed: bool) -> (SimDisk, Vec<Map>) {
     let disk = SimDisk::new();
     let mut records = vec![Map::new()];
@@ -69,12 +70,12 @@ fn store(sealed: bool) -> (SimDisk, Vec<Map>) {
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 enum Found {
     Damage,
-    /// Said to be in doubt, and has the batches up to this one.
+    /// Reported as in doubt, with the batches up to this one.
     Doubtful(usize),
     Whole,
 }
 
-/// Opens a damaged store and asks for everything in it. What it says must be true of some prefix of the batches.
+/// Opens a damaged store and reads its whole content. Its answers must be true of some prefix of the batches.
 fn look(disk: &SimDisk, states: &[Map], sealed: bool, at: &str) -> Found {
     let looked = (|| {
         let (engine, restored) = open(disk)?;
@@ -106,7 +107,7 @@ fn every_flipped_bit_is_found_or_harmless() {
         let (mut damages, mut doubtful, mut whole) = (0, 0, 0);
         for (name, content) in disk.files() {
             for bit in 0..content.len() * 8 {
-                // Every bit of what is small, and a coprime stride through what is mostly zeros.
+                // Every bit of small files, and a coprime stride through files that are mostly zeros.
                 if content.len() > 800 && bit % 11 != 0 {
                     continue;
                 }
@@ -148,7 +149,7 @@ fn every_cut_is_found() {
     }
 }
 
-/// A table that lost an entry, or has an old or a changed one, says "damaged" before it says anything wrong.
+/// A table that lost an entry, or has an old or a changed one, reports "damaged" before any wrong answer.
 #[test]
 fn a_table_that_lies_is_found_out() {
     let (disk, states) = store(true);
@@ -169,7 +170,7 @@ fn a_table_that_lies_is_found_out() {
     }
 }
 
-/// The last frame alone cannot be told from one that was never finished; unless the table holds it already.
+/// The last frame alone cannot be told from one that was never finished, unless the table has its content already.
 #[test]
 fn a_journal_that_lost_what_the_table_holds_is_found_out() {
     let disk = SimDisk::new();
@@ -187,7 +188,7 @@ fn a_journal_that_lost_what_the_table_holds_is_found_out() {
     assert!(open(&disk).is_err_and(|error| error.is_damage()));
 }
 
-/// An older state of an entry has a sound checksum. So has the older state of the whole table.
+/// An older state of an entry has a valid checksum. So has the older state of the whole table.
 #[test]
 fn a_table_that_went_back_is_found_out() {
     let old = SimDisk::new();
@@ -217,7 +218,7 @@ fn a_table_that_went_back_is_found_out() {
     assert_eq!(look(&disk, &states, true, "all of it is old"), Found::Damage);
 }
 
-/// Damage that is found while the store is open is written down: the next start finds it at once.
+/// Damage that is found while the store is open is recorded: the next start finds it at once.
 #[test]
 fn damage_found_once_is_found_again_at_the_next_start() {
     let (disk, _) = store(true);

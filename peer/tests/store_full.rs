@@ -1,4 +1,4 @@
-//! A disk that fills up: the store says so while it still can, stops when it cannot, and opens again all the same.
+//! A disk that fills up: the store reports it while it still can, stops when it cannot go on, and opens again all the same.
 
 #[path = "common/volume.rs"]
 mod volume;
@@ -25,7 +25,7 @@ fn put(number: u64) -> Change {
     Change::PutRecord(Bytes::from(format!("key{number:08}")), Bytes::from(vec![number as u8; 1000]))
 }
 
-/// Appends records until the store says that room is low; how many.
+/// Appends records until the store reports that room is low. Returns their number.
 fn fill_to_the_mark(engine: &mut Engine) -> u64 {
     for number in 0.. {
         engine.append([vec![put(number)]]).expect("there is room above the mark");
@@ -70,7 +70,7 @@ fn a_limit_set_by_a_person_counts_like_the_disk() {
     engine.seal().expect("seals");
 }
 
-/// Whoever does not listen runs into the wall: an error, for ever, and nothing lost. The next start has the ballast.
+/// A caller that ignores the report runs into an error, for ever, and nothing is lost. The next start has the ballast.
 #[test]
 fn a_store_on_a_full_disk_opens_again() {
     let disk = SimDisk::new();
@@ -140,7 +140,8 @@ fn the_threads_say_that_room_is_low_and_that_it_is_no_longer() {
     thread.seal().expect("seals");
 }
 
-/// A volume that others fill: what can wait is not written to the table, and the store goes on, for its journal has its room.
+/// A volume that other programs fill: deferrable writes do not reach the table, and the store goes on, because its journal has
+/// its room.
 #[test]
 fn a_store_outlives_a_time_without_room() {
     let disk = SimDisk::new();
@@ -178,14 +179,14 @@ fn a_store_outlives_a_time_without_room() {
 
 #[test]
 fn the_threads_say_that_much_is_left_to_write_and_that_it_is_no_longer() {
-    // The write-behind begins at 32 KiB, and counts as behind from 48 KiB on: one batch, with what each change weighs.
+    // The write-behind begins at 32 KiB, and counts as behind from 48 KiB on: one batch, with the weight of each change.
     let config = StoreConfig { pending_bytes_max: 64 << 10, behind_bytes: 4 << 10, ..StoreConfig::default() };
     let disk = SimDisk::new();
     let (engine, _) = open(&disk, &StoreConfig { salt: Some(1), ..config }).expect("opens");
     let (mut thread, events) = start(engine);
     let mut said = Vec::new();
     for round in 0.. {
-        // Now and then it is taken away before anybody measures: then nothing is said of it.
+        // Now and then the backlog is gone before it is measured: then it is not reported.
         thread.persist(0, round, (0..48).map(put).collect());
         thread.submit();
         loop {
@@ -203,7 +204,7 @@ fn the_threads_say_that_much_is_left_to_write_and_that_it_is_no_longer() {
     thread.seal().expect("seals");
 }
 
-/// A failure at any call of any thread: said once, nothing hangs, nothing is acknowledged after it, nothing is lost.
+/// A failure at any call of any thread is reported once. Nothing hangs, nothing is acknowledged after it, and nothing is lost.
 #[test]
 fn a_failure_in_any_thread_is_said_once_and_nothing_hangs() {
     let config = StoreConfig {
@@ -315,17 +316,17 @@ fn child() {
     println!("\nlow after {marked} records: then {error}\nfull after {acknowledged}");
 }
 
-/// What a store says to do after an error at this site, of this kind.
+/// Advice of a store after an error at this site, of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
-    /// Make room, or look after the disk, and start again: everything is there.
+    /// Make room, or check the disk, and start again: all data is there.
     Stop,
-    /// The table is not to be trusted any more.
+    /// The table cannot be trusted any more.
     Damaged,
 }
 
-/// A full and a broken disk at each place that a running store writes to: said once and in words that fit, nothing hangs, and
-/// nothing that was acknowledged is lost.
+/// A full and a broken disk at each place that a running store writes to: reported once and in fitting words, nothing hangs,
+/// and nothing acknowledged is lost.
 #[test]
 fn each_place_that_is_written_may_be_full_or_broken() {
     use std::io::ErrorKind::{Other, StorageFull};
@@ -401,8 +402,8 @@ fn each_place_that_is_written_may_be_full_or_broken() {
     }
 }
 
-/// A table that waits for ever for a write that failed, as sled's destructor does: whoever gives the store up goes on, and its
-/// directory is free.
+/// A table that waits for ever for a failed write, as sled's destructor does: a process that gives the store up goes on, and
+/// its directory is free.
 #[test]
 fn a_table_that_hangs_does_not_hold_up_the_end() {
     let config = StoreConfig {

@@ -1,5 +1,5 @@
-//! A store of a million records after `kill -9`. Slow without optimisation, so only on demand:
-//! `cargo test --release -p peer --test store_large -- --ignored --nocapture`.
+//! A store of a million records after `kill -9`. Slow without optimisation, so only on demand: `cargo test --release -p
+//! peer --test store_large -- --ignored --nocapture`.
 
 use std::process::Command;
 use std::sync::mpsc::channel;
@@ -16,8 +16,8 @@ fn key(number: u64) -> Vec<u8> {
     [&spread[..], &spread[..], format!("user:{number}").as_bytes()].concat()
 }
 
-/// Not a test by itself: the process that is killed, as soon as everything is acknowledged or only once nearly all of it
-/// is in the table.
+/// Not a test by itself: the process that is killed, as soon as all records are acknowledged or only once nearly all of
+/// them are in the table.
 #[test]
 #[ignore]
 fn child() {

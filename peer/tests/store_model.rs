@@ -1,5 +1,5 @@
-//! The store against a dull reference: ordered maps that do at once what the store does by way of a journal, an index
-//! and a table.
+//! The store against a simple reference: ordered maps that do at once the work of the store's journal, index and
+//! table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the changes mean, as their documentation says it.
+/// Applies changes as their documentation describes them.
 fn apply(meta: &mut Map, records: &mut Map, change: &Change) {
     match change {
         Change::PutMeta(key, value) => drop(meta.insert(key.clone(), value.clone())),
@@ -102,7 +102,7 @@ fn check_scan(engine: &Engine, records: &Map, from: &Bytes, bytes_max: usize) {
         assert_eq!((&found.0, &found.1), *expected);
     }
     assert!(!found.is_empty() || expected.is_empty(), "at least one record, if there is one");
-    // That it is done may be learned with the next page, but is never claimed too early.
+    // The end may be reported only with the next page, but is never claimed too early.
     assert!(!done || found.len() == expected.len());
     let (_, last) = found
         .split_last()
@@ -168,7 +168,7 @@ proptest! {
     }
 }
 
-/// Handed out is enough to be seen: durable comes later.
+/// A batch that was handed out is visible: it becomes durable later.
 #[test]
 fn loads_and_scans_see_what_was_handed_out() {
     let disk = SimDisk::new();

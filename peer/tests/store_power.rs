@@ -1,4 +1,4 @@
-//! A power cut on a real file system: what a checkpoint holds is there afterwards, in all files of the table.
+//! A power cut on a real file system: the content of a checkpoint is there afterwards, in all files of the table.
 //!
 //! ext4 is told to stop without writing anything more, as if the machine had lost its power. That needs root.
 
@@ -17,11 +17,11 @@ use node::Change;
 use peer::store::{Engine, SledTables, StoreConfig, StoreEvent, StoreThread, Tables as _};
 use volume::{Volume, run};
 
-/// Stops the file system of this directory: nothing that was not synced gets to its disk any more.
+/// Script that stops the file system of a directory: data that was not synced does not get to its disk any more.
 const SHUTDOWN: &str = "import fcntl, os, struct, sys
 fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
 
-/// Values as large as these make pages that sled would keep in files of their own, without a sync.
+/// Size of a value in bytes: large enough for pages that sled would keep in files of their own, without a sync.
 const VALUE_BYTES: usize = 20_000;
 const RECORDS: u32 = 400;
 
@@ -44,14 +44,14 @@ fn on_volume(test: impl FnOnce(&Volume)) {
     }
 }
 
-/// A process of this program that plays this part, with its store there.
+/// Returns a process of this program that plays this part, with its store there.
 fn child_in(store: &Path, part: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", part, "--nocapture"]).env("STORE_CHILD_DIR", store);
     command
 }
 
-/// The same, started, and what it prints.
+/// Starts such a process. Returns it and its output.
 fn started(store: &Path, part: &str) -> (Child, BufReader<ChildStdout>) {
     let mut child = child_in(store, part).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
     let out = BufReader::new(child.stdout.take().expect("piped"));
@@ -82,10 +82,10 @@ fn checkpoints(volume: &Volume) {
     }
 }
 
-/// Keys that are written over and over.
+/// Number of keys that are written over and over.
 const KEYS: u64 = 97;
 
-/// The power goes out at any moment of a store that works: large pages are written, flushed and removed, checkpoints are made.
+/// The power fails at any moment of a working store: large pages are written, flushed and removed, checkpoints are made.
 #[test]
 fn what_was_acknowledged_survives_a_power_cut() {
     on_volume(|volume| {
@@ -103,7 +103,7 @@ fn what_was_acknowledged_survives_a_power_cut() {
                     run("python3", &["-c", SHUTDOWN, volume.text()]).expect("stops the file system");
                     is_cut = true;
                 }
-                // What was printed in time and is read late may be from before the cut, and never from after it.
+                // A line that was printed in time and is read late may be from before the cut, and never from after it.
                 acknowledged = number;
             }
             child.wait().expect("ends");
@@ -123,7 +123,7 @@ fn what_was_acknowledged_survives_a_power_cut() {
 
 const ROUNDS: u64 = 6;
 
-/// The table alone, which nobody syncs while it is written over: it opens, and each key has a whole value.
+/// The table alone, written over without a sync: it opens, and each key has a whole value.
 #[test]
 fn a_table_that_nobody_synced_survives_a_power_cut() {
     on_volume(|volume| {
@@ -174,14 +174,14 @@ fn careless_child() {
     }
 }
 
-/// Small enough for sled to keep them in its log.
+/// Returns a record that is small enough for sled to keep it in its log.
 fn small(number: u64) -> (Bytes, Bytes) {
     (format!("{:04}", number % SMALL_KEYS).into(), number.to_le_bytes().repeat(VALUE_BYTES / 80).into())
 }
 
 const SMALL_KEYS: u64 = 997;
 
-/// Small, so that sweeps and checkpoints follow each other.
+/// Small limits, so that sweeps and checkpoints follow each other.
 fn working() -> StoreConfig {
     StoreConfig {
         pending_bytes_max: 2 << 20,
@@ -211,7 +211,7 @@ fn working_child() {
         let next = Change::PutMeta("next".into(), (number + 1).to_string().into());
         thread.persist(0, number + 1, vec![Change::PutRecord(key, value), next]);
         thread.submit();
-        // Some at a time: so there is always something to write.
+        // Some at a time: so there is always data to write.
         for event in
             if number % 16 == 0 { events.iter().take(1).collect() } else { events.try_iter().collect::<Vec<_>>() }
         {

@@ -31,8 +31,8 @@ fn open(dir: &Path) -> (Engine, Restored) {
     when_free(|| Engine::open_dir(dir, &config())).expect("opens")
 }
 
-/// A process that another test starts has copies of all descriptors until it executes its program, and with them the lock of a store that
-/// was closed meanwhile.
+/// Retries while the store is locked: a process that another test starts has copies of all descriptors until it executes its program, and
+/// with them the lock of a store that was closed meanwhile.
 fn when_free<T>(call: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {

@@ -1,4 +1,4 @@
-//! Deleting makes room: a table whose files take several times what it holds is made anew, by the store itself.
+//! Deletion makes room: the store itself rebuilds a table whose files take several times the size of its content.
 
 #[path = "common/volume.rs"]
 mod volume;
@@ -13,7 +13,7 @@ use peer::store::{Engine, Shortage, StoreConfig, StoreEvent, StoreThread};
 use volume::Volume;
 
 const MIB: u64 = 1 << 20;
-/// Whatever takes longer does not come.
+/// Time limit of all waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn config() -> StoreConfig {
@@ -23,7 +23,7 @@ fn config() -> StoreConfig {
 struct Bench {
     thread: StoreThread,
     events: Receiver<StoreEvent>,
-    /// The newest word about the room.
+    /// Newest report about the room.
     low: Option<Shortage>,
     token: u64,
 }
@@ -60,7 +60,7 @@ impl Bench {
         }
     }
 
-    /// Writes values of so many bytes until room is low; how many.
+    /// Writes values of `bytes` bytes until room is low. Returns their number.
     fn fill(&mut self, bytes: usize) -> u32 {
         let mut count = 0;
         while self.low.is_none() {
@@ -81,7 +81,7 @@ fn put(number: u32, bytes: usize) -> Change {
     Change::PutRecord(key(number), vec![number as u8; bytes].into())
 }
 
-/// Twice over, with large values and with small ones: full, all but every tenth deleted, and room again.
+/// Twice, with large values and with small ones: full, all but every tenth deleted, and room again.
 #[test]
 fn deleting_makes_room_below_a_limit() {
     for bytes in [20_000, 1000] {
@@ -105,10 +105,10 @@ fn deleting_makes_room_below_a_limit() {
                 std::thread::sleep(Duration::from_millis(10));
             }
             println!("{count} values of {bytes} bytes: {} bytes used after a rebuild", watch().used_bytes);
-            // In use as before, whichever table is read.
+            // In use as before, with either table.
             bench.thread.load(0, key(0), true);
             while !matches!(bench.next(), StoreEvent::Loaded { record: Some(record), .. } if record.len() == bytes) {}
-            // Room may have been low once more before the rebuild, which is counted before the room that it makes is measured.
+            // Room may have been low once more before the rebuild, which is counted before its room is measured.
             bench.wait_for_room();
         }
         bench.thread.seal().expect("seals");
@@ -123,8 +123,8 @@ fn deleting_makes_room_below_a_limit() {
     }
 }
 
-/// A volume of 24 MiB with sled on it, where this process may mount one: a rebuild that finds no room is given up, its
-/// room comes back, and the store goes on.
+/// A volume of 24 MiB with sled on it, where this process may mount one: a rebuild that finds no room is given up, its room
+/// comes back, and the store goes on.
 #[test]
 fn a_rebuild_without_room_is_given_up() {
     match Volume::tmpfs(24) {

@@ -1,5 +1,5 @@
-//! What reaches the table on disk: of records that change all the time only their newest states, and never less than what
-//! the journal lets go of.
+//! Content of the table on disk: of records that change all the time only their newest states, and never less than the
+//! journal gives up.
 
 use std::io;
 use std::sync::Arc;
@@ -111,8 +111,8 @@ fn a_record_that_changes_often_is_written_once() {
     assert_eq!(records.load(Ordering::Relaxed), 100);
 }
 
-/// What changes again during a sweep is left to the next one, stands in the journal until then, and is found there after
-/// `kill -9` and after a power cut.
+/// A record that changes again during a sweep is left to the next one, stands in the journal until then, and is found there
+/// after `kill -9` and after a power cut.
 #[test]
 fn a_record_that_changes_during_a_sweep_is_passed_over_and_not_lost() {
     for loss in [Loss::Process, Loss::All, Loss::Some(7)] {
@@ -137,7 +137,8 @@ fn a_record_that_changes_during_a_sweep_is_passed_over_and_not_lost() {
     }
 }
 
-/// What a sweep passes over stands in the journal only. A checkpoint before what followed it is durable would let go of it.
+/// Records that a sweep passes over stand in the journal only. A checkpoint before their successors are durable would lose
+/// them.
 #[test]
 fn a_checkpoint_waits_for_what_was_passed_over() {
     let (disk, records) = (SimDisk::new(), Arc::default());

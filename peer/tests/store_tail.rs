@@ -1,5 +1,5 @@
-//! The end of the journal, told apart: clean, in doubt, damaged. The power goes out in the middle of the last frame, with every
-//! prefix of it written; every single bit of the last frame that was acknowledged is flipped; the end is zeroed.
+//! States of the journal's end: clean, in doubt, damaged. The power fails in the middle of the last frame, with every prefix of
+//! it written; every single bit of the last acknowledged frame is flipped; the end is zeroed.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn open(disk: &SimDisk) -> Result<(Engine, Restored), StoreError> {
     Engine::open(Arc::new(disk.clone()), disk.tables(), &config())
 }
 
-/// A batch that tells which it is. Every third one is longer than half a segment, so that some begin a segment.
+/// Returns a batch with its own number. Every third one is longer than half a segment, so that some begin a segment.
 fn batch(number: u32) -> Vec<Change> {
     let length = if number.is_multiple_of(3) { 600 } else { 20 };
     // As a group's state is stored, and a doubt about it.
@@ -41,7 +41,7 @@ fn is_doubted(restored: &Restored) -> bool {
     restored.meta.contains_key(&b"\x00d"[..])
 }
 
-/// The journal's file that was written last, what is in it, and where its last frame lies.
+/// File of the journal that was written last, its content, and the range of its last frame.
 struct End {
     file: String,
     content: Vec<u8>,
@@ -58,7 +58,7 @@ fn journal(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     names.map(|name| (name.clone(), read(disk, &name))).collect()
 }
 
-/// What differs between two states of the journal: the frame that was written in between.
+/// Returns the difference between two states of the journal: the frame that was written in between.
 fn written(before: &[(String, Vec<u8>)], disk: &SimDisk) -> End {
     let was = |name: &str, len: usize| {
         before.iter().find(|(known, _)| known == name).map_or_else(|| vec![0; len], |(_, content)| content.clone())
@@ -84,8 +84,8 @@ fn overwrite(disk: &SimDisk, file: &str, at: usize, bytes: &[u8]) {
     file.sync().unwrap();
 }
 
-/// A store after so many batches, stopped dead, and its last frame. `idle`: it had nothing to do for a moment before that;
-/// `reused`: segments lie about that were used before.
+/// Returns a store after `batches` batches, stopped dead, and its last frame. `idle`: it had no work for a moment before that;
+/// `reused`: there are segments that were used before.
 fn stopped(batches: u32, idle: bool, reused: bool) -> (SimDisk, End) {
     let disk = SimDisk::new();
     let (mut engine, _) = open(&disk).unwrap();
@@ -130,13 +130,13 @@ fn an_end_without_a_trace_is_clean() {
     }
 }
 
-/// Any single bit of the last frame that was acknowledged: never taken for a clean end. Up to the mark it is damage.
+/// A flip of any single bit of the last acknowledged frame is never taken for a clean end. Up to the mark it is damage.
 #[test]
 fn a_flipped_bit_in_the_last_frame_is_doubt_or_damage() {
     for (batches, reused) in cases() {
         for idle in [false, true] {
             let (disk, end) = stopped(batches, idle, reused);
-            // What pads a frame to a multiple of eight means nothing; a body's last byte is in the last eight.
+            // The padding of a frame to a multiple of eight has no meaning; a body's last byte is in the last eight.
             let padded = (end.to - end.from).saturating_sub(8) * 8..(end.to - end.from) * 8;
             for bit in 0..(end.to - end.from) * 8 {
                 let disk = disk.fork();
@@ -158,8 +158,8 @@ fn a_flipped_bit_in_the_last_frame_is_doubt_or_damage() {
     }
 }
 
-/// The power goes out while the last frame is written, which nobody was told of: what was acknowledged is there, and it is no
-/// damage, also where the one before was marked.
+/// The power fails while the last frame is written, before its acknowledgement. All acknowledged data is there, and this is no
+/// damage, also where the frame before was marked.
 #[test]
 fn a_torn_frame_is_never_damage() {
     let mut doubtful = 0;
@@ -168,7 +168,7 @@ fn a_torn_frame_is_never_damage() {
             let (disk, _) = stopped(batches - 1, marked, reused);
             let (whole, end) = stopped(batches, false, reused);
             if disk.open(&end.file).is_err() {
-                // It is full of zeros before anything is written to it.
+                // It is full of zeros before the first write.
                 let mut file = disk.create(&end.file).unwrap();
                 file.write_at(0, &vec![0; end.content.len()]).unwrap();
                 file.sync().unwrap();
@@ -196,7 +196,7 @@ fn a_torn_frame_is_never_damage() {
     assert!(doubtful > 100, "{doubtful}");
 }
 
-/// What vanished is damage up to the mark; behind it nobody can tell.
+/// A zeroed part is damage up to the mark; behind it the store cannot tell.
 #[test]
 fn a_zeroed_end_is_damage_up_to_the_mark() {
     for (batches, reused) in cases() {
@@ -211,7 +211,7 @@ fn a_zeroed_end_is_damage_up_to_the_mark() {
     }
 }
 
-/// Whoever opened the store in doubt and was stopped before it did anything left a store in doubt.
+/// A process that opened the store in doubt and was stopped before any write left a store in doubt.
 #[test]
 fn doubt_outlasts_the_start_that_found_it() {
     let (disk, end) = stopped(4, false, false);
@@ -237,7 +237,7 @@ fn doubt_outlasts_the_start_that_found_it() {
     assert_eq!((restored.tail, is_doubted(&restored)), (Tail::Sealed, true), "a clean stop proves nothing of before");
 }
 
-/// A mark that lags is no harm, one that is gone is.
+/// A mark that lags is no harm, a missing one is.
 #[test]
 fn a_store_without_its_mark_is_damaged() {
     let (disk, _) = stopped(3, true, false);

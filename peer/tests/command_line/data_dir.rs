@@ -1,4 +1,4 @@
-//! What a peer remembers beside its store, and whose its data directory is: with real peers.
+//! Data that a peer remembers beside its store, and the owner of its data directory: with real peers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -12,10 +12,10 @@ use super::common::process::{Peer, end, ends, real, signal, text};
 use rustix::process::Signal;
 
 const STOP_MAX: Duration = Duration::from_secs(20);
-/// Nobody is there, and nobody is asked: these starts are refused before.
+/// Address at which no peer listens. It is never dialled: these starts are refused before.
 const NOBODY: &str = "/ip4/127.0.0.1/tcp/1/p2p/12D3KooWAxgUiFAqBK9zUA7epQ5Q33dejeELJhohK5gbjbaA8e6Y";
 
-/// A place for data directories and keys.
+/// Place for data directories and keys.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -32,19 +32,19 @@ impl Place {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// `scatter run` on the data directory of this name.
+    /// Returns `scatter run` on the data directory of this name.
     fn run(&self, name: &str, more: &[&str]) -> Command {
         let mut command = real(&["run", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
         command.args(["--listen", "/ip4/127.0.0.1/tcp/0", "--data-dir", &self.path(name)]).args(more);
         command
     }
 
-    /// A peer, once it serves.
+    /// Starts a peer, and waits until it serves.
     fn peer(&self, name: &str, more: &[&str]) -> Peer {
         Peer::with(self.run(name, more), &[])
     }
 
-    /// What a start says that ends by itself.
+    /// Returns the error output of a start that ends by itself.
     fn refused(&self, name: &str, more: &[&str]) -> String {
         let output = self.run(name, more).output().unwrap();
         let said = text(&output.stderr).to_owned();
@@ -79,7 +79,7 @@ fn a_peer_remembers_its_network() {
     let founded = ["--leases", "on", "--min-group", "1", "--max-group", "5", "--policy", "join=random"];
     stop(place.peer("a", &[&founding[..], &founded].concat()));
 
-    // Nothing but the key has to be said again: nobody but its owner has that.
+    // Only the key has to be given again: only its owner has it.
     let peer = place.peer("a", &["--network-key", &one]);
     let status: serde_json::Value =
         serde_json::from_str(peer.get("/v1/status").1.split("\r\n\r\n").nth(1).unwrap()).unwrap();
@@ -87,7 +87,7 @@ fn a_peer_remembers_its_network() {
     assert!(!status["commit"].as_str().unwrap().is_empty());
     stop(peer);
     let settings = place.settings("a", &["--network-key", &one]);
-    // Also what is the same as the default: a start without this directory could have another one.
+    // Also a value that equals the default: a start without this directory could have another one.
     for (name, value) in [
         ("network", "mine"),
         ("leases", "on"),
@@ -110,10 +110,10 @@ fn a_peer_remembers_its_network() {
     let wrong = refused(&["--network-key", &two]);
     has(&wrong, &["is not the key of the network `mine`", "scatter network key"]);
     assert!(!wrong.contains("enough bytes"), "{wrong}");
-    // A second network under a name, and then the wish to be in the first.
+    // A second network of the same name, and then a request to enter the first.
     has(&refused(&["--join", NOBODY, key[0], key[1]]), &["founded a network of its own", "--data-dir"]);
 
-    // What the network agreed on wins.
+    // The network's agreed settings win.
     let settings = place.settings("a", &["--leases", "off", "--min-group", "1", "--max-group", "5", key[0], key[1]]);
     assert_eq!((&settings["leases"]["value"], &settings["leases"]["origin"]), (&"on".into(), &"network".into()));
     assert_eq!(settings["max-group"]["origin"], "flag", "that is what was agreed on");
@@ -131,12 +131,12 @@ fn a_peer_remembers_its_network() {
     stop(place.peer("a", &[]));
 }
 
-/// What a peer's endpoint tells at this path.
+/// Returns the answer of a peer's endpoint at this path.
 fn told(peer: &Peer, path: &str) -> serde_json::Value {
     serde_json::from_str(peer.get(path).1.split("\r\n\r\n").nth(1).unwrap()).unwrap()
 }
 
-/// Waits until a peer tells this at that path.
+/// Waits until a peer's answer at this path meets a condition.
 fn await_told<T>(peer: &Peer, path: &str, what: impl Fn(&serde_json::Value) -> Option<T>) -> T {
     let deadline = Instant::now() + STOP_MAX;
     loop {
@@ -149,7 +149,7 @@ fn await_told<T>(peer: &Peer, path: &str, what: impl Fn(&serde_json::Value) -> O
     }
 }
 
-/// Waits until a peer tells that the members of its group have these names.
+/// Waits until a peer reports that the members of its group have these names.
 fn await_names(peer: &Peer, names: [Option<&str>; 2]) {
     await_told(peer, "/v1/groups", |groups| {
         let members = groups["groups"][0]["members"].as_array()?;
@@ -179,17 +179,17 @@ fn a_peer_remembers_its_name_and_tells_others() {
     assert_eq!(told(&founder, "/v1/peers")["peers"][0]["name"], "oak");
     let names = &told(&founder, "/v1/ring")["groups"][0]["names"];
     assert_eq!(names[status["peer_id"].as_str().unwrap()], "oak", "{names}");
-    // A person sees it beside the id, whichever peer is asked.
+    // Users see the name beside the id, from any peer.
     has(text(&peer.run(&["status"]).stdout), &["name       oak\n", "member     oak (12D3"]);
     let shown = format!("oak ({short})");
     for command in ["groups", "ring"] {
         has(text(&founder.run(&[command]).stdout), &[&shown]);
     }
     has(text(&founder.run(&["top", "--once", "--size", "120x40"]).stdout), &[&shown]);
-    // The events are found by looking at the groups from time to time.
+    // The peer finds events by looking at the groups from time to time.
     let event = format!("{shown} is a member of group");
     await_told(&founder, "/v1/events", |events| events.to_string().contains(&event).then_some(()));
-    // Remembered, and changed by another one.
+    // The name is remembered, and changed by another one.
     stop(peer);
     let name = &place.settings("b", &[])["name"];
     assert_eq!((&name["value"], &name["origin"]), (&"oak".into(), &"data directory".into()));
@@ -223,7 +223,7 @@ fn a_second_process_is_told_who_has_the_directory() {
     }
     stop(peer);
 
-    // So for a store that its peer has open, which is no business of an export's.
+    // The same holds for a store that its peer has open, which an export must leave alone.
     let peer = place.peer("b", &["--new"]);
     let holder = format!("the process with id {}", peer.child.id());
     assert_eq!(peer.run(&["set", "a", "1"]).status.code(), Some(0));
@@ -241,7 +241,7 @@ fn a_second_process_is_told_who_has_the_directory() {
     has(text(&unprinted.stderr), &["cannot print the answer"]);
 }
 
-/// Two peers that acknowledge on different grounds do not come together, and both say why.
+/// Two peers with different durability do not connect, and both report the reason.
 #[test]
 fn another_durability_is_refused_at_the_hello() {
     let place = Place::new();
@@ -259,7 +259,7 @@ fn another_durability_is_refused_at_the_hello() {
     }
 }
 
-/// Ends with this.
+/// Process that ends with this value.
 struct Running(std::process::Child);
 
 impl Drop for Running {
@@ -269,7 +269,7 @@ impl Drop for Running {
     }
 }
 
-/// Everything below a directory: mode and content.
+/// Returns all files below a directory: mode and content.
 fn tree(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     fn walk(dir: &Path, into: &mut BTreeMap<String, (u32, Vec<u8>)>) -> io::Result<()> {
         for entry in fs::read_dir(dir)? {
@@ -289,7 +289,8 @@ fn tree(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     all
 }
 
-/// Data directories of other versions: as the last one without numbers left them, and as a later one may.
+/// Data directories of other versions: of the last version without format numbers, and of a possible later
+/// one.
 #[test]
 fn another_format_is_refused_by_name_and_nothing_is_touched() {
     let place = Place::new();
@@ -330,7 +331,7 @@ fn another_format_is_refused_by_name_and_nothing_is_touched() {
     ends(&export, 4, "");
     has(text(&export.stderr), &["format 8.1", &version]);
     assert_eq!(tree(dir), before);
-    // Marked as damaged by whoever wrote it, or as new: no reason to remove it.
+    // Marked as damaged by the program that wrote it, or as new: no reason to remove it.
     write("store/damaged", b"a bit");
     refusals(&["format 8.1"]);
     fs::rename(dir.join("store/damaged"), dir.join("store/new")).unwrap();
@@ -358,7 +359,8 @@ fn another_format_is_refused_by_name_and_nothing_is_touched() {
     refusals(&["identity", "format 2"]);
 }
 
-/// Whose process was killed tells that as long as it remembers it; who was asked to stop has not failed.
+/// A peer whose process was killed reports that as long as it remembers it; a peer that was asked to stop has
+/// not failed.
 #[test]
 fn sessions_are_told() {
     let place = Place::new();
@@ -370,7 +372,7 @@ fn sessions_are_told() {
     };
     let told = |peer: &Peer| {
         let until = Instant::now() + STOP_MAX;
-        // Looked at once a second.
+        // The peer checks this once a second.
         while sessions(peer).is_null() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(100));
         }

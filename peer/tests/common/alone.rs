@@ -1,4 +1,4 @@
-//! A backend that is a real node, alone in its network and in memory.
+//! Backend that is a real node, alone in its network and in memory.
 
 use std::sync::Arc;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! A backend that is a map in memory, with the real services behind it, on one thread.
+//! Backend that is a map in memory, with the real services behind it, on one thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use node::{Request, RequestId};
 use peer::resp::{Backend, Rejected, Replies, Router};
 use peer::status::{Check, GroupStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource};
 
-/// How the backend behaves.
+/// Behaviour of the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manner {
     /// Answers at once, in order.
@@ -23,17 +23,17 @@ pub enum Manner {
     Shuffled(u64),
     /// Never answers.
     Silent,
-    /// Answers everything with this.
+    /// Answers every request with this error.
     Failing(OpError),
-    /// Takes nothing.
+    /// Accepts no request.
     Full,
     /// Fails every other request.
     Halting(OpError),
-    /// Answers after so long.
+    /// Answers after this time.
     Slow(Duration),
 }
 
-/// The handle that connections have.
+/// Handle of the connections.
 pub struct Memory {
     sender: mpsc::Sender<Vec<Request>>,
     full: bool,
@@ -125,7 +125,7 @@ pub struct Map {
 const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 impl Map {
-    /// Carries one operation out.
+    /// Executes one operation.
     pub fn evaluate(&mut self, key: &[u8], op: Op, once: Option<Bytes>) -> Answer {
         let Some(id) = once else {
             return self.apply(key, op);
@@ -163,7 +163,7 @@ fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
-/// A status to show.
+/// Status source with a fixed status.
 pub struct Alone;
 
 impl StatusSource for Alone {

@@ -1,4 +1,4 @@
-//! What several tests of the outside share.
+//! Helpers that several tests of the program's outside share.
 #![allow(dead_code, missing_docs, reason = "each test uses its own part of this")]
 
 pub mod alone;
@@ -16,7 +16,7 @@ use peer::resp::{Backend, Metrics, Router, Settings, Shared, serve};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-/// An endpoint in this process.
+/// Endpoint in this process.
 pub struct Server {
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
@@ -33,7 +33,7 @@ impl Server {
         Server::around(|router| memory::start(router, manner), settings)
     }
 
-    /// Around a real node.
+    /// Starts an endpoint around a real node.
     pub fn alone() -> Server {
         Server::around(alone::start, Settings::default())
     }
@@ -60,7 +60,7 @@ impl Server {
         Client::connect(self.address)
     }
 
-    /// Stops politely: returns when all that was asked is answered.
+    /// Stops in order: returns when all commands are answered.
     pub fn stop(mut self) {
         self.stop.send(true).unwrap();
         self.runtime.take().unwrap().block_on(self.served.take().unwrap()).unwrap();
@@ -75,7 +75,7 @@ impl Drop for Server {
     }
 }
 
-/// A client that speaks bytes.
+/// Client that sends and receives bytes.
 pub struct Client {
     pub stream: TcpStream,
     buffer: Vec<u8>,
@@ -93,13 +93,13 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Sends one command, returns its answer as it came, or `None` where the connection ended.
+    /// Sends one command. Returns its answer as it came, or `None` where the connection ended.
     pub fn ask(&mut self, words: &[&[u8]]) -> Option<Vec<u8>> {
         self.send(&command(words));
         self.answer()
     }
 
-    /// An inline command and its answer with line ends escaped.
+    /// Sends an inline command. Returns its answer with line ends escaped.
     pub fn line(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes());
         self.answer().map_or("<end>".into(), |answer| answer.escape_ascii().to_string())
@@ -123,7 +123,7 @@ impl Client {
     }
 }
 
-/// A command as clients send it.
+/// Returns a command as clients send it.
 pub fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -134,7 +134,7 @@ pub fn command(words: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// The length of the first whole answer in a buffer.
+/// Returns the length of the first whole answer in a buffer.
 fn frame(buffer: &[u8]) -> Option<usize> {
     let line = buffer.windows(2).position(|two| two == b"\r\n")? + 2;
     let number = || std::str::from_utf8(&buffer[1..line - 2]).unwrap().parse::<i64>().unwrap();
@@ -154,7 +154,7 @@ fn frame(buffer: &[u8]) -> Option<usize> {
     Some(length)
 }
 
-/// Whether a program can be run; says so where it cannot.
+/// Returns whether a program can be run; prints a note where it cannot.
 pub fn installed(program: &str, probe: &[&str]) -> bool {
     let found = std::process::Command::new(program)
         .args(probe)

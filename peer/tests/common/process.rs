@@ -1,4 +1,4 @@
-//! The program around a map in memory (the example `stand_in`), run as a person or a script runs it.
+//! The program around a map in memory (the example `stand_in`), run as users and scripts run it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The stand-in, which cargo builds beside the tests.
+/// Returns the path of the stand-in, which cargo builds beside the tests.
 pub fn program() -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
@@ -24,7 +24,7 @@ pub fn command(arguments: &[&str]) -> Command {
     run(program(), arguments)
 }
 
-/// The program itself, with a node inside.
+/// Returns the program itself, with a node inside.
 pub fn real(arguments: &[&str]) -> Command {
     run(PathBuf::from(env!("CARGO_BIN_EXE_scatter")), arguments)
 }
@@ -32,7 +32,7 @@ pub fn real(arguments: &[&str]) -> Command {
 fn run(program: PathBuf, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
-    // What a peer of whoever runs the tests remembers is none of their business.
+    // Data of a peer that the tests' user runs must not affect them.
     command.env("XDG_DATA_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-data"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SCATTER_") {
@@ -46,7 +46,7 @@ pub fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Waits for the end: the exit code and how long it took.
+/// Waits for the end. Returns the exit code and the time it took.
 pub fn end(child: &mut Child, at_most: Duration) -> (Option<i32>, Duration) {
     let started = Instant::now();
     loop {
@@ -82,7 +82,7 @@ impl Peer {
         Peer { resp: address("resp"), http: address("http"), child, out }
     }
 
-    /// One client command against it.
+    /// Runs one client command against it.
     pub fn run(&self, arguments: &[&str]) -> Output {
         command(arguments).env("SCATTER_ADDR", &self.resp).env("SCATTER_HTTP", &self.http).output().unwrap()
     }

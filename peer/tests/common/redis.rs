@@ -1,4 +1,4 @@
-//! A Redis to compare with, or to try tests' own tools on.
+//! A Redis for comparison, or for checks of the tests' own tools.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
@@ -9,14 +9,14 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::{Client, installed};
 
-/// A Redis on a free port, ended with the test.
+/// Redis on a free port, which ends with the test.
 pub struct Redis {
     child: Child,
     pub address: SocketAddr,
 }
 
 impl Redis {
-    /// Says so and gives nothing where Redis is not installed.
+    /// Starts Redis; returns `None` with a note where Redis is not installed.
     pub fn start() -> Option<Redis> {
         Redis::with(&["--appendonly", "no"])
     }
@@ -25,7 +25,7 @@ impl Redis {
         if !installed("redis-server", &["--version"]) {
             return None;
         }
-        // Somebody else may take the port before Redis does.
+        // Another program may take the port before Redis does.
         Some((0..5).find_map(|_| Redis::try_start(settings)).expect("redis-server listens on one of five free ports"))
     }
 
@@ -56,7 +56,7 @@ impl Redis {
         Client::connect(self.address)
     }
 
-    /// Major and minor.
+    /// Returns major and minor version.
     pub fn version(&self) -> (u32, u32) {
         let info = self.client().line("INFO server");
         let (_, behind) = info.split_once("redis_version:").expect("Redis says its version");

@@ -1,4 +1,4 @@
-//! `scatter` around a map in memory instead of a node: everything of the outside without a network.
+//! `scatter` around a map in memory instead of a node: the program's whole outside without a network.
 
 #[allow(dead_code, missing_docs, reason = "shared with tests that use more of it")]
 mod memory;
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     peer::cli::main(launch)
 }
 
-/// Leaves in steps, as slowly as a person looks; alone it would be refused, but for what is forced.
+/// Leaves in steps, slowly enough for a user to follow; alone it would be refused, unless it is forced.
 struct Leaver {
     news: UnboundedSender<News>,
     leaving: Arc<Mutex<Option<LeavingStatus>>>,
@@ -40,7 +40,7 @@ impl Admin for Leaver {
         *leaving.lock().unwrap() = Some(first.clone());
         let rest = [step("waiting until a majority holds everything"), step(LeavingStatus::LEFT)];
         sender.send(Ok(first)).expect("it is waited for");
-        // As a test of what becomes of who follows.
+        // For a test of the client that follows.
         let dies = std::env::var_os("STAND_IN_DIES").is_some();
         std::thread::spawn(move || {
             for step in rest {
@@ -89,7 +89,7 @@ fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         return Err(peer::daemon::NO_NETWORK.to_owned().into());
     }
     let (news, received) = tokio::sync::mpsc::unbounded_channel();
-    // As a test of what a slow stop does.
+    // For a test of a slow stop.
     let stuck = std::env::var_os("STAND_IN_STUCK").is_some();
     news.send(News::Happened(Event::Note("a stand-in".into()))).map_err(|error| error.to_string())?;
     news.send(News::Happened(Event::Ready)).map_err(|error| error.to_string())?;

@@ -6,24 +6,24 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A mounted file system; unmounted when this is dropped, also where a test fails.
+/// Mounted file system; unmounted when this is dropped, also where a test fails.
 pub struct Volume {
     dir: TempDir,
     at: PathBuf,
 }
 
 impl Volume {
-    /// A tmpfs of so many MiB; its files are gone with it.
+    /// Mounts a tmpfs of `mib` MiB; its files are gone with it.
     ///
     /// # Errors
-    /// The words of the program that failed. The same holds for [`Volume::ext4`].
+    /// The output of the program that failed. The same holds for [`Volume::ext4`].
     pub fn tmpfs(mib: u32) -> Result<Volume, String> {
         let volume = Volume::begin()?;
         run("mount", &["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs", volume.text()])?;
         Ok(volume)
     }
 
-    /// An ext4 of so many MiB, in a file.
+    /// Mounts an ext4 of `mib` MiB, in a file.
     pub fn ext4(mib: u64) -> Result<Volume, String> {
         let volume = Volume::begin()?;
         let image = volume.image();
@@ -41,7 +41,7 @@ impl Volume {
         Ok(Volume { dir, at })
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.at
     }
@@ -58,7 +58,7 @@ impl Volume {
         run("mount", &["-o", "loop", &self.image(), self.text()])
     }
 
-    /// Unmounts an ext4 and mounts it again, as the machine does that comes back.
+    /// Unmounts an ext4 and mounts it again, as a restarted machine does.
     pub fn again(&self) {
         run("umount", &[self.text()]).and_then(|()| self.mount()).expect("mounts again");
     }
@@ -73,7 +73,7 @@ impl Drop for Volume {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// What it said on stderr.
+/// Its output on stderr.
 pub fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,14 +1,14 @@
-//! What is said to Redis and to a peer about each command: everything it takes, and everything that is wrong with it.
+//! Commands that Redis and a peer get: every accepted form of each command, and every error.
 //!
 //! A line is split as Redis splits an inline command and sent as clients send one. `@` at the start of a word stands for
-//! the script's own keys, so that no script meets what another has left. Scripts run one after another on one
+//! the script's own keys, so that no script meets the keys of another one. Scripts run one after another on one
 //! connection, in RESP2 and then in RESP3.
 
-/// All that is said about one command.
+/// All lines about one command.
 pub struct Script {
-    /// The command, as the table of commands has it.
+    /// Name of the command in the table of commands.
     pub of: &'static str,
-    /// What is said.
+    /// Lines to send.
     pub lines: &'static [&'static str],
 }
 
@@ -16,7 +16,7 @@ const fn script(of: &'static str, lines: &'static [&'static str]) -> Script {
     Script { of, lines }
 }
 
-/// In the order of their names.
+/// All scripts, in the order of their names.
 pub const SCRIPTS: &[Script] = &[
     script(
         "append",
@@ -720,7 +720,7 @@ pub const SCRIPTS: &[Script] = &[
     ),
     script("type", &["TYPE", "TYPE @k x", "TYPE @k", "SET @k v", "TYPE @k", "SET @k 1", "TYPE @k"]),
     script("unlink", &["UNLINK", "UNLINK @a", "MSET @a 1 @b 2", "UNLINK @a @b @c @a", "MGET @a @b"]),
-    // What is not there.
+    // Commands that do not exist.
     script(
         "unknown",
         &[

@@ -1,32 +1,32 @@
-//! Where a peer means to answer otherwise than Redis, and why.
+//! Intended differences between a peer's and Redis's answers, and their reasons.
 //!
-//! A row whose difference does not occur is wrong, and the test says so.
+//! A row whose difference does not occur is wrong, and the test fails on it.
 
 use When::{Always, Before};
 
-/// Against which Redis a row holds.
+/// Versions of Redis for which a row holds.
 #[derive(Clone, Copy)]
 pub enum When {
-    /// Any.
+    /// Any version.
     Always,
-    /// Those before this one, which do not know what is asked.
+    /// Versions before this one, which do not know the command.
     Before(u32, u32),
 }
 
 /// One row.
 pub struct Difference {
-    /// What is said, as the scripts have it.
+    /// Line as in the scripts.
     pub line: &'static str,
-    /// What a peer's answer begins with, line ends and the like escaped.
+    /// Beginning of a peer's answer, with line ends and the like escaped.
     pub ours: &'static str,
-    /// Against which Redis.
+    /// Versions of Redis.
     pub when: When,
-    /// Why it is so.
+    /// Reason for the difference.
     pub why: &'static str,
 }
 
 impl Difference {
-    /// Whether it is to be expected against this Redis.
+    /// Returns whether the difference is expected with this version of Redis.
     pub fn holds_against(&self, version: (u32, u32)) -> bool {
         match self.when {
             Always => true,
@@ -55,7 +55,7 @@ const KEY_LAST: &str =
 const TEXT: &str = "errors are text: clients decode them, and some break on bytes that are none";
 const BEYOND: &str = "beyond Redis";
 
-/// All of them.
+/// All rows.
 pub const DIFFERENCES: &[Difference] = &[
     row("CLIENT SETINFO", r"-ERR wrong number of arguments for \'client|setinfo\' command", Before(7, 2), LATER),
     row(
@@ -134,7 +134,7 @@ pub const DIFFERENCES: &[Difference] = &[
     row("SCATTER.GETV @k", r"*2\r\n", Always, BEYOND),
 ];
 
-/// What random commands meet of them.
+/// Returns whether a difference that a random command met is intended.
 pub fn is_meant(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
     let nothing = [&b"$-1\r\n"[..], b"_\r\n"].contains(&theirs);
     let getex = words[0].eq_ignore_ascii_case(b"GETEX") && nothing && ours.starts_with(b"-ERR ");

@@ -1,7 +1,7 @@
 //! A peer beside Redis: the same bytes to both, and the answers compared to the byte, command by command.
 //!
-//! What is said is in [`cases`]; where the answers are meant to differ, and why, in [`differences`]. [`random`] says what
-//! nobody thought of. Without a `redis-server` each test says so and passes.
+//! The commands are in [`cases`]; intended differences of the answers, and their reasons, in [`differences`]. [`random`]
+//! sends unplanned commands. Without a `redis-server` each test says so and passes.
 
 mod cases;
 #[path = "../common/mod.rs"]
@@ -21,7 +21,7 @@ use differences::{DIFFERENCES, Difference};
 use peer::resp::table::{COMMANDS, Kind};
 use tree::Tree;
 
-/// Splits a line as Redis does; `@` at the start of a word becomes the script's own place.
+/// Splits a line as Redis does; `@` at the start of a word becomes the script's own prefix.
 fn words(line: &str, place: &str) -> Vec<Vec<u8>> {
     let (mut text, mut ranges) = (Vec::new(), Vec::new());
     peer::resp::inline::split(line.as_bytes(), &mut text, &mut ranges).expect("a line of ours is well formed");
@@ -38,12 +38,12 @@ fn ask(client: &mut Client, words: &[Vec<u8>]) -> Vec<u8> {
     client.ask(&words).unwrap_or_else(|| b"<end>".to_vec())
 }
 
-/// Whether the answers are the same, as far as two servers that are asked one after the other can have the same.
+/// Returns whether the answers are the same, as far as two servers that are asked one after the other can agree.
 fn same(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;
     }
-    // What is left of a time gets less between one question and the other; that there is none is exact.
+    // A remaining time falls between one question and the other; that there is none is exact.
     let slack = match words[0].to_ascii_uppercase().as_slice() {
         b"TTL" => 2,
         b"PTTL" => 2_000,
@@ -55,7 +55,7 @@ fn same(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
     }
 }
 
-/// Where answers have to be the same, and are not, or the other way round.
+/// Answers that differ and should not, or the other way round.
 struct Found {
     wrong: Vec<String>,
     met: BTreeSet<&'static str>,
@@ -81,7 +81,7 @@ impl Found {
     }
 }
 
-/// Says every script to both, in both protocols.
+/// Sends every script to both, in both protocols.
 fn compare(redis: &Redis, peer: impl Fn() -> Client) {
     let version = redis.version();
     let mut found = Found { wrong: Vec::new(), met: BTreeSet::new() };
@@ -113,11 +113,11 @@ fn every_command_answers_as_redis_does() {
     compare(&redis, || server.client());
 }
 
-/// The same of the program itself, with a node, a store and a disk behind the answers.
+/// The same for the program itself, with a node, a store and a disk behind the answers.
 #[test]
 fn a_running_peer_answers_as_redis_does() {
     let home = tempfile::tempdir().unwrap();
-    // It keeps what it acknowledges, as a peer does.
+    // Redis keeps its acknowledged writes, as a peer does.
     let dir = home.path().to_str().unwrap();
     let Some(redis) = Redis::with(&["--appendonly", "yes", "--dir", dir]) else { return };
     let command = ["run", "--new", "--network", "conformance", "--resp", "127.0.0.1:0", "--http", "off"];
@@ -127,7 +127,7 @@ fn a_running_peer_answers_as_redis_does() {
     compare(&redis, || Client::connect(address));
 }
 
-/// So that no command is left out when it is added.
+/// Checks that no new command is left out.
 #[test]
 fn every_command_has_its_script() {
     let scripts: BTreeSet<&str> = SCRIPTS.iter().map(|script| script.of).collect();
@@ -139,7 +139,7 @@ fn every_command_has_its_script() {
         .map(str::to_ascii_lowercase)
         .collect();
     for command in COMMANDS.iter().filter(|command| !command.name.starts_with("scatter.")) {
-        // Whoever subscribes to something is answered without end.
+        // A client that subscribes is answered without end.
         if command.name.ends_with("subscribe") || command.name.ends_with("_ro") {
             continue;
         }
@@ -150,7 +150,7 @@ fn every_command_has_its_script() {
     }
 }
 
-/// What `COMMAND` tells clients, which route and check by it.
+/// The output of `COMMAND`, by which clients route and check.
 #[test]
 fn commands_are_described_as_redis_describes_them() {
     let Some(redis) = Redis::start() else { return };
@@ -164,12 +164,12 @@ fn commands_are_described_as_redis_describes_them() {
             other => panic!("{other:?}"),
         };
         let (Tree::Array(expected), Tree::Array(answer)) = (tree(&mut theirs), tree(&mut ours)) else {
-            // A later Redis has it.
+            // A later Redis has the command.
             continue;
         };
         compared += 1;
         let refused = command.kind == Kind::Refused;
-        // Name and arity; then the first key, the last, and the step, which are of no use where nothing is done.
+        // Name and arity; then the first key, the last, and the step, which are of no use for a refused command.
         let wanted: &[usize] = if refused { &[0, 1] } else { &[0, 1, 3, 4, 5] };
         for &index in wanted {
             assert_eq!(answer[index], expected[index], "{} at {index}", command.name);
@@ -182,7 +182,7 @@ fn commands_are_described_as_redis_describes_them() {
     assert!(compared > 60, "{compared}");
 }
 
-/// The number of arguments is looked at first, as in Redis: with none of them, and with one too many.
+/// The number of arguments is checked first, as in Redis: with none of them, and with one too many.
 #[test]
 fn arguments_are_counted_as_redis_counts_them() {
     let Some(redis) = Redis::start() else { return };
@@ -195,7 +195,7 @@ fn arguments_are_counted_as_redis_counts_them() {
             words.resize(count, b"x");
             let (mut theirs, mut ours) = (redis.client(), server.client());
             let expected = theirs.ask(&words).expect("an answer");
-            // A later Redis has it; and there is no transaction that could end here.
+            // A later Redis has the command; and there is no transaction that could end here.
             if expected.starts_with(b"-ERR unknown command") || command.name == "exec" {
                 continue;
             }
@@ -205,7 +205,7 @@ fn arguments_are_counted_as_redis_counts_them() {
     }
 }
 
-/// What clients look at when they connect; who answers, and with which number, is each server's own.
+/// Fields that clients read when they connect; name and number of the server are each server's own.
 #[test]
 fn hello_says_what_redis_says() {
     let Some(redis) = Redis::start() else { return };
@@ -227,7 +227,7 @@ fn split(line: &str) -> Vec<&[u8]> {
     line.split(' ').map(str::as_bytes).collect()
 }
 
-/// Requests that are none, and inline ones.
+/// Malformed requests, and inline ones.
 #[test]
 fn what_is_no_request_is_answered_as_redis_does() {
     let Some(redis) = Redis::start() else { return };
@@ -263,7 +263,7 @@ fn what_is_no_request_is_answered_as_redis_does() {
     }
 }
 
-/// Errors quote what was sent, up to some length.
+/// Errors quote the request, up to some length.
 #[test]
 fn what_errors_quote_is_cut_as_redis_cuts_it() {
     let Some(redis) = Redis::start() else { return };

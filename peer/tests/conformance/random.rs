@@ -1,5 +1,5 @@
-//! Commands that nobody thought of: most of them well formed, some with one word too few, too many or wrong, on few keys,
-//! so that each meets what others have left.
+//! Random commands: most of them well formed, some with one word too few, too many or wrong, on few keys, so that each
+//! meets the effects of earlier ones.
 
 use crate::common::memory::Manner;
 use crate::common::redis::Redis;
@@ -7,7 +7,8 @@ use crate::common::{Client, Server, command};
 use crate::differences::is_meant;
 use crate::same;
 
-/// Around a map and around a real node: the one is quick and shows the commands right, the other shows the node right.
+/// Around a map and around a real node: the map is quick and shows that the commands are right, the node shows that the
+/// node is right.
 #[test]
 fn commands_mean_what_they_mean_in_redis() {
     let Some(redis) = Redis::start() else { return };
@@ -86,10 +87,10 @@ const VALUES: [&[u8]; 12] = [
 ];
 
 /// Stands for a time that no other step gives, and which grows with the steps: two servers that are asked one after the
-/// other cannot differ in what is later.
+/// other cannot disagree about the later of two such times.
 const LONG: &[u8] = b"LONG";
 
-/// Words that may stand anywhere. None of them is a short time: what it is given to would be gone at one server a little
+/// Words that may stand anywhere. None of them is a short time: a key with one would be gone at one server a little
 /// earlier than at the other.
 const ANYWHERE: [&[u8]; 22] = [
     b"NX",
@@ -135,7 +136,7 @@ const SIMPLE: [&[&[u8]]; 16] = [
     &[b"Get"],
 ];
 
-/// A command that is well formed, though perhaps not to be met.
+/// Returns a command that is well formed, though perhaps with an unmet condition.
 fn request(chance: &mut Chance, step: u64) -> Vec<Vec<u8>> {
     let (key, other, value) = (chance.of(&KEYS), chance.of(&KEYS), chance.of(&VALUES));
     // Never twice the same, so that it does not matter that one server is asked a little later than the other.
@@ -190,7 +191,7 @@ fn request(chance: &mut Chance, step: u64) -> Vec<Vec<u8>> {
     words.into_iter().map(<[u8]>::to_vec).collect()
 }
 
-/// The same, or with one word too few, too many, or another one.
+/// Returns the same command, or one with a word too few, too many, or another one.
 fn mutated(chance: &mut Chance, mut words: Vec<Vec<u8>>, step: u64) -> Vec<Vec<u8>> {
     if chance.below(5) == 0 {
         mutate(chance, &mut words);

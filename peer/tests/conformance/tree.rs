@@ -1,4 +1,4 @@
-//! An answer taken apart, where its bytes are not all that matters.
+//! Parsed answer, for comparisons of more than its bytes.
 
 /// One answer, of either protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Tree {
         tree
     }
 
-    /// The same with nothing in place of the values of these names, in a map or in a list of pairs.
+    /// Returns the same answer without the values of these names, in a map or in a list of pairs.
     pub fn without_values_of(self, names: &[&str]) -> Tree {
         let named = |name: &Tree| matches!(name, Tree::Text(_, text) if names.contains(&text.as_str()));
         match self {

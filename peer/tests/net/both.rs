@@ -12,14 +12,14 @@ use peer::net::{NetConfig, Transport, Via};
 
 use crate::support::*;
 
-/// Listens on both. TCP has all the start that a busy machine may need.
+/// Settings that listen on both. TCP has all the head start that a busy machine may need.
 fn open() -> NetConfig {
     let mut config = NetConfig { listen: vec![anywhere(Via::Quic), anywhere(Via::Tcp)], ..config(Via::Tcp) };
     config.timing.tcp_start = PATIENCE;
     config
 }
 
-/// Where it listens by this.
+/// Returns the peer's address of this transport.
 fn at(peer: &Peer, via: Via) -> String {
     let is_quic = |address: &String| address.contains("quic-v1");
     peer.addresses().into_iter().find(|address| is_quic(address) == (via == Via::Quic)).unwrap()
@@ -29,7 +29,7 @@ fn port(peer: &Peer, via: Via) -> u16 {
     at(peer, via).split('/').nth(4).unwrap().parse().unwrap()
 }
 
-/// By what `peer` writes to the only one that it knows.
+/// Returns the transport by which `peer` writes to the only peer that it knows.
 fn via(peer: &Peer) -> Option<Via> {
     peer.handle().stats().peers.first()?.via
 }
@@ -52,7 +52,7 @@ fn both_are_told_and_tcp_is_taken() {
     }
 }
 
-/// Nothing of TCP's start is waited for.
+/// A refusal ends the wait for TCP's head start.
 #[test]
 fn where_tcp_is_refused_quic_is_taken_at_once() {
     let (mut a, mut b) = (start(open()), start(open()));
@@ -65,7 +65,7 @@ fn where_tcp_is_refused_quic_is_taken_at_once() {
     assert!(began.elapsed() < PATIENCE / 4, "{:?}", began.elapsed());
 }
 
-/// Somebody takes connections and says nothing, which is as bad as a filter.
+/// A listener that takes connections and sends nothing is as bad as a filter.
 #[test]
 fn where_tcp_is_silent_quic_is_taken_soon() {
     let mut config = open();
@@ -80,8 +80,8 @@ fn where_tcp_is_silent_quic_is_taken_soon() {
     assert!(took >= Duration::from_millis(300) && took < PATIENCE / 4, "{took:?}");
 }
 
-/// Two peers that are connected by QUIC learn that there is TCP. Not one frame is lost or comes twice, in any class and
-/// either way, and neither notices; then the connection by QUIC is given up.
+/// Two peers that are connected by QUIC learn that there is TCP. No frame is lost or comes twice, in any class and either
+/// way, and neither loop notices; then the connection by QUIC is given up.
 #[test]
 fn streams_move_to_tcp_and_lose_nothing() {
     let mut config = open();
@@ -115,7 +115,7 @@ fn streams_move_to_tcp_and_lose_nothing() {
         let expected: Vec<String> = (0..sent).map(|i| format!("{class:?} {i}")).collect();
         for (peer, from) in [(&mut a, kb), (&mut b, ka)] {
             peer.wait("all frames", |peer| peer.texts(from, class).len() >= expected.len());
-            // Those written last to the one connection and first to the other may overtake each other.
+            // The last frames on the one connection and the first on the other may overtake each other.
             let mut texts = peer.texts(from, class);
             texts.sort_by_key(|text| text.rsplit(' ').next().unwrap().parse::<usize>().unwrap());
             assert_eq!(texts, expected);
@@ -137,7 +137,7 @@ fn streams_move_to_tcp_and_lose_nothing() {
 #[test]
 fn tcp_that_always_breaks_is_not_come_back_to_soon() {
     let mut config = open();
-    // What is soon, and how long TCP is left alone then.
+    // The span that counts as soon, and the time for which TCP is left alone then.
     config.timing.tcp_retry_min = PATIENCE;
     let (mut a, b) = (start(config), start(open()));
     let path = Path::to(port(&b, Via::Tcp)).unwrap();
@@ -149,13 +149,14 @@ fn tcp_that_always_breaks_is_not_come_back_to_soon() {
         a.wait("its end", |a| a.downs(kb) > downs);
     }
     a.wait("QUIC", |a| a.is_up(kb) && via(a) == Some(Via::Quic));
-    // Nothing can be waited for where nothing must happen.
+    // A fixed time, because an event that must not happen cannot be waited for.
     thread::sleep(Duration::from_secs(3));
     a.poll();
     assert_eq!((a.downs(kb), path.taken(), via(&a)), (2, 2, Some(Via::Quic)));
 }
 
-/// Both come up, TCP first, and TCP goes while the other is still there: it is come back to, as if it had never been.
+/// Both come up, TCP first, and TCP breaks while QUIC is still there: the peers come back to TCP as if it had never been
+/// away.
 #[test]
 fn tcp_that_goes_beside_quic_is_come_back_to() {
     let mut config = open();
@@ -179,14 +180,14 @@ fn tcp_that_goes_beside_quic_is_come_back_to() {
     b.wait("a frame", |b| b.texts(ka, Class::Data) == ["still here"]);
 }
 
-/// A way by TCP to another port of this machine, that can be cut.
+/// TCP path to another port of this machine, which can be cut.
 struct Path {
     port: u16,
     ends: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Path {
-    /// Ends with the process.
+    /// Opens a path; it ends with the process.
     fn to(port: u16) -> io::Result<Path> {
         let listener = TcpListener::bind(local(0))?;
         let (here, ends) = (listener.local_addr()?.port(), Arc::<Mutex<Vec<TcpStream>>>::default());
@@ -204,27 +205,27 @@ impl Path {
         Ok(Path { port: here, ends })
     }
 
-    /// Breaks every connection on it; the next one passes.
+    /// Breaks every connection on the path; the next one passes.
     fn cut(&self) {
         for end in self.ends.lock().unwrap().iter() {
             let _ = end.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    /// How many connections were taken so far.
+    /// Returns the number of connections so far.
     fn taken(&self) -> usize {
         self.ends.lock().unwrap().len() / 2
     }
 }
 
-/// A way by UDP to another port of this machine, shut at first: what comes before it is opened is lost.
+/// UDP path to another port of this machine, closed at first: packets before it is opened are lost.
 struct Gate {
     port: u16,
     is_open: Arc<AtomicBool>,
 }
 
 impl Gate {
-    /// Ends with the process.
+    /// Makes a gate; it ends with the process.
     fn to(port: u16) -> io::Result<Gate> {
         let (near, far) = (Arc::new(UdpSocket::bind(local(0))?), Arc::new(UdpSocket::bind(local(0))?));
         let (here, is_open) = (near.local_addr()?.port(), Arc::new(AtomicBool::new(false)));

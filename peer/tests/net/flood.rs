@@ -12,7 +12,7 @@ use peer::net::{Identity, Multiaddr, Via, quic};
 use crate::hostile::{generous, impatient, nobody_is_left, noise_bytes, still_serves};
 use crate::support::*;
 
-/// First words in a handshake begin like this: a long header (RFC 9000, 17.2), and these bits say of which kind.
+/// First packets of a handshake: a long header (RFC 9000, 17.2), and the bits that tell its kind.
 const LONG: u8 = 0x80;
 const KIND: u8 = 0x30;
 const INITIAL: u8 = 0x00;
@@ -22,7 +22,7 @@ fn socket(victim: &Peer) -> SocketAddr {
     socket_of(&victim.address().unwrap())
 }
 
-/// What so many peers would say first. Each is a handshake of its own, and none is ever gone on with.
+/// Returns the first packets of `count` peers. Each begins a handshake of its own, and none is ever continued.
 fn first_words(count: usize) -> Vec<Vec<u8>> {
     let ear = UdpSocket::bind("127.0.0.1:0").unwrap();
     ear.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -39,7 +39,7 @@ fn first_words(count: usize) -> Vec<Vec<u8>> {
         let mut bytes = vec![0; 2000];
         loop {
             let len = ear.recv(&mut bytes).unwrap();
-            // The id that the dialler made up for us; one that it has said again is not new.
+            // The id that the dialler made up; one that it has sent again is not new.
             let id = bytes[6..6 + usize::from(bytes[5])].to_vec();
             if bytes[0] & (LONG | KIND) == LONG | INITIAL && ids.insert(id) {
                 words.push(bytes[..len].to_vec());
@@ -52,11 +52,12 @@ fn first_words(count: usize) -> Vec<Vec<u8>> {
     words
 }
 
-/// Three hundred handshakes that are never gone on with, all at once and again and again. A few are answered; all others
-/// are told to prove that they hear what they are told, of which nothing is kept. Who does prove it is let in meanwhile.
+/// Three hundred handshakes that are never continued, all at once and again and again. A few are answered. All other
+/// ones must prove that they receive at their address, and the victim keeps nothing of them. A peer that proves it is
+/// let in meanwhile.
 #[test]
 fn who_only_begins_handshakes_keeps_out_nobody() {
-    // Longer than it takes to say all of it, so that those who were answered first hold their places.
+    // Longer than it takes to send all of it, so that those that were answered first hold their places.
     let mut config = impatient(Via::Quic);
     config.timing.hello = Duration::from_secs(6);
     config.timing.quic_idle = config.timing.hello;
@@ -88,7 +89,7 @@ fn who_only_begins_handshakes_keeps_out_nobody() {
     let served = began.elapsed();
     heard(Instant::now() + Duration::from_millis(500));
     println!("{retries} were told to prove their address; {answers} packets of handshakes; served after {served:?}");
-    // An answer is two or three packets, which are said again.
+    // An answer is two or three packets, which are sent again.
     assert!(retries >= 200 && answers <= 32 * 12, "{retries} retries, {answers} answers");
     assert!(served < PATIENCE / 4, "{served:?}");
     assert_eq!(victim.handle().stats().over_limit, 0, "what is not proven takes a part of the room");
@@ -104,7 +105,7 @@ fn noise_on_the_port_is_not_listened_to() {
     for seed in 0..500usize {
         let mut bytes = noise_bytes(seed as u64, 1 + seed * 7 % 1400);
         match seed % 4 {
-            // As if of a connection, of a handshake, and of one whose words were damaged on the way.
+            // As if of a connection, of a handshake, and of one whose packets were damaged on the way.
             0 => bytes[0] = 0x40 | bytes[0] & 0x3f,
             1 => bytes[0] = 0xc0,
             2 => {
@@ -119,8 +120,8 @@ fn noise_on_the_port_is_not_listened_to() {
     nobody_is_left(&victim);
 }
 
-/// A peer that was killed comes back at the same place at once, and nobody tells the other side. That one talks to it
-/// still, is told that there is nobody, and is back long before its connection would be idle.
+/// A killed peer comes back at the same place at once, without any notice to the other side. That side still sends to
+/// it, is told that the connection is gone, and is back long before its connection would be idle.
 fn a_peer_that_starts_again_is_back_soon(via: Via) {
     let mut config = config(via);
     // Were it to wait for this, it would be too late.

@@ -1,4 +1,5 @@
-//! Those who do not keep to the rules. Nothing panics, nothing grows, and everybody else is served meanwhile.
+//! Peers that break the rules. The victim never panics, its memory does not grow, and other peers are served
+//! meanwhile.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::support::*;
 
-/// Gives up on the silent soon.
+/// Settings that give up on silent connections soon.
 pub fn impatient(via: Via) -> NetConfig {
     let mut config = config(via);
     config.timing.hello = Duration::from_millis(600);
@@ -30,7 +31,7 @@ pub fn impatient(via: Via) -> NetConfig {
     config
 }
 
-/// The victim still takes part in the network.
+/// Checks that the victim still takes part in the network.
 pub fn still_serves(victim: &mut Peer) {
     let mut friend = start(NetConfig { join: vec![victim.door()], ..config(victim.via) });
     friend.wait_up(victim.key());
@@ -47,7 +48,7 @@ pub fn nobody_is_left(victim: &Peer) {
     eventually("nobody is remembered", || victim.handle().stats().peers.is_empty());
 }
 
-/// Bytes without a pattern, the same in every run.
+/// Returns bytes without a pattern, the same in every run.
 pub fn noise_bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -83,7 +84,8 @@ fn noise_on_the_port_is_hung_up_on() {
     nobody_is_left(&victim);
 }
 
-/// More of them than may shake hands at once; each is hung up on in time, and then there is room again.
+/// More silent connections than may shake hands at once; each is hung up on in time, and then there is room
+/// again.
 #[test]
 fn connections_that_say_nothing_do_not_stay() {
     let mut victim = start(impatient(Via::Tcp));
@@ -92,14 +94,14 @@ fn connections_that_say_nothing_do_not_stay() {
     still_serves(&mut victim);
     for stream in &mut silent {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // What it says before it hangs up is of no interest.
+        // Bytes before the hang-up are of no interest.
         while stream.read(&mut [0; 1000]).is_ok_and(|n| n > 0) {}
     }
     assert!(began.elapsed() < PATIENCE);
     nobody_is_left(&victim);
 }
 
-/// Takes whatever the other side sends.
+/// Settings that take all that the other side sends.
 pub fn generous() -> quic::Settings {
     quic::Settings {
         idle: Duration::from_secs(5),
@@ -110,7 +112,7 @@ pub fn generous() -> quic::Settings {
     }
 }
 
-/// A connection by hand: handshakes like a peer, and then does as it is told.
+/// Connection by hand: it shakes hands like a peer, and then does as the test says.
 struct Raw {
     runtime: Runtime,
     open: mpsc::Sender<tokio::sync::oneshot::Sender<SubstreamBox>>,
@@ -179,12 +181,12 @@ impl Raw {
         Raw { runtime, open, theirs, held: Vec::new(), key }
     }
 
-    /// Opens a stream and says what follows `/scatter/1`.
+    /// Opens a stream and sends the bytes behind `/scatter/1`.
     fn say(&self, bytes: &[u8]) -> SubstreamBox {
         self.try_say(bytes).unwrap()
     }
 
-    /// `None` where the connection is gone.
+    /// Does the same; `None` where the connection is gone.
     fn try_say(&self, bytes: &[u8]) -> Option<SubstreamBox> {
         self.runtime.block_on(async {
             let (tx, rx) = tokio::sync::oneshot::channel();
@@ -197,7 +199,7 @@ impl Raw {
         })
     }
 
-    /// Says more on a stream. Whether anybody still listens is what the tests are about.
+    /// Sends more on a stream. The tests check whether the victim still listens.
     fn say_on(&self, stream: &mut SubstreamBox, bytes: &[u8]) {
         self.runtime.block_on(async {
             let _ = stream.write_all(bytes).await;
@@ -205,7 +207,7 @@ impl Raw {
         });
     }
 
-    /// Reads what is answered to a hello.
+    /// Reads the answer to a hello.
     fn hear(&self, stream: &mut SubstreamBox) -> Vec<u8> {
         self.runtime.block_on(async {
             let mut protocol = [0; 20 + 12];
@@ -218,7 +220,7 @@ impl Raw {
         })
     }
 
-    /// The stream that the victim opens for its control frames, its hello heard and accepted.
+    /// Accepts the stream that the victim opens for its control frames, reads its hello and accepts that.
     fn accept_control(&mut self) -> SubstreamBox {
         let (theirs, held) = (&mut self.theirs, &mut self.held);
         self.runtime.block_on(async {
@@ -257,10 +259,11 @@ impl Drop for Raw {
     }
 }
 
-/// The version of hellos, behind that of frames.
+/// Version of hellos, behind that of frames.
 const VERSION: [u8; 2] = [FRAME_VERSION, 2];
 
-/// A hello of the tests' network, for this class: an open network, no ring yet, one lane, on disk, instance 0.
+/// Returns a hello of the tests' network, for this class: an open network, no ring yet, one lane, on disk,
+/// instance 0.
 fn hello(class: Class) -> Vec<u8> {
     let mut body = b"\x04test\0\x01\x01\0\0".to_vec();
     body.extend([class as u8, 0]);
@@ -274,13 +277,13 @@ fn a_hello_by_hand_is_accepted_and_frames_follow(via: Via) {
     let mut victim = start(impatient(via));
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&hello(Class::Data));
-    // The version, accepted, no ring, whatever instance, no proof.
+    // The version, accepted, no ring, any instance, no proof.
     let answer = raw.hear(&mut stream);
     assert_eq!((&answer[..2], &answer[2..4], answer.last()), (&VERSION[..], &[0, 0][..], Some(&0)));
     raw.say_on(&mut stream, b"\x02\0\0\0hi\0\0\0\0");
     victim.wait("frames", |victim| victim.texts(raw.key, Class::Data) == ["hi", ""]);
     assert_eq!(victim.ups(raw.key), 1);
-    // It answers no ping, nor any hello.
+    // The test answers no ping, nor any hello.
     victim.wait_down(raw.key);
     nobody_is_left(&victim);
     still_serves(&mut victim);
@@ -354,7 +357,7 @@ fn noise_in_place_of_frames_does_no_harm(via: Via) {
     still_serves(&mut victim);
 }
 
-/// Announces a long frame, sends a little of it, and waits: what is held is what came.
+/// Announces a long frame, sends a little of it, and waits: the victim holds only the bytes that came.
 fn half_a_frame_holds_up_nobody(via: Via) {
     let mut victim = start(config(via));
     let raw = Raw::connect(&victim);
@@ -369,7 +372,7 @@ fn half_a_frame_holds_up_nobody(via: Via) {
     assert_eq!(victim.handle().stats().violations, 0, "so it also looks when a process dies");
 }
 
-/// Each peer has one stream of each class. Whoever opens 64 of them is not one of ours.
+/// Each peer has one stream of each class. A peer that opens 64 of them is no peer of this network.
 fn many_streams_at_once_end_the_connection(via: Via) {
     let mut victim = start(config(via));
     let raw = Raw::connect(&victim);
@@ -390,7 +393,7 @@ fn more_confirmed_than_sent_is_a_violation(via: Via) {
     still_serves(&mut victim);
 }
 
-/// Takes frames and confirms none: a window of them, then the queue fills, then the connection ends.
+/// Takes frames and confirms none: a window of them passes, then the queue fills, then the connection ends.
 fn frames_never_confirmed_end_the_connection(via: Via) {
     let mut victim = start(config(via));
     let mut raw = Raw::connect(&victim);
@@ -414,13 +417,14 @@ fn frames_never_confirmed_end_the_connection(via: Via) {
     still_serves(&mut victim);
 }
 
-/// Another program on libp2p: it has never heard of us.
+/// Another program on libp2p, which does not know this protocol.
 fn a_peer_of_another_protocol_is_refused_and_left_alone(via: Via) {
     let mut victim = start(config(via));
     let mut raw = Raw::connect(&victim);
     let theirs = &mut raw.theirs;
     raw.runtime.block_on(async {
-        // Its streams for identify, ping and three classes: each is told no. It may hang up at the first of them.
+        // The victim's streams for identify, ping and three classes: each is refused. The victim may hang up at
+        // the first refusal.
         let mut streams = Vec::new();
         while streams.len() < 5 {
             let Some(mut stream) = theirs.recv().await else { break };

@@ -1,4 +1,4 @@
-//! Connections are limited, and whoever goes makes room.
+//! Connections are limited, and a peer that goes makes room.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn no_more_connections_than_allowed_and_room_for_others_afterwards(via: Via) {
         let guest = || start(NetConfig { join: vec![at.clone()], ..config(via) });
         let guests: Vec<Peer> = (0..8).map(|_| guest()).collect();
         let handle = door.handle();
-        // A quarter is kept from those whom nobody asked for.
+        // A quarter is kept from peers that were not asked for.
         eventually("three guests are in", || {
             guests.iter().filter(|guest| guest.handle().is_up(&door.key())).count() == 3
         });

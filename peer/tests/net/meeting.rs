@@ -62,7 +62,7 @@ fn sixteen_peers_dial_each_other_at_once(via: Via) {
 /// Two simultaneous dials, again and again.
 fn simultaneous_dials_never_both_fail(via: Via) {
     let (mut a, mut b) = (start(config(via)), start(config(via)));
-    // That one is gone is seen after two seconds on QUIC.
+    // On QUIC a lost peer is noticed after two seconds.
     let rounds = if via == Via::Tcp { 20 } else { 6 };
     for round in 1..=rounds {
         a.dial(&b);
@@ -105,7 +105,7 @@ fn a_peer_that_dies_is_seen_and_found_again_under_the_same_key_and_port(via: Via
         let mut again = config(via);
         again.listen = vec![address.parse().unwrap()];
         b = start_as(identity.clone(), again);
-        // Nobody asks again: it was asked for once.
+        // No new request to connect is needed: one was enough.
         a.wait_up(b.key());
         b.wait_up(a.key());
         let key = a.key();
@@ -167,7 +167,7 @@ fn nobody_is_sent_anything_who_was_not_asked_for(via: Via) {
     let send = a.handle().send(&stranger, Class::Data, bytes::Bytes::from_static(b"hello"));
     assert_eq!(send, Err(SendError::UnknownPeer));
     assert_eq!(a.handle().stats().dropped_unknown_peer, 1);
-    // Asked for, it may take its time: what is queued until then arrives.
+    // A peer that was asked for may come late: frames queued until then arrive.
     let mut b = start(config(via));
     a.dial(&b);
     a.send(b.key(), Class::Data, "early");
@@ -176,11 +176,11 @@ fn nobody_is_sent_anything_who_was_not_asked_for(via: Via) {
     assert!(b.is_up(key));
 }
 
-/// Where the machine has no multicast there is nothing to find; then nothing else may break.
+/// Where the machine has no multicast, no peer is found; then nothing else may break.
 fn peers_on_one_network_find_each_other(via: Via) {
     let found = || {
         let mut config = config(via);
-        // mDNS speaks of the addresses of interfaces, and loopback is none that others could use.
+        // mDNS announces the addresses of interfaces, and other machines cannot use loopback.
         let everywhere = anywhere(via).to_string().replace("127.0.0.1", "0.0.0.0");
         config.listen = vec![everywhere.parse().unwrap()];
         config.network = format!("mdns {via:?} {}", std::process::id());

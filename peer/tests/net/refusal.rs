@@ -1,4 +1,4 @@
-//! Who does not belong is told so, once, and not again for long.
+//! A peer that does not belong to the network is refused, once, and not again for long.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use peer::net::{NetConfig, NetworkKey, Refusal, RefusedBy, Transport, Via};
 
 use crate::support::*;
 
-/// Both sides hear of it, nobody comes up, and nobody comes back soon though both were asked to connect for ever.
+/// Both sides learn of the refusal, neither comes up, and neither comes back soon though both were asked to
+/// connect for ever.
 fn refuse_each_other(a: NetConfig, b: NetConfig, reason: Refusal) {
     let mut b = start(b);
     let mut a = a;
@@ -76,7 +77,7 @@ fn the_same_key_and_ring_meet(via: Via) {
     let key = a.key();
     a.send(b.key(), Class::Data, "welcome");
     b.wait("a frame", |b| b.texts(key, Class::Data) == ["welcome"]);
-    // It joins our ring: nothing changes.
+    // It joins the same ring: nothing changes.
     b.net().set_ring(RingId(7));
     thread::sleep(Duration::from_millis(300));
     a.poll();

@@ -1,4 +1,4 @@
-//! Somebody else's program where a peer was expected, and the peer's own address under another name: what is said of it.
+//! Another program where a peer was expected, and the peer's own address under another name: the reported texts.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use peer::net::{Identity, NetConfig, Via};
 
 use crate::support::*;
 
-/// What a peer says that it tried, once it has heard of all its dials.
+/// Returns a peer's report about its attempts, after the end of all its dials.
 fn told(address: &str) -> String {
     let named = format!("{address}/p2p/{}", Identity::random().peer_id()).parse().unwrap();
     told_of(start(NetConfig { join: vec![named], ..config(Via::Tcp) }))
@@ -43,7 +43,7 @@ fn another_program_is_told_from_a_peer() {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let _ = stream.write_all(greeting);
-                // All of it: a socket that is closed before resets the connection, and the greeting may be lost.
+                // Reads all of it: a socket that is closed before resets the connection, and the greeting may be lost.
                 let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
                 while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {}
             }
@@ -53,7 +53,7 @@ fn another_program_is_told_from_a_peer() {
     }
 }
 
-/// The network leaves out a peer's own addresses: what is left of such a `--join` is nothing to dial.
+/// The network leaves out a peer's own addresses: such a `--join` leaves nothing to dial.
 #[test]
 fn an_own_address_under_another_name_is_said_to_be_one() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -14,21 +14,22 @@ use tokio::runtime::Runtime;
 
 pub const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
 
-/// Long enough for a loaded machine; nothing waits for so long unless it fails.
+/// Time limit of all waits: long enough for a loaded machine; no wait takes it unless it fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A network, its runtime, and all that it told so far. Dropped, it is gone as if killed: nobody says goodbye.
+/// A network, its runtime, and all its events so far. When it is dropped, it is gone as if killed, without a
+/// goodbye.
 pub struct Peer {
     net: Option<Net>,
     runtime: Option<Runtime>,
     wake: mpsc::Receiver<()>,
     pub events: Vec<NetEvent>,
     pub identity: Identity,
-    /// How it listens.
+    /// Transport on which it listens.
     pub via: Via,
 }
 
-/// Makes a test of each of these: over TCP and over QUIC at once, since most of what they do is wait.
+/// Makes a test of each function: over TCP and over QUIC at once, since most of their time is waiting.
 macro_rules! over_both {
     ($($test:ident),* $(,)?) => {
         mod over_both {
@@ -38,7 +39,7 @@ macro_rules! over_both {
 }
 pub(crate) use over_both;
 
-/// Runs this over TCP and over QUIC; a panic tells which by the name of its thread.
+/// Runs a test over TCP and over QUIC; a panic shows the transport by the name of its thread.
 pub fn over_each(test: fn(Via)) {
     let start = |name: &str, via| thread::Builder::new().name(name.into()).spawn(move || test(via)).expect("a thread");
     let ends = [start("over TCP", Via::Tcp), start("over QUIC", Via::Quic)].map(JoinHandle::join);
@@ -47,7 +48,7 @@ pub fn over_each(test: fn(Via)) {
     }
 }
 
-/// Any free port of loopback.
+/// Returns any free port of loopback.
 pub fn anywhere(via: Via) -> Multiaddr {
     let address = match via {
         Via::Tcp => "/ip4/127.0.0.1/tcp/0",
@@ -56,11 +57,11 @@ pub fn anywhere(via: Via) -> Multiaddr {
     address.parse().unwrap()
 }
 
-/// A network for tests: listens on any free port of loopback, and has no patience with the dead.
+/// Returns settings for tests: any free port of loopback, and short time limits for dead peers.
 pub fn config(via: Via) -> NetConfig {
     let mut config = NetConfig::new("test");
     config.listen = vec![anywhere(via)];
-    // Handshakes of an unoptimised build take their time on a busy machine: two hundred at once, ten seconds.
+    // Handshakes of an unoptimised build take long on a busy machine: two hundred at once, ten seconds.
     config.timing.hello = PATIENCE;
     config.timing.stall = Duration::from_secs(2);
     config.timing.redial_min = Duration::from_millis(20);
@@ -73,7 +74,7 @@ pub fn start(config: NetConfig) -> Peer {
 }
 
 pub fn start_as(identity: Identity, config: NetConfig) -> Peer {
-    // `RUST_LOG=peer=debug` says why a connection ended.
+    // `RUST_LOG=peer=debug` shows the reason for the end of a connection.
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -100,17 +101,17 @@ impl Peer {
         self.net.as_ref().unwrap().handle().clone()
     }
 
-    /// What it tried, as long as nobody is connected.
+    /// Returns its attempts, as long as no peer is connected.
     pub fn tried(&self) -> Vec<Tried> {
         self.handle().tried()
     }
 
-    /// Where it listens.
+    /// Returns the first address at which it listens.
     pub fn address(&self) -> Option<String> {
         self.addresses().first().cloned()
     }
 
-    /// All of these places.
+    /// Returns all addresses at which it listens.
     pub fn addresses(&self) -> Vec<String> {
         let told = self.events.iter().rev().find_map(|event| match event {
             NetEvent::Addresses(addresses) => Some(addresses.clone()),
@@ -119,7 +120,7 @@ impl Peer {
         told.unwrap_or_default()
     }
 
-    /// The same with its name: what others are told to join through.
+    /// Returns its address with its id: other peers join through it.
     pub fn door(&self) -> Multiaddr {
         format!("{}/p2p/{}", self.address().unwrap(), self.identity.peer_id()).parse().unwrap()
     }
@@ -129,14 +130,14 @@ impl Peer {
         self.net().dial(other.key(), &[address]);
     }
 
-    /// Takes what happened since the last time.
+    /// Takes the events since the last time.
     pub fn poll(&mut self) {
         let mut events = Vec::new();
         self.net().drain(&mut events);
         self.events.append(&mut events);
     }
 
-    /// Until `done`, driven by wake-ups alone: one that is missing is a test that fails.
+    /// Waits until `done`, driven by wake-ups alone: a missing wake-up fails the test.
     pub fn wait(&mut self, what: &str, done: impl Fn(&Peer) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -159,7 +160,7 @@ impl Peer {
         self.wait("a peer to go down", |peer| !peer.is_up(other) && peer.downs(other) > 0);
     }
 
-    /// As its loop was told.
+    /// Returns whether its loop knows the other peer as connected.
     pub fn is_up(&self, other: PeerKey) -> bool {
         let last = self.events.iter().rev().find_map(|event| match event {
             NetEvent::PeerUp(peer) if *peer == other => Some(true),
@@ -181,7 +182,7 @@ impl Peer {
         self.handle().send(&to, class, Bytes::copy_from_slice(text.as_bytes())).unwrap();
     }
 
-    /// All frames of this peer and class so far.
+    /// Returns all frames of this peer and class so far.
     pub fn frames(&self, from: PeerKey, class: Class) -> Vec<Bytes> {
         let frames = self.events.iter().filter_map(|event| match event {
             NetEvent::Frames { peer, class: of, frames } if *peer == from && *of == class => Some(frames),
@@ -194,7 +195,7 @@ impl Peer {
         self.frames(from, class).iter().map(|frame| String::from_utf8_lossy(frame).into_owned()).collect()
     }
 
-    /// Who was refused, and by whom.
+    /// Returns the refused peers, with the refusing side.
     pub fn refusals(&self) -> Vec<(PeerKey, Refusal, RefusedBy)> {
         let refused = self.events.iter().filter_map(|event| match event {
             NetEvent::Refused { peer, reason, by } => Some((*peer, *reason, *by)),
@@ -203,7 +204,7 @@ impl Peer {
         refused.collect()
     }
 
-    /// Says goodbye.
+    /// Ends the network with a goodbye.
     pub fn shutdown(mut self) {
         self.net.take().unwrap().shutdown();
     }
@@ -225,7 +226,7 @@ impl Drop for Peer {
     }
 }
 
-/// Waits for what no event tells of.
+/// Waits for a condition that no event reports.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
@@ -234,7 +235,7 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Two peers that know each other.
+/// Returns two peers that know each other.
 pub fn pair(a: NetConfig, b: NetConfig) -> (Peer, Peer) {
     let (mut a, mut b) = (start(a), start(b));
     a.dial(&b);

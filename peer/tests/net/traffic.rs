@@ -27,8 +27,8 @@ fn the_longest_frame_passes_in_every_class_and_a_longer_one_in_none(via: Via) {
     assert_eq!(stats.peers[0].class(Class::Bulk).sent_frames, 2);
 }
 
-/// The loop over there stops draining: what is sent to it piles up neither here nor there, others do not notice, and
-/// after a while it counts as gone.
+/// The other peer's loop stops draining. Frames to it pile up on neither side, other peers notice nothing, and after a
+/// while it counts as gone.
 fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else(via: Via) {
     let mut config = config(via);
     config.data.bytes_max = 1 << 20;
@@ -61,12 +61,12 @@ fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else(via: Via) {
     assert!(refused > 0 && dropped == refused, "{dropped} of {refused} were counted");
     // Once for each connection: both may have dialled.
     assert!((1..=2).contains(&stats.stalled), "{}", stats.stalled);
-    // What it had taken in by then is its window and its budget, not all that was sent.
+    // By then it had taken in its window and its budget, not all that was sent.
     stalled.poll();
     let taken: usize = stalled.frames(a.key(), Class::Data).iter().map(Bytes::len).sum();
     assert!(taken <= 4 << 20, "{taken} bytes were taken in");
 
-    // It goes on, and so does everything else.
+    // It goes on, and so do all other connections.
     let key = a.key();
     a.wait_up(stalled.key());
     stalled.wait_up(key);
@@ -75,7 +75,7 @@ fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else(via: Via) {
     stalled.wait("a frame", |stalled| stalled.frames(key, Class::Control).len() > before);
 }
 
-/// A loop behind with bulk finds the heartbeat first.
+/// A loop that is behind with bulk finds the heartbeat first.
 fn control_overtakes_bulk_that_waits_for_the_loop(via: Via) {
     let (mut a, b) = pair(config(via), config(via));
     let chunk = Bytes::from(vec![0; 100_000]);
@@ -104,7 +104,7 @@ fn control_overtakes_bulk_that_waits_for_the_loop(via: Via) {
     assert!(order.contains(&Class::Bulk) && order.contains(&Class::Data));
 }
 
-/// Where frames go when they are not sent: every one that was taken is sent, late, dropped, lost or still queued.
+/// Outcomes of frames: every accepted frame is sent, late, dropped, lost or still queued.
 fn every_frame_is_accounted_for(via: Via) {
     let (mut a, b) = pair(config(via), config(via));
     let (key, mut sent) = (b.key(), 0);
@@ -190,7 +190,7 @@ fn child() {
     }
 }
 
-/// A peer in a process of its own that sends back whatever it gets.
+/// Peer in a process of its own that echoes all frames.
 struct Process(Child);
 
 impl Process {
@@ -221,7 +221,7 @@ impl Drop for Process {
 }
 
 fn a_killed_process_is_seen_soon(via: Via) {
-    // On QUIC it is its silence that is seen: at most two seconds of it, after at most half a second between two words.
+    // On QUIC its silence is noticed: at most two seconds of it, after at most half a second between two packets.
     let soon = if via == Via::Tcp { Duration::from_secs(2) } else { Duration::from_secs(3) };
     let mut a = start(config(via));
     for _ in 0..3 {
@@ -236,15 +236,15 @@ fn a_killed_process_is_seen_soon(via: Via) {
     }
 }
 
-/// A stopped process keeps its connections and takes nothing: its kernel answers for it. Memory stays flat here, and it is
-/// found again when it goes on.
+/// A stopped process keeps its connections and takes nothing: its kernel answers for it. Memory stays flat here, and the
+/// peer is found again when it goes on.
 fn a_stopped_process_costs_a_bounded_queue_and_comes_back(via: Via) {
     let mut a = start(config(via));
     let process = Process::start(&a);
     a.wait("the other process", |a| a.events.iter().any(|event| matches!(event, NetEvent::PeerUp(_))));
     let key = a.handle().stats().peers[0].peer;
     a.net().dial(key, &[]);
-    // Stopped before it has answered all of our hellos, it would be given up for that, not for the frames.
+    // Stopped before it has answered all hellos, it would be given up for that, not for the frames.
     for class in [Class::Control, Class::Data, Class::Bulk] {
         a.send(key, class, "ready?");
         a.wait("an answer", |a| a.texts(key, class) == ["ready?"]);
@@ -265,7 +265,7 @@ fn a_stopped_process_costs_a_bounded_queue_and_comes_back(via: Via) {
     }
     let grown = memory_bytes().saturating_sub(before);
     println!("given up after {:?}; {} MB sent, {} MB grown", began.elapsed(), sent / 1_000_000, grown / 1_000_000);
-    // Its queues (14 MiB), what lies in Yamux and in the sockets, and what other tests of this process take meanwhile.
+    // Its queues (14 MiB), the data in Yamux and in the sockets, and the use of other tests in this process meanwhile.
     assert!(sent > 200_000_000 && grown < 150_000_000, "{sent} sent, {grown} grown");
     process.signal("-CONT");
     a.events.clear();
@@ -274,14 +274,14 @@ fn a_stopped_process_costs_a_bounded_queue_and_comes_back(via: Via) {
     a.wait("an answer", |a| a.texts(key, Class::Data).iter().any(|text| text == "awake?"));
 }
 
-/// A host loses its power and is back at once: nobody has closed the old connections, and nobody will. A stopped process
+/// A host loses its power and is back at once: its old connections were never closed, and never will be. A stopped process
 /// stands for it.
 fn a_restarted_peer_is_not_written_to_where_it_no_longer_is(via: Via) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("identity");
     let identity = Identity::load_or_create(&path).unwrap();
     let key = identity.peer();
-    // Nothing but the other start of the peer ends a connection here.
+    // Only the other start of the peer ends a connection here.
     let mut patient = config(via);
     patient.timing.stall = PATIENCE;
     patient.timing.ping_timeout = PATIENCE;
@@ -298,7 +298,7 @@ fn a_restarted_peer_is_not_written_to_where_it_no_longer_is(via: Via) {
     after.wait_up(a.key());
     a.wait("the peer's other start", |a| (a.ups(key), a.downs(key)) == (2, 1));
     let from = a.key();
-    // A frame or two may still go where the connection is just being closed.
+    // A frame or two may still go into the connection that is just being closed.
     eventually("frames arrive", || {
         a.send(key, Class::Data, "are you there?");
         thread::sleep(Duration::from_millis(20));

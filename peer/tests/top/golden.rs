@@ -1,14 +1,14 @@
-//! Text that was right once, in files. `SCATTER_GOLDEN=write` writes what comes out.
+//! Golden files: text that was once checked. `SCATTER_GOLDEN=write` writes the present output.
 
 use std::path::Path;
 
-/// Whether the file of this name holds this text.
+/// Checks that the golden file of this name holds this text.
 #[track_caller]
 pub fn check(name: &str, text: &str) {
     check_at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata/top").join(name), text);
 }
 
-/// The same of a file anywhere.
+/// Checks a golden file at any path.
 #[track_caller]
 pub fn check_at(path: &Path, text: &str) {
     if std::env::var("SCATTER_GOLDEN").as_deref() == Ok("write") {

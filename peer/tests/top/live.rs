@@ -1,4 +1,4 @@
-//! What a running peer tells, and one picture of it.
+//! Answers of a running peer, and one picture of it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::common::process::{Peer, ends, real, text};
 
-/// A network of one real peer.
+/// Starts a network of one real peer.
 fn alone(directory: &tempfile::TempDir) -> Peer {
     let data = directory.path().display().to_string();
     let mut command = real(&["run", "--new", "--network", "top-alone", "--cluster", "attic\u{1b}[2J"]);
@@ -26,7 +26,7 @@ fn told<T: DeserializeOwned>(peer: &Peer, path: &str) -> T {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
 }
 
-/// Asks until it is so; the answer.
+/// Asks until the answer meets a condition. Returns the answer.
 fn until<T: DeserializeOwned>(peer: &Peer, path: &str, so: impl Fn(&T) -> bool) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -76,7 +76,7 @@ fn a_peer_tells_its_last_minutes() {
 fn one_picture_of_a_peer() {
     let directory = tempfile::tempdir().unwrap();
     let peer = alone(&directory);
-    // Its pictures are a little older than what it says at once.
+    // Its published status is a little older than its direct answers.
     let deadline = Instant::now() + Duration::from_secs(60);
     while peer.get("/readyz").0 != 200 {
         assert!(Instant::now() < deadline, "it is not ready");
@@ -110,7 +110,7 @@ fn one_picture_of_a_peer() {
     assert_eq!(model.status.unwrap().groups[0].members[0].cluster, "attic\u{1b}[2J");
     let svg = once(&["--output", "svg"]);
     assert!(text(&svg.stdout).starts_with("<svg ") && text(&svg.stdout).ends_with("</svg>\n"));
-    // A second address, as the first one is nobody's.
+    // A second address, because no peer listens at the first one.
     let nobody = nobody();
     let output = real(&["top", "--once", "--http", &nobody, "--http", &peer.http]).output().unwrap();
     assert!(output.status.success() && text(&output.stdout).contains(&peer.http));
@@ -138,7 +138,7 @@ fn stranger(answer: &'static [u8]) -> String {
 #[test]
 fn what_goes_wrong_has_its_code() {
     for more in [&[][..], &["--once"]] {
-        // Without --once it wants a terminal before anything else.
+        // Without --once it needs a terminal before anything else.
         let output = real(&[&["top", "--http", &nobody()], more].concat()).output().unwrap();
         ends(&output, if more.is_empty() { 2 } else { 3 }, "");
         assert!(!output.stderr.is_empty());

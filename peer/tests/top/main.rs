@@ -1,4 +1,4 @@
-//! The dashboard: every screen as it was, in every size and with and without colours; what strangers send; a running peer.
+//! The dashboard: every screen as it was, in every size and with and without colours; harmful input; a running peer.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What a peer may have told, made up: a ring of five groups with something of everything, and names that do harm.
+//! Made-up data of a peer: a ring of five groups with all kinds of content, and harmful names.
 
 use overlay::PeerName;
 use peer::status::{
@@ -7,10 +7,10 @@ use peer::status::{
 };
 use peer::top::model::Model;
 
-/// What somebody may have called himself who wants to write all over the screen.
+/// Name that an attacker may choose to write all over the screen.
 pub const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;gone\u{7}\u{9b}31m\r\nx\u{202e}cba\u{2066}\u{200b}e\u{301}\u{301}";
 
-/// The peer of this number; they are told apart by their ends.
+/// Returns the peer of this number; their ids differ at the end.
 pub fn peer(number: usize) -> String {
     const ENDS: [&str; 12] = [
         "aTq7Zw", "bKx4Nd", "cRm9Ls", "dVf2Hp", "eJu5Wc", "fYs8Gk", "gBn3Dr", "hPz6Xt", "iMc1Qv", "jLw7Fb", "kEh4Sn",
@@ -19,7 +19,7 @@ pub fn peer(number: usize) -> String {
     format!("12D3KooWQ9f4{}", ENDS[number % ENDS.len()])
 }
 
-/// A place on the ring in sixteenths.
+/// Returns a place on the ring in sixteenths.
 pub fn point(sixteenth: u32) -> String {
     format!("{:x}{}", sixteenth % 16, "0".repeat(31))
 }
@@ -32,7 +32,7 @@ fn id(letter: char) -> String {
     format!("{}{}", String::from(letter).repeat(4), "0123456789abcdef0123456789ab")
 }
 
-/// Some peers have a name.
+/// Returns the name of a peer, for those that have one.
 fn name(number: usize) -> Option<PeerName> {
     let names = [(0, "oak"), (4, "elm-2.cellar"), (9, "oak")];
     names.into_iter().find(|(named, _)| *named == number).and_then(|(_, name)| name.parse().ok())
@@ -53,7 +53,7 @@ fn member(number: usize, role: &str, cluster: &str) -> MemberStatus {
     }
 }
 
-/// The shown peer's group: a leader, a silent member, one that copies, a transaction with locks.
+/// Returns the shown peer's group: a leader, a silent member, a learner that copies, a transaction with locks.
 fn own() -> GroupStatus {
     let primary = |start, end, number| PrimaryStatus { start: point(start), end: point(end), peer_id: peer(number) };
     GroupStatus {
@@ -106,7 +106,7 @@ fn own() -> GroupStatus {
     }
 }
 
-/// One that only needs what the peer holds.
+/// Returns a group that only needs data that the peer holds.
 fn former() -> GroupStatus {
     GroupStatus {
         id: id('0'),
@@ -196,7 +196,7 @@ fn load() -> Vec<LoadSample> {
     (0..300).map(sample).collect()
 }
 
-/// Something of everything.
+/// Returns a model with all kinds of content.
 pub fn rich() -> Model {
     let status = Status {
         peer_id: peer(0),
@@ -250,7 +250,7 @@ pub fn rich() -> Model {
     model
 }
 
-/// Everything that can be a text is one that does harm, and numbers are as large as they get.
+/// Returns a model with harmful texts in every place, and numbers as large as they get.
 pub fn hostile() -> Model {
     let status = Status {
         peer_id: HOSTILE.into(),

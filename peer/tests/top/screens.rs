@@ -30,7 +30,7 @@ fn scene<'a>(model: &'a Model, state: &'a State) -> Scene<'a> {
     Scene { model, state, extras: &[], pane: None, word: None }
 }
 
-/// Text and styles of a scene, in all sizes and both kinds of terminals.
+/// Checks text and styles of a scene, in all sizes and both kinds of terminals.
 #[track_caller]
 fn check(name: &str, scene: Scene<'_>) {
     for size in SIZES {
@@ -64,7 +64,8 @@ fn all_screens_are_as_they_were() {
     check("help", scene(&model, &state));
 }
 
-/// In few rows the help and what is about the marked row are scrolled to their last lines, and the foot says how.
+/// In few rows the help and the marked row's details are scrolled to their last lines, and the foot shows the
+/// keys.
 #[test]
 fn what_does_not_fit_is_scrolled() {
     let model = rich();
@@ -147,7 +148,7 @@ fn a_peer_that_tells_little() {
     check("little", scene(&model, &State::default()));
 }
 
-/// Many groups, and parts of the ring that nobody answers for.
+/// Many groups, and parts of the ring whose owners do not answer.
 #[test]
 fn a_large_ring() {
     let mut model = rich();
@@ -204,7 +205,7 @@ fn no_size_is_too_small_or_too_odd() {
     }
 }
 
-/// A ring is asked for apart from the rest, so it may be old while the rest is not.
+/// The ring is asked for apart from the rest, so it may be old while the rest is not.
 #[test]
 fn a_ring_that_is_old_is_said_to_be() {
     let (mut model, mut state) = (rich(), State::default());

@@ -1,4 +1,4 @@
-//! The dashboard for real, in a terminal of tmux: keys, sizes, and the terminal as it was before.
+//! The real dashboard, in a terminal of tmux: keys, sizes, and the terminal as it was before.
 
 use screen::trial::Tmux;
 
@@ -8,7 +8,7 @@ fn command_line(peer: &Peer) -> String {
     format!("{} top --http {}", env!("CARGO_BIN_EXE_scatter"), peer.http)
 }
 
-/// A peer, and a terminal in which `scatter top` is started on it.
+/// Starts a peer, and a terminal in which `scatter top` shows it.
 fn started(name: &str, variables: &[(&str, &str)]) -> Option<(tempfile::TempDir, Peer, Tmux)> {
     let tmux = Tmux::start(&format!("scatter-top-{name}"), variables)?;
     let directory = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn interrupts_and_signals_end_it_well() {
     }
 }
 
-/// The peer dies: it is said, keys go on, and another that answers is shown.
+/// The peer dies: the dashboard says so, keys go on, and another peer that answers is shown.
 #[test]
 fn a_peer_that_dies_is_said_to_be_gone() {
     let Some((_directory, peer, tmux)) = started("gone", &[]) else { return };
