@@ -44,6 +44,10 @@ enum Entry {
 
 impl Log {
     /// Starts the thread that writes to `out`.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error where the thread cannot be started.
     pub(crate) fn start(out: impl Write + Send + 'static, format: Format) -> io::Result<Log> {
         let (queue, entries) = sync_channel(LINES_MAX);
         let log = Log { queue, counts: Arc::default() };

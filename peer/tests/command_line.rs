@@ -183,7 +183,6 @@ fn signals_stop_politely_and_a_second_one_at_once() {
 
 /// A process that can be reached stops in order, however early the signal comes. Many run at once, so that some are interrupted
 /// between their first port and the next step.
-/// their first port and what follows.
 #[test]
 fn a_daemon_that_has_just_opened_its_port_stops_politely() {
     let one = |thread: usize, run: usize| {

@@ -220,6 +220,10 @@ fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
 }
 
 /// Returns the groups that this peer has a part in.
+///
+/// # Errors
+///
+/// The exit code and a text for the user, where no peer answers.
 pub(super) fn groups(http: &str) -> Result<Vec<GroupStatus>, (Exit, String)> {
     let (_, body) = web::get(http, "/v1/groups").map_err(|error| unreachable(http, error))?;
     let groups: Groups = serde_json::from_slice(&body)

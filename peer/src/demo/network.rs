@@ -62,6 +62,10 @@ pub struct Gone {
 
 impl Network {
     /// Returns a network of `peers` peers, none of them started.
+    ///
+    /// # Errors
+    ///
+    /// A text for the user where the path of this program is unknown.
     pub fn new(peers: usize, directory: &Path) -> Result<Network, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let name = format!("demo-{}", std::process::id());
@@ -81,6 +85,10 @@ impl Network {
 
     /// Starts all peers, and waits until each is a member of a group of the right size: from then on any minority of a group may
     /// be killed.
+    ///
+    /// # Errors
+    ///
+    /// A text for the user; peers that were started go on until [`Network::stop`].
     pub async fn begin(&mut self) -> Result<(), String> {
         let Some((first, others)) = self.peers.split_first_mut() else { return Ok(()) };
         first.enter = vec!["--new".into()];

@@ -67,6 +67,10 @@ async fn chirp(peers: &[SocketAddr]) -> Result<Chirp<Remote>, Error> {
 }
 
 /// Signs the users up and writes their first posts.
+///
+/// # Errors
+///
+/// The first error of the store; earlier posts stay.
 pub async fn settle(peers: &[SocketAddr]) -> Result<(), Error> {
     begin(&chirp(peers).await?).await
 }

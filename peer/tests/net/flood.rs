@@ -124,7 +124,7 @@ fn noise_on_the_port_is_not_listened_to() {
 /// it, is told that the connection is gone, and is back long before its connection would be idle.
 fn a_peer_that_starts_again_is_back_soon(via: Via) {
     let mut config = config(via);
-    // Were it to wait for this, it would be too late.
+    // Longer than this test allows: the peer must not wait for this timeout.
     config.timing.quic_idle = PATIENCE;
     let (mut a, mut b) = (start(config.clone()), start(config.clone()));
     let (identity, address): (Identity, String) = (b.identity.clone(), b.address().unwrap());
