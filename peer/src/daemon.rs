@@ -293,7 +293,7 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
         let _ = runtime.block_on(async {
             tokio::time::timeout(FAREWELL_MAX, async {
                 followed.notified().await;
-                // That request may have come from another client.
+                // The status request may have come from another client.
                 tokio::time::sleep(FAREWELL_MAX / 4).await;
             })
             .await

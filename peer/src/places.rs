@@ -110,7 +110,7 @@ impl Place {
         }
     }
 
-    /// Is ready once another connection has this place; wakes the task then.
+    /// Polls for the loss of this place: ready once another connection has it; wakes the task then.
     pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
         // A receiver that has returned is not polled again.
         if !self.is_lost {

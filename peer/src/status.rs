@@ -474,7 +474,7 @@ pub struct MemberStatus {
     /// unless most members have measured theirs.
     #[serde(default)]
     pub capacity_ops_per_s: Option<u32>,
-    /// The same in percent of the median member's, in steps of 25: 100 for a typical member.
+    /// Capacity in percent of the median member's, in steps of 25: 100 for a typical member.
     #[serde(default)]
     pub capacity_percent: Option<u32>,
     /// Earlier sessions that the member tells of; `null` where it has no history.

@@ -141,7 +141,7 @@ fn a_table_that_nobody_synced_survives_a_power_cut() {
                 }
             }
             run("python3", &["-c", SHUTDOWN, volume.text()]).expect("stops the file system");
-            // It may wait for its disk for ever.
+            // The process may wait for its disk for ever.
             let _ = child.kill();
             child.wait().expect("ends");
             volume.again();

@@ -168,7 +168,7 @@ fn a_torn_frame_is_never_damage() {
             let (disk, _) = stopped(batches - 1, marked, reused);
             let (whole, end) = stopped(batches, false, reused);
             if disk.open(&end.file).is_err() {
-                // It is full of zeros before the first write.
+                // The file is full of zeros before the first write.
                 let mut file = disk.create(&end.file).unwrap();
                 file.write_at(0, &vec![0; end.content.len()]).unwrap();
                 file.sync().unwrap();

@@ -62,16 +62,16 @@ pub struct BenchArgs {
     /// Write every key once before; not counted
     #[arg(long)]
     fill: bool,
-    /// Not counted
+    /// Warm-up before the measurement; not counted
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     warm_up: f64,
-    /// Counted
+    /// Measured time; counted
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     duration: f64,
     /// Threads that make the load
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
-    /// Seed that alone determines the order of the keys
+    /// Seed that alone determines the requested keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Servers on this machine whose use of cores and memory is to be printed

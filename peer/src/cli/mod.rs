@@ -139,7 +139,7 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Print completions for a shell
     Completions {
-        /// Which shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page

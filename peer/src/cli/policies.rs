@@ -36,7 +36,7 @@ pub(super) struct SetPolicyArgs {
     /// A group of more members splits
     #[arg(long, value_name = "N")]
     max_group: Option<u32>,
-    /// Also while the last change has not reached all groups: one of both may be lost
+    /// Change also while the last change has not reached all groups: one of both may be lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]

@@ -85,11 +85,11 @@ pub struct Layer {
     #[arg(long, value_name = "FILE", env = "SCATTER_NETWORK_KEY")]
     pub network_key: Option<PathBuf>,
 
-    /// Where clients connect, or off [default: 127.0.0.1:6479]
+    /// Address for clients, or off [default: 127.0.0.1:6479]
     #[arg(long, value_name = "ADDR", env = "SCATTER_RESP")]
     pub resp: Option<Endpoint>,
 
-    /// Where status and metrics are served, or off [default: 127.0.0.1:6480]
+    /// Address for status and metrics, or off [default: 127.0.0.1:6480]
     #[arg(long, value_name = "ADDR", env = "SCATTER_HTTP")]
     pub http: Option<Endpoint>,
 
@@ -115,11 +115,11 @@ pub struct Layer {
     #[arg(long, value_name = "N", env = "SCATTER_LANES", value_parser = lanes)]
     pub lanes: Option<u8>,
 
-    /// How long the group waits for this peer after a clean stop before it is replaced [default: 60; home: 0]
+    /// Time for which the group waits for this peer after a clean stop before it is replaced [default: 60; home: 0]
     #[arg(long, value_name = "SECONDS", env = "SCATTER_AWAY", value_parser = whole::<u64>)]
     pub away: Option<u64>,
 
-    /// How long a member may be silent before this peer, as leader of its group, removes it [default: 3]
+    /// Time for which a member may be silent before this peer, as leader of its group, removes it [default: 3]
     #[arg(long, value_name = "SECONDS", env = "SCATTER_EXCLUDE_AFTER", value_parser = whole::<u64>)]
     pub exclude_after: Option<u64>,
 

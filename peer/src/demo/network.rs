@@ -270,7 +270,7 @@ impl Network {
     pub fn stop(&mut self, at_once: impl Fn() -> bool) {
         use rustix::process::{Pid, Signal, kill_process};
         for child in self.running().filter_map(|peer| peer.child.as_ref()) {
-            // It has not been waited for, so its process id is still its own.
+            // The child has not been waited for, so its process id is still its own.
             if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
                 let _ = kill_process(pid, Signal::TERM);
             }

@@ -44,7 +44,7 @@ pub struct Metrics {
     pub guarded: Counter<u64, AtomicU64>,
     /// Time from arrival to answer of commands that go to the node, in seconds.
     seconds: Histogram,
-    /// The same times, for percentiles of each second.
+    /// Latencies of the same commands, for percentiles of each second.
     pub latencies: Arc<Latencies>,
 }
 

@@ -260,7 +260,7 @@ mod tests {
         let model = until(&feed, |model| model.me() == "second");
         let notice = model.notice.unwrap();
         assert!(notice.starts_with(&first) && notice.ends_with(&format!("this is {second} now")), "{notice}");
-        // It stays with that one after the first is back; without any answer it keeps its data.
+        // The feed stays with the second after the first is back; without any answer the feed keeps its data.
         first_silent.store(false, Ordering::SeqCst);
         thread::sleep(ASK_EVERY + ASK_EVERY / 2);
         assert_eq!(until(&feed, |_| true).me(), "second");

@@ -88,7 +88,7 @@ fn silence_is_no_reason_to_part(via: Via) {
     a.poll();
     b.poll();
     assert_eq!((a.downs(b.key()), b.downs(a.key())), (0, 0));
-    // One for each side's streams, where both dialled at once and each was faster on its own.
+    // One connection for each side's streams, where both dialled at once and each was faster on its own.
     assert!(a.handle().stats().connections <= 2);
     let key = a.key();
     a.send(b.key(), Class::Control, "still here");

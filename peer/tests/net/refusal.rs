@@ -77,7 +77,7 @@ fn the_same_key_and_ring_meet(via: Via) {
     let key = a.key();
     a.send(b.key(), Class::Data, "welcome");
     b.wait("a frame", |b| b.texts(key, Class::Data) == ["welcome"]);
-    // It joins the same ring: nothing changes.
+    // The other peer joins the same ring: nothing changes.
     b.net().set_ring(RingId(7));
     thread::sleep(Duration::from_millis(300));
     a.poll();

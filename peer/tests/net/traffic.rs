@@ -66,7 +66,7 @@ fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else(via: Via) {
     let taken: usize = stalled.frames(a.key(), Class::Data).iter().map(Bytes::len).sum();
     assert!(taken <= 4 << 20, "{taken} bytes were taken in");
 
-    // It goes on, and so do all other connections.
+    // The stalled peer goes on, and so does all other traffic.
     let key = a.key();
     a.wait_up(stalled.key());
     stalled.wait_up(key);

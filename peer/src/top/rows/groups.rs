@@ -55,7 +55,7 @@ fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>, names: &Names<'_>)
     match group {
         Some(group) => cells.extend(known(group, names)),
         None => {
-            // That primary may be one of the members that are not heard.
+            // The primary may be one of the members that are not heard.
             let has_quorum = arc.quorum.as_ref().is_none_or(|quorum| quorum.held);
             let primary = if has_quorum { names.label(&arc.primary) } else { "NOT KNOWN".into() };
             cells.push(Cell::text(primary).tone(Tone::Faint));
