@@ -1,4 +1,4 @@
-//! No read returns the value of an operation that was reported as not applied, nor a value that no client wrote (I7). A condition
+//! No answer returns the value of an operation that was reported as not applied, nor a value that no client wrote (I7). A condition
 //! that did not hold is such a report.
 //!
 //! Holds for relaxed reads too: they may be old, but rest on a chosen state. Seen where values are unique and set whole.

@@ -73,8 +73,8 @@ impl State {
         states
     }
 
-    /// Returns the same state for all calls that are answered at `now` or later and were asked at `last` or before. Two deadlines
-    /// that may have passed for all of these calls are alike, and so are two that have passed for none.
+    /// Returns a state that is equivalent to this one for all calls that are answered at `now` or later and were asked at `last` or
+    /// before. Two deadlines that may have passed for all of these calls are alike, and so are two that have passed for none.
     pub fn in_view_of(mut self, now: Time, last: Time) -> State {
         if let Some((earliest, latest)) = &mut self.deadline {
             *earliest = if *earliest <= now { Time(0) } else { *earliest };

@@ -114,7 +114,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Returns a flaw unless reads are spread again and the dirty set is empty, wherever all is at rest.
+    /// Returns a flaw unless reads are spread again and the dirty set is empty: both must hold once all is at rest.
     pub(super) fn switch_flaw(&self) -> Option<Broken> {
         let switches = self.switches.as_ref()?;
         let (at, device) = (switches.current, &switches.devices[switches.current]);

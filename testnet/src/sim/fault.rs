@@ -270,7 +270,7 @@ impl Mix {
         }
         let gap = *rng.pick(&pace.gaps_ms);
         let longest = *rng.pick(&pace.longest_ms);
-        // The network starts before most faults strike; in some runs faults strike while it starts.
+        // In most runs no fault strikes before the network has had time to start; in some runs faults strike while it starts.
         let mut at = Duration::from_millis(if rng.per_mille(800) { pace.quiet_ms } else { 10 });
         while at < time {
             let mut drawn = rng.below(total);

@@ -292,8 +292,8 @@ impl<H: Host> World<H> {
         Some(Undo::Restart(vec![host], Return::WithStore))
     }
 
-    /// Returns whether this machine may forget its last acknowledgements: no other machine has forgotten any, and all nodes that could
-    /// be asked for them hold theirs.
+    /// Returns whether this machine may lose the data that it acknowledged last: no other machine has lost acknowledged data, and all
+    /// nodes that could be asked for that data hold all data that they acknowledged.
     fn may_forget(&mut self, host: usize) -> bool {
         for machine in &mut self.machines {
             let is_sure = |host: &H| !host.is_in_doubt();

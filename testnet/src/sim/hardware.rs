@@ -47,7 +47,7 @@ pub(super) struct Machine<H> {
     pub former: Option<Incarnation>,
     /// Node whose acknowledgements the store has, while the process does not run.
     pub kept: Option<NodeId>,
-    /// The machine lost an acknowledgement, and its node is in doubt about that.
+    /// The machine lost data that it had acknowledged, and its node is in doubt about that.
     pub forgot: bool,
     /// Whether a start with an empty store may found the network.
     pub founder: bool,

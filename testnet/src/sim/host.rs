@@ -93,12 +93,13 @@ pub trait Host: Sized {
         false
     }
 
-    /// Returns whether the process may have forgotten an acknowledgement.
+    /// Returns whether the process may have lost data that it acknowledged.
     fn is_in_doubt(&self) -> bool {
         false
     }
 
-    /// Returns whether nothing is lost if node `other` forgets its last acknowledgements, where the nodes `held` keep theirs.
+    /// Returns whether the group loses nothing if node `other` loses the data that it acknowledged last, where the nodes `held` keep
+    /// all data that they acknowledged.
     fn survives_doubt(&self, other: NodeId, held: &[NodeId]) -> bool {
         let _ = (other, held);
         true

@@ -216,8 +216,8 @@ fn group_depends_on(group: &Group, other: NodeId, alive: &[NodeId]) -> bool {
     possible_members(group, other).any(|nodes: Vec<NodeId>| nodes.contains(&other) && is_lost(&nodes))
 }
 
-/// Returns whether `other` may forget its last acknowledgements. For each group of this node, and each possible successor, there
-/// must be a second voter, and all voters must be `held`.
+/// Returns whether `other` may lose the data that it acknowledged last. Each group of this node, each former configuration, and each
+/// possible successor in which `other` votes must have a second voter, and all its voters must be `held`.
 pub fn survives_doubt(node: &Node, other: NodeId, held: &[NodeId]) -> bool {
     let survives = |nodes: Vec<NodeId>| {
         !nodes.contains(&other) || nodes.len() >= 2 && nodes.iter().all(|node| held.contains(node))

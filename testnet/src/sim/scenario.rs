@@ -213,7 +213,7 @@ impl Scenario {
         let mut sizes = Rng::new(seed, "sizes");
         scenario.members = *sizes.pick(&[(1, 1_000), (1, 1_000), (2, 3), (2, 4), (3, 5)]);
         scenario.timing.resize_after = Duration::from_millis(*sizes.pick(&[200, 500, 2_000]));
-        // A group that is told of another group's horizon must have time to come there.
+        // A node that is told another group's horizon must have time to send operations there before that horizon has passed.
         scenario.timing.horizon = scenario.timing.horizon.max(Duration::from_secs(1));
         // A client at one site must wait for keys at the two other sites.
         scenario.load.patience = scenario.load.patience.max(Duration::from_secs(1));

@@ -105,7 +105,7 @@ fn a_member_leaves_and_may_come_again() {
     assert_eq!(voters(&cluster.daemons[0]).len(), 3);
     expect_keys(&cluster);
 
-    // A group keeps three members at least.
+    // Without `--force`, no leave takes a group below three members.
     let refused = cluster.daemons[1].run(&["leave"]);
     assert_eq!(refused.status.code(), Some(4));
     assert!(text(&refused).1.contains("--force"), "{}", text(&refused).1);

@@ -180,7 +180,8 @@ pub fn message(flight: &Flight) -> Option<Message> {
     }
 }
 
-/// Asserts that a script fails with this text where the rule is left out, for one of some seeds.
+/// Asserts that a script fails with this text where the rule is left out, for one of some seeds, and passes at that seed with the
+/// rule in place.
 pub fn is_needed(defect: Defect, shows: &str, seeds: u64, script: impl Fn(u64, Defects)) {
     let fails = |seed: &u64| {
         let outcome = catch_unwind(AssertUnwindSafe(|| script(*seed, Defects::NONE.with(defect))));
