@@ -44,7 +44,7 @@ enum Operation {
     },
     /// Move the boundary between a group and the one behind it on the ring
     Repartition {
-        /// First point of the one behind it from then on: 32 hex digits
+        /// New first point of the group behind it: 32 hex digits
         #[arg(long, value_name = "POINT")]
         at: String,
         #[command(flatten)]

@@ -17,8 +17,8 @@ use crate::status::{LeavingStatus, Status};
 
 /// Interval of the requests for its progress. A peer that has left reports that for longer than this.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Time after which a silent peer that was seen leaving is not waited for: its process may have died, and a supervisor
-/// restarts it within this time.
+/// Time after which a peer that was seen leaving, and does not answer or does not report its leave, is not waited for. Its
+/// process may have died, and a supervisor would have restarted it within this time.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Arguments of `scatter leave`.

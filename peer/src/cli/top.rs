@@ -18,7 +18,7 @@ const SIDE_MAX: u16 = 1000;
 /// Arguments of `scatter top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// A peer's address for status; with several, the first that answers is shown, until it stops answering
+    /// A peer's address for status; with several, the first that answers is shown, and another when it stops answering
     #[arg(
         long,
         value_name = "HOST:PORT",

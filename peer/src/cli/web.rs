@@ -50,7 +50,7 @@ pub struct Bounds {
 ///
 /// # Errors
 ///
-/// An I/O error where no answer came.
+/// An I/O error where no HTTP answer came in time, or one that is too long.
 pub fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
     get_within(address, path, Bounds { time: TIMEOUT, bytes: ANSWER_BYTES_MAX })
 }

@@ -176,7 +176,7 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_DIAL_PRIVATE")]
     pub dial_private: Option<Switch>,
 
-    /// Upper limit of the store on disk, before other members serve in its place [default: 10GiB]
+    /// Disk space that the store may take before other members serve in its place [default: 10GiB]
     #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_DISK")]
     pub max_disk: Option<Bytes>,
 

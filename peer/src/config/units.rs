@@ -93,7 +93,7 @@ impl Bounded for u64 {
 }
 
 impl fmt::Display for Bytes {
-    /// Writes the largest binary unit that leaves a whole number: it parses as the same number.
+    /// Writes the size in the largest binary unit that leaves a whole number: the text parses as the same size.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, factor) = UNITS[1..5]
             .iter()

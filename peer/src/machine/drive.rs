@@ -35,7 +35,7 @@ use crate::store::{Shortage, StoreError, StoreEvent};
 const PICTURE_EVERY: Duration = Duration::from_millis(200);
 /// Upper limit of inputs that are handed in before outputs are pulled, so that no queue starves another queue.
 const BATCH_MAX: usize = 4096;
-/// Longest sleep of the loop without a timer.
+/// Longest sleep of the loop, also where no timer or only a later one is set.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 
 /// Niceness of the loop, in the kernel's scale, behind the threads of sockets and journal. Inputs that these threads add while

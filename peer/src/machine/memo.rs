@@ -19,7 +19,7 @@ use super::sealed;
 use crate::version::PROGRAM;
 
 /// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
-/// Version 1 was never written to a file.
+/// Files of version 1 do not name their version.
 pub(super) const MEMO_VERSION: u32 = 3;
 /// Upper limit of remembered peers.
 const PEERS_MAX: usize = 64;

@@ -187,7 +187,7 @@ pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
     only_stays_apart(config, memo, network)
 }
 
-/// Refuses `--join` at a founder that no peer has joined: that peer would stay in its own network for ever.
+/// Refuses `--join` at a founder that no peer has joined: the founder would stay in its own network for ever.
 fn only_stays_apart(config: &Config, memo: &Memo, network: &Network) -> Result<(), String> {
     let crate::config::Entry::Join(_) = config.entry else { return Ok(()) };
     if !network.founded || memo.peers().next().is_some() {

@@ -28,7 +28,7 @@ const REFUSED_LINGER: Duration = Duration::from_secs(2);
 /// Events of the behaviour for the driver.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A hello between this peer and us was accepted, by either side.
+    /// A hello between the local peer and this one was accepted, by either side.
     Accepted(PeerKey),
     /// One side refused the other: the peer, and the reason for administrators.
     Refused(PeerKey, String),
@@ -52,7 +52,7 @@ pub(super) struct Streams {
 struct Peer {
     link: Arc<Link>,
     connections: Vec<Connection>,
-    /// The connection that carries this peer's streams.
+    /// The connection that the local peer writes on.
     writing: ConnectionId,
 }
 
@@ -60,7 +60,7 @@ struct Connection {
     id: ConnectionId,
     via: Via,
     accepted: bool,
-    /// This peer's streams have moved from it to another connection, for good.
+    /// The local peer's streams have moved from it to another connection, for good.
     left: bool,
     /// When it is closed without an accepted hello, or, after a refusal, in any case.
     until: Instant,
@@ -72,13 +72,13 @@ struct Connection {
 struct ForeignKey;
 
 impl Peer {
-    /// Returns whether a connection by `via` would be better than the one that this peer writes on.
+    /// Returns whether a connection by `via` would be better than the one that the local peer writes on.
     fn would_be_better(&self, via: Via) -> bool {
         let writing = self.connections.iter().find(|connection| connection.id == self.writing);
         writing.is_some_and(|writing| via < writing.via)
     }
 
-    /// Notes that a hello was accepted on this connection. If it is better than the connection that this peer writes
+    /// Notes that a hello was accepted on this connection. If it is better than the connection that the local peer writes
     /// on, moves there, and returns the connection that was left.
     fn accepted(&mut self, id: ConnectionId) -> Option<ConnectionId> {
         let connection = self.connections.iter_mut().find(|other| other.id == id)?;

@@ -1,7 +1,7 @@
 //! A TCP stream that closes only when the other side has closed.
 //!
-//! A socket that is closed with unread bytes, or that receives bytes later, answers with a reset. The other side's next
-//! write then fails, and Yamux gives up a connection that it cannot write to, with all that it has not read: our last
+//! A socket that is closed with unread bytes, or that receives bytes later, answers with a reset. All later writes of the
+//! other side then fail, and Yamux gives up a connection that it cannot write to, with all that it has not read: our last
 //! frames. There are always bytes under way to us (a ping, a window). So closing here means: announce the end of the
 //! stream, and discard incoming bytes until the other side has announced its end too.
 

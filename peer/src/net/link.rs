@@ -36,7 +36,7 @@ pub(super) struct Link {
     pub(super) asked: AtomicBool,
     /// Connections on which a hello was accepted. The peer is up while there are any.
     accepted: Mutex<HashMap<ConnectionId, Instance>>,
-    /// The transport of this peer's writing connection.
+    /// The transport of the connection that the local peer writes on; `None` while there is none.
     via: Mutex<Option<Via>>,
 }
 

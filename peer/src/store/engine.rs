@@ -125,7 +125,7 @@ impl Engine {
     /// that was the last portion of a sweep. Then a checkpoint was made, or waits for batches that are not committed yet.
     ///
     /// # Errors
-    /// A write failed. Changes that are durable stay so in the journal.
+    /// The table is damaged, or a read or a write failed. Changes that are durable stay so in the journal.
     pub fn write_behind(&mut self) -> Result<bool, StoreError> {
         self.behind.prepare()?;
         Ok(self.behind.step(self.config.behind_bytes)? == Progress::More)
@@ -135,7 +135,7 @@ impl Engine {
     /// later while some batches are handed out and not committed.
     ///
     /// # Errors
-    /// A write failed. Changes that are durable stay so in the journal.
+    /// The table is damaged, or a read or a write failed. Changes that are durable stay so in the journal.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         loop {
             self.behind.prepare()?;
@@ -152,7 +152,7 @@ impl Engine {
     /// is given up ([`StoreStats::given_up`]).
     ///
     /// # Errors
-    /// The old table is damaged or cannot be read.
+    /// The old table is damaged, or cannot be read or flushed.
     pub fn rebuild(&mut self) -> Result<bool, StoreError> {
         Ok(self.behind.rebuild(self.config.behind_bytes)? == Copied::More)
     }
@@ -201,7 +201,7 @@ impl Engine {
     /// sealed.
     ///
     /// # Errors
-    /// A write failed: the store is then not sealed.
+    /// The table is damaged, or a read or a write failed: the store is then not sealed.
     pub fn seal(mut self) -> Result<(), StoreError> {
         self.checkpoint()?;
         self.writer.seal()?;

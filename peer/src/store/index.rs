@@ -1,7 +1,8 @@
 //! The index: the newest state of every record that the table does not have yet.
 //!
 //! Loads and scans look here first; a *sweep* of the write-behind goes through it in the order of keys. A batch is sorted
-//! in at the next lookup, and at the latest before it is swept: batches in the journal, and later ones.
+//! in at the next lookup, and at the latest before it is swept. The index holds batches that the journal has already, and
+//! batches that it does not have yet.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

@@ -69,7 +69,8 @@ pub enum StoreEvent {
     },
     /// Room on the disk became low, by this limit, or is no longer low (`None`). Initially room counts as not low.
     DiskLow(Option<Shortage>),
-    /// Whether more bytes wait to be written behind than the limit. Commits wait at a third more. Initially `false`.
+    /// Whether the write-behind is behind: the waiting bytes exceed three quarters of the amount at which commits wait.
+    /// Initially `false`.
     Behind(bool),
 }
 
@@ -171,7 +172,7 @@ impl StoreThread {
     /// Stops the store cleanly: all batches that were handed out become durable, then the store is sealed. No event follows.
     ///
     /// # Errors
-    /// A thread panicked, or a write failed. The store is then not sealed; batches that were acknowledged stay durable.
+    /// A thread panicked, or the store has failed or fails now. The store is then not sealed; acknowledged batches stay durable.
     pub fn seal(mut self) -> Result<(), StoreError> {
         self.submit();
         let (writer, behind) = self.stop();

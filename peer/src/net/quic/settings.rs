@@ -30,8 +30,8 @@ pub struct Settings {
     pub streams_max: u32,
     /// Upper limit of bytes of one stream that were received and not yet read.
     pub stream_bytes_max: u32,
-    /// The same for all streams of a connection. If it were below the sum of the streams' limits, one stream that is not
-    /// read would keep the rest from receiving.
+    /// The same for all streams of a connection. If it were below the sum of the bytes that the streams in use hold, one
+    /// stream that is not read would keep the rest from receiving.
     pub connection_bytes_max: u32,
 }
 
