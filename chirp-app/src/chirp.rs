@@ -16,7 +16,8 @@ use crate::text::Text;
 
 /// Upper limit of users with cached tails or profiles.
 const REMEMBERED_MAX: usize = 100_000;
-/// Least number of last items that are read of a list of follows: a user with more items there follows fewer users.
+/// Number of last items that are read of a list of follows, rounded up to whole blocks: of a longer list the earlier
+/// items do not count.
 const FOLLOWS_READ_MAX: usize = 200_000;
 
 /// Chirp on a store. Concurrent use is allowed.

@@ -38,7 +38,7 @@ pub enum Message {
     Join(Member),
     /// Answers [`Message::Join`]: the request is noted, or there is no room to note it. Ask again after this many milliseconds.
     Wait(u64),
-    /// Asks what the sender has acknowledged. Sent after a stop that did not seal the store.
+    /// Asks what the sender has acknowledged. Sent after each start on a store, sealed or not.
     AskVouch,
     /// Reports what the sender knows that the receiver has acknowledged.
     Vouch(Vouch),

@@ -57,7 +57,7 @@ pub struct Stored {
     pub unsettled: BTreeMap<Term, Vec<Write>>,
     /// Whether there are no records.
     pub empty: bool,
-    /// Whether nothing can be missing: a clean stop sealed the store.
+    /// Whether a clean stop sealed the store. The store may still be an older copy.
     pub sealed: bool,
     /// Doubt: acknowledged data may be missing.
     pub doubt: Option<Doubt>,

@@ -1,5 +1,5 @@
-//! Check after a stop that did not seal the store: whether the store still has everything that this node acknowledged. The other members
-//! are asked before this node votes again (`docs/design/durability.md`; hazards 1-3).
+//! Check at each start on a store, sealed or not: whether the store still has everything that this node acknowledged. A sealed store may be
+//! an older copy. The other members are asked before this node votes again (`docs/design/durability.md`; hazards 1-3).
 //!
 //! Where the end of its store is in [`crate::doubt`], *all* other members must answer. The doubt ends only where both conditions hold:
 //!

@@ -8,14 +8,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PeerKey(pub [u8; 32]);
 
-/// One life of a peer. Each start has a fresh one, unless a sealed store proves that nothing was lost.
+/// One life of a peer, in which it keeps every promise. A start takes a fresh incarnation unless the store has the promises
+/// of the last one, as far as other members know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
 /// A peer in one incarnation: for as long as its promises are known to be kept.
 ///
-/// A restart takes a fresh incarnation unless a sealed store proves that nothing was lost: a peer that came back without
-/// its promises could break one (Scatter §5, diskless Paxos). Every quorum counts nodes, never peers.
+/// A restart takes a fresh incarnation unless the store still has all acknowledgements (`docs/design/durability.md`): a peer
+/// that came back without its promises could break one (Scatter §5, diskless Paxos). Every quorum counts nodes, never
+/// peers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId {
     /// The peer.

@@ -182,7 +182,7 @@ impl NodeConfig {
 pub enum Tail {
     /// There was no store: a first start, or the old store was moved aside.
     Empty,
-    /// Sealed by a clean stop: no data can be missing.
+    /// Sealed by a clean stop: no data is missing, unless the store is an older copy.
     Sealed,
     /// Intact as far as it can be read, but its end may be missing.
     Unsealed,
