@@ -336,6 +336,11 @@ impl Node {
             .filter(|index| self.hosts.all[*index].place().iter().any(|place| place.overlaps(range)))
             .filter(|index| self.hosts.all[*index].group.state().epoch < epoch)
             .collect();
+        // The node was moved here from another group. If it has let go of this group already, or of a later one, it no longer knows its votes
+        // there: the last states of the groups that ended came late.
+        if parents.is_empty() && state.born <= self.voted {
+            return true;
+        }
         // The node is needed in one of them at most: the one for which the new group asks it, or else the last one that took it in. A node
         // that was moved may not have heard the end of the other.
         parents.sort_by_key(|index| {

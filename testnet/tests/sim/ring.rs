@@ -306,3 +306,10 @@ fn clients_hardly_notice_what_becomes_of_groups() {
     assert!(begun > 100, "hardly anything happens: {begun}");
     assert!(per_mille(1000) < Duration::from_millis(50), "somebody waited for {:?}", per_mille(1000));
 }
+
+/// A member learned of its new group from its fellow members, was removed from the group, and let go of it. Then it learned how the move had
+/// been decided, and began in the same group again, in an earlier epoch.
+#[test]
+fn a_group_that_was_let_go_of_is_not_born_again() {
+    expect_well::<Node>(&Scenario::ring(85_953_124_825_083));
+}
