@@ -68,34 +68,24 @@ impl Node {
 
     /// Returns the risk of a group; `None` before enough deaths were seen, or where this node is no member.
     pub(crate) fn risk_of(&self, group: &Group) -> Option<RiskStatus> {
+        self.risk_with(group, |members| members)
+    }
+
+    /// Returns the risk that the group would have if one more of its members died now; `None` as for [`Node::risk_of`]. The next member may
+    /// well die before the next newcomer comes, so this risk tells whether a group needs a newcomer.
+    pub(crate) fn risk_after_a_death(&self, group: &Group) -> Option<RiskStatus> {
+        self.risk_with(group, after_a_death)
+    }
+
+    /// Returns the risk of a group with other exposures of its members, which keep their order.
+    fn risk_with(&self, group: &Group, change: impl FnOnce(Vec<Exposure>) -> Vec<Exposure>) -> Option<RiskStatus> {
         let lifetimes = self.lives.model()?;
         let state = group.state();
         if !state.is_member(group.me()) {
             return None;
         }
         let window = self.risk_window(group);
-        let current = self.exposures(group, &lifetimes, window);
-        let in_window = self.in_window(group, &lifetimes, window, &current);
-        let in_hour = per_hour(in_window, window);
-        Some(RiskStatus { window, in_window, in_hour, nines: nines(in_hour) })
-    }
-
-    /// Returns the probability, from 0 to 1, that the group would lose its majority within an hour if one more of its members died now;
-    /// `None` as for [`Node::risk_of`]. The next member may well die before the next newcomer comes, so this value tells whether a group
-    /// needs a newcomer.
-    pub(crate) fn risk_after_a_death(&self, group: &Group) -> Option<f64> {
-        let lifetimes = self.lives.model()?;
-        if !group.state().is_member(group.me()) {
-            return None;
-        }
-        let window = self.risk_window(group);
-        let left = after_a_death(self.exposures(group, &lifetimes, window));
-        Some(per_hour(self.in_window(group, &lifetimes, window, &left), window))
-    }
-
-    /// Returns the probability that the group cannot go on at the end of the window, with these exposures of its members in their order.
-    fn in_window(&self, group: &Group, lifetimes: &Lifetimes, window: Duration, current: &[Exposure]) -> f64 {
-        let state = group.state();
+        let current = change(self.exposures(group, &lifetimes, window));
         let former = state.recovery.iter().map(|config| {
             let of = |node: &NodeId| match state.members.iter().position(|member| member.node == *node) {
                 Some(index) => current[index],
@@ -106,7 +96,9 @@ impl Node {
             config.members.iter().map(of).collect()
         });
         let former: Vec<Vec<Exposure>> = former.collect();
-        cannot_go_on(current, former.iter().map(Vec::as_slice))
+        let in_window = cannot_go_on(&current, former.iter().map(Vec::as_slice));
+        let in_hour = per_hour(in_window, window);
+        Some(RiskStatus { window, in_window, in_hour, nines: nines(in_hour) })
     }
 
     /// Returns the probabilities of death of the members of a group and of its successor, each by its age; `None` if lifetimes are not
@@ -179,7 +171,7 @@ mod tests {
         net.run_for(Duration::from_millis(2_600));
         let worse = risk(&net).expect("known");
         assert!(worse.in_window > 10.0 * known.in_window && worse.in_window < 0.1, "{worse:?}");
-        assert!((0.9..1.1).contains(&(expected / worse.in_hour)), "a newcomer was told: {expected}");
+        assert!((0.9..1.1).contains(&(expected.in_hour / worse.in_hour)), "a newcomer was told: {expected:?}");
         let members = |net: &Net| net.nodes[0].group().map_or(0, |group| group.state().members.len());
         net.run_until(|net| members(net) == 4);
         net.run_for(Duration::from_secs(1));

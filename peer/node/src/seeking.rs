@@ -173,7 +173,7 @@ impl Node {
         if !Heard::of(group).is_quorum() {
             return None; // The group could not let a newcomer in.
         }
-        let risk = self.risk_after_a_death(group).map(|risk| (risk * CERTAIN) as u64);
+        let risk = self.risk_after_a_death(group).map(|risk| (risk.in_hour * CERTAIN) as u64);
         let load = group.load().map(|load| load.into_iter().map(u64::from).sum());
         let (policies, capacity) = (state.settings.policies.clone(), group.capacity());
         let (ring, group) = (state.ring, state.reference());
