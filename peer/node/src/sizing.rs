@@ -216,12 +216,25 @@ mod tests {
     use crate::small_net::{Net, key};
     use crate::wishes::{Granted, Wish};
 
-    /// A group of three takes two members of a group of five.
-    struct TakesTwo;
+    /// Returns settings with this policy for sizes, which must call for a change for so many seconds.
+    fn resizing(config: NodeConfig, policy: &'static dyn Sizing, after_s: u64) -> NodeConfig {
+        let mut config = NodeConfig { members_min: 1, members_max: 100, ..config };
+        config.policies.size = ("of a test", policy);
+        config.timing.resize_after = Duration::from_secs(after_s);
+        config
+    }
+
+    /// Returns the sizes of the groups of these nodes, in members.
+    fn sizes<const N: usize>(net: &Net, nodes: [usize; N]) -> [usize; N] {
+        nodes.map(|index| net.nodes[index].group().map_or(0, |group| group.state().members.len()))
+    }
+
+    /// A group of three takes two members of a group of this size.
+    struct TakesTwo(usize);
 
     impl Sizing for TakesTwo {
         fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize> {
-            (sizes.own == 3 && sizes.successor == Some(5)).then_some(Resize::Take(2))
+            (sizes.own == 3 && sizes.successor == Some(self.0)).then_some(Resize::Take(2))
         }
     }
 
@@ -241,26 +254,18 @@ mod tests {
     #[test]
     fn a_need_that_changes_its_kind_does_not_wait_anew() {
         static POLICY: OneThenAnother = OneThenAnother(AtomicU32::new(0));
-        let settle = |config| {
-            let mut config = NodeConfig { members_min: 1, members_max: 100, ..config };
-            config.policies.size = ("one, then another", &POLICY);
-            config.timing.resize_after = Duration::from_secs(10);
-            config
-        };
+        let settle = |config| resizing(config, &POLICY, 10);
         let mut net = Net::with(8, settle);
         net.split(3);
-        let sizes = |net: &Net| [0, 7].map(|index| net.nodes[index].group().map_or(0, |it| it.state().members.len()));
-        assert_eq!(sizes(&net), [3, 5]);
-        net.run_until(|net| sizes(net) != [3, 5]);
+        assert_eq!(sizes(&net, [0, 7]), [3, 5]);
+        net.run_until(|net| sizes(net, [0, 7]) != [3, 5]);
     }
 
     /// Of the five members of the successor, the last by key does not answer; it has not been silent for long enough to be removed.
     #[test]
     fn members_that_do_not_answer_are_not_taken() {
         let settle = |config| {
-            let mut config = NodeConfig { members_min: 1, members_max: 100, ..config };
-            config.policies.size = ("takes two", &TakesTwo);
-            config.timing.resize_after = Duration::from_secs(5);
+            let mut config = resizing(config, &TakesTwo(5), 5);
             config.timing.exclude_after = Duration::from_secs(60);
             config
         };
@@ -279,35 +284,19 @@ mod tests {
         assert!(!members(&net, 0).contains(&key(7)), "{:?}", members(&net, 0));
     }
 
-    /// A group of three takes two members of a group of seven.
-    struct TakesTwoOfSeven;
-
-    impl Sizing for TakesTwoOfSeven {
-        fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize> {
-            (sizes.own == 3 && sizes.successor == Some(7)).then_some(Resize::Take(2))
-        }
-    }
-
     /// All members of the group before it are dead. It gets members of the group behind it: otherwise it would be the next one to be lost.
     #[test]
     fn a_group_beside_a_lost_one_gets_members() {
-        let settle = |config| {
-            let mut config = NodeConfig { members_min: 1, members_max: 100, ..config };
-            config.policies.size = ("takes two of seven", &TakesTwoOfSeven);
-            config.timing.resize_after = Duration::from_secs(5);
-            config
-        };
+        let settle = |config| resizing(config, &TakesTwo(7), 5);
         let mut net = Net::with(13, settle);
         for (asked, first) in [(0, 0..3), (3, 3..6)] {
             let id = net.nodes[asked].group().expect("it is in one").state().id;
             let split = Wish::Split { at: None, first: first.map(key).collect() };
             assert!(matches!(net.wish(asked, id, split), Granted::Done(_)));
         }
-        let sizes =
-            |net: &Net| [0, 3, 12].map(|index| net.nodes[index].group().map_or(0, |it| it.state().members.len()));
-        net.run_until(|net| sizes(net) == [3, 3, 7]);
+        net.run_until(|net| sizes(net, [0, 3, 12]) == [3, 3, 7]);
         net.cut[..3].fill(true);
-        net.run_until(|net| sizes(net) == [3, 5, 5]);
+        net.run_until(|net| sizes(net, [0, 3, 12]) == [3, 5, 5]);
     }
 
     /// Two groups of four are safe where peers live for long. Once peers live for 1,000 s only, the groups merge, and eight members do not
@@ -323,15 +312,14 @@ mod tests {
             let mean = Duration::from_secs(seconds);
             net.nodes.iter_mut().for_each(|node| node.lives.assume(Lifetimes::Exponential { mean }));
         };
-        let sizes = |net: &Net| [0, 7].map(|index| net.nodes[index].group().map_or(0, |it| it.state().members.len()));
         net.split(4);
         assume(&mut net, 1_000_000);
         net.run_for(Duration::from_secs(30));
-        assert_eq!(sizes(&net), [4, 4]);
+        assert_eq!(sizes(&net, [0, 7]), [4, 4]);
         assume(&mut net, 1_000);
-        net.run_until(|net| sizes(net) == [8, 8]);
+        net.run_until(|net| sizes(net, [0, 7]) == [8, 8]);
         net.run_for(Duration::from_secs(30));
-        assert_eq!(sizes(&net), [8, 8]);
+        assert_eq!(sizes(&net, [0, 7]), [8, 8]);
     }
 
     /// A group of at most four waits for an hour with five members, and splits at once with six.
