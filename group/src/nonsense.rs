@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overlay::{Contact, GroupRef, Key, KeyRange, NodeId};
+use overlay::{Contact, Epoch, GroupRef, Key, KeyRange, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term};
 use crate::capacity;
@@ -323,7 +323,7 @@ pub fn is_reference(group: &GroupRef) -> bool {
 }
 
 /// Returns whether a group can come to this epoch: later ones would leave no room above.
-fn is_epoch(epoch: overlay::Epoch) -> bool {
+fn is_epoch(epoch: Epoch) -> bool {
     epoch.0 < u64::MAX / 2
 }
 

@@ -39,8 +39,7 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
     let birth = &plan.births[index];
     let range = birth.range;
     // Above the former neighbours' epochs as well: a node that voted in one of these groups must find the new group to be later.
-    let beside =
-        finals.iter().flat_map(|last| last.dealings.predecessor().into_iter().chain(last.dealings.successor()));
+    let beside = finals.iter().flat_map(|last| last.dealings.neighbours());
     let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch).chain(beside.map(|link| link.epoch)));
     let last = finals.iter().map(|last| last.applied).max().unwrap_or_default();
     // Terms are made of slots, and records are ordered by terms: a lost group's terms must be the lower ones, too.

@@ -205,11 +205,10 @@ impl Dealer {
 
     /// Returns whether each of these neighbours knows this group as it was in the epoch `since` or in a later one.
     pub fn is_known(&self, since: Epoch, dealings: &Dealings, which: impl Fn(GroupId) -> bool) -> bool {
-        let links = dealings.predecessor().into_iter().chain(dealings.successor());
         let is_known = |link: &GroupRef| {
             self.beside.iter().any(|beside| beside.id == Some(link.id) && beside.knows >= Some(since))
         };
-        links.filter(|link| which(link.id)).all(is_known)
+        dealings.neighbours().filter(|link| which(link.id)).all(is_known)
     }
 
     /// Returns whether no message has come for a while from the neighbours that are on this list.

@@ -123,6 +123,11 @@ impl Dealings {
         self.successor.as_ref()
     }
 
+    /// Returns the neighbours of this group, the predecessor first; a ring of two groups names the same one twice.
+    pub fn neighbours(&self) -> impl Iterator<Item = &GroupRef> {
+        self.predecessor.iter().chain(&self.successor)
+    }
+
     /// Returns the group with its neighbours.
     pub fn view(&self, own: &GroupRef) -> View {
         let or_own = |link: &Option<GroupRef>| link.as_ref().unwrap_or(own).clone();
@@ -294,8 +299,8 @@ impl Dealings {
     }
 
     fn is_expected(&self, own: &Own, expected: &GroupRef) -> bool {
-        let same = expected.epoch == own.epoch && expected.range == own.range;
-        expected.id == own.id && (same || own.defects.has(Defect::AnyGeneration))
+        let same = expected.epoch == own.epoch || own.defects.has(Defect::AnyGeneration);
+        self.is_expected_beside(own, expected) && same
     }
 
     /// Returns whether this group, which only gets another neighbour, has the expected range, in the expected epoch or a later one. Its
@@ -314,8 +319,7 @@ impl Dealings {
         }
         if plan.keeps_boundaries() {
             // Its neighbours are not asked. But the other group is one of them, and answers for the transaction, or its heir does.
-            let mut links = self.predecessor.iter().chain(&self.successor);
-            return links.any(|link| link.id != own.id && plan.party(link.id).is_some());
+            return self.neighbours().any(|link| link.id != own.id && plan.party(link.id).is_some());
         }
         let id = |link: &Option<GroupRef>| link.as_ref().map_or(own.id, |group| group.id);
         plan.boundaries_of(own.range).into_iter().all(|boundary| {
@@ -484,7 +488,7 @@ impl Dealings {
     ) -> Dealings {
         let keeps = |group: GroupId| plan.births.iter().any(|birth| plan.id_of(id, birth) == group);
         let (start, end) = (born.range.start(), born.range.end());
-        let known = || finals.iter().flat_map(|(_, _, last)| last.predecessor.iter().chain(&last.successor));
+        let known = || finals.iter().flat_map(|(_, _, last)| last.neighbours());
         let other = |link: Option<GroupRef>| known().fold(link, |link, known| newest(link, Some(known)));
         let other = |link: Option<GroupRef>| other(link).filter(|link| link.id != born.id);
         // A group that takes over a lost range keeps its neighbour on the other side.

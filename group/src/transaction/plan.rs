@@ -60,6 +60,11 @@ pub const LOST_MAX: usize = 4;
 pub(crate) const LOSS_EPOCHS: u64 = 1 << 32;
 
 impl Operation {
+    /// Returns whether only members move: all boundaries between groups stay, and with them all neighbours.
+    pub(crate) fn keeps_boundaries(&self) -> bool {
+        matches!(self, Operation::Migrate { .. })
+    }
+
     /// Returns the name of the operation.
     pub fn name(&self) -> &'static str {
         match self {
@@ -209,8 +214,7 @@ impl Plan {
         let mut parties = alloc::vec![Party { group: own.own.clone(), touched: true }];
         parties.extend(other.map(|other| Party { group: other.own.clone(), touched: true }));
         // A migration moves no boundary, so neighbours of the two groups are not asked: under churn four groups are hardly ever ready.
-        let moves_boundaries = !matches!(operation, Operation::Migrate { .. });
-        let views = [Some(own), other].into_iter().flatten().filter(|_| moves_boundaries);
+        let views = [Some(own), other].into_iter().flatten().filter(|_| !operation.keeps_boundaries());
         for group in views.flat_map(View::groups) {
             match parties.iter_mut().find(|party| party.group.id == group.id) {
                 Some(known) if known.group.range != group.range => return Err(Refusal::Stale),
@@ -281,7 +285,7 @@ impl Plan {
 
     /// Returns whether only members move: all boundaries between groups stay, and with them all neighbours.
     pub fn keeps_boundaries(&self) -> bool {
-        matches!(self.operation, Operation::Migrate { .. })
+        self.operation.keeps_boundaries()
     }
 
     /// Returns whether this plan of a migration fits together: each of its two groups keeps its name and its range.

@@ -245,7 +245,12 @@ impl Node {
     fn has_moved_to(&self, state: &GroupState) -> bool {
         let mut learners = state.learners.iter();
         let moved = learners.any(|learner| learner.node == self.me && learner.since == state.born_at);
-        (moved || state.is_member(self.me)) && state.born > self.voted
+        (moved || state.is_member(self.me)) && !self.has_forgotten_votes_of(state)
+    }
+
+    /// Returns whether this node may have voted in that group and remember nothing of it: it has let go of a group since that one was born.
+    fn has_forgotten_votes_of(&self, state: &GroupState) -> bool {
+        state.born <= self.voted
     }
 
     /// Returns whether this group, or its successor, is here already.
@@ -338,7 +343,7 @@ impl Node {
             .collect();
         // The node was moved here from another group. If it has let go of this group already, or of a later one, it no longer knows its votes
         // there: the last states of the groups that ended came late.
-        if parents.is_empty() && state.born <= self.voted {
+        if parents.is_empty() && self.has_forgotten_votes_of(&state) {
             return true;
         }
         // The node is needed in one of them at most: the one for which the new group asks it, or else the last one that took it in. A node
@@ -473,7 +478,7 @@ impl Node {
             self.hosts.all.iter().any(older) && !self.pending.iter().any(|known| known.id == beside.id)
         };
         for known in self.pending.iter().chain(self.hosts.living().map(Group::state)) {
-            let beside = known.dealings.predecessor().into_iter().chain(known.dealings.successor());
+            let beside = known.dealings.neighbours();
             asked.extend(beside.filter(is_lacking).map(|beside| (beside.id, Epoch(0), beside.nodes().collect())));
         }
         let rests: Vec<KeyRange> = self.hosts.all.iter().filter_map(|hosted| hosted.over.clone()).flatten().collect();

@@ -315,7 +315,7 @@ impl Node {
     /// Returns a neighbour of this node's group.
     fn copy_source(&self, id: GroupId) -> Option<GroupRef> {
         let dealings = &self.hosts.home()?.state().dealings;
-        dealings.predecessor().into_iter().chain(dealings.successor()).find(|link| link.id == id).cloned()
+        dealings.neighbours().find(|link| link.id == id).cloned()
     }
 
     /// Reports the progress to the leader that ordered the copy.

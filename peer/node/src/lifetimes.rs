@@ -298,7 +298,7 @@ impl Node {
     fn ask_beside(&mut self) {
         let Some(group) = self.hosts.home() else { return };
         let links = &group.state().dealings;
-        let mut known: Vec<GroupRef> = links.predecessor().into_iter().chain(links.successor()).cloned().collect();
+        let mut known: Vec<GroupRef> = links.neighbours().cloned().collect();
         if self.lives.own.deaths() < DEATHS_MIN {
             known.push(group.state().reference());
         }

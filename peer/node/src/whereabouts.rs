@@ -508,7 +508,7 @@ impl Node {
         self.whereabouts.hints.set_here(home.state().range);
         let here: Vec<GroupRef> = self.hosts.living().map(|group| group.state().reference()).collect();
         let links = self.hosts.living().map(|group| &group.state().dealings);
-        let links = links.flat_map(|dealings| dealings.predecessor().into_iter().chain(dealings.successor()));
+        let links = links.flat_map(|dealings| dealings.neighbours());
         let mut beside: Vec<GroupRef> =
             links.filter(|link| here.iter().all(|own| own.id != link.id)).cloned().collect();
         let (mut silent, mut passed, mut way) = (None::<GroupRef>, Vec::new(), locate.way);
@@ -614,7 +614,7 @@ impl Node {
         let mut changed = self.hosts.home().is_some_and(|home| hints.set_here(home.state().range));
         let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return changed };
         let dealings = &hosted.group.state().dealings;
-        for beside in dealings.predecessor().into_iter().chain(dealings.successor()) {
+        for beside in dealings.neighbours() {
             changed |= hints.find(beside.id).is_none();
             hints.learn(beside);
         }
