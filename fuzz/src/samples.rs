@@ -1,6 +1,6 @@
-//! Samples of all encoded types, as a start for the fuzzer. Samples of messages between groups are in [`dealings`].
+//! Samples of all encoded types, as a start for the fuzzer. Samples of messages between groups are in [`transactions`].
 
-mod dealings;
+mod transactions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn state() -> GroupState {
     let founded = GroupState::founded(RingId(9), GroupId(1 << 90), member(), settings);
     let former = Config { epoch: Epoch(2), members: vec![NODE, NODE], open: vec![RANGE] };
     let mut state = GroupState { learners: vec![member()], recovery: vec![former], ..founded };
-    dealings::open_in(&mut state);
+    transactions::open_in(&mut state);
     state
 }
 
@@ -134,7 +134,7 @@ fn entries() -> Vec<Entry> {
         Entry::Switch(Switch::barred(3)),
         Entry::Contact(contact()),
     ];
-    own.into_iter().chain(dealings::deals().into_iter().map(Entry::Deal)).collect()
+    own.into_iter().chain(transactions::entries().into_iter().map(Entry::Transaction)).collect()
 }
 
 fn base() -> Base {
@@ -317,7 +317,7 @@ fn messages() -> Vec<Message> {
     let log = log_messages().into_iter().map(Message::Log);
     let committee = committee_messages().into_iter().map(Message::Committee);
     let client = client_messages().into_iter().map(Message::Client);
-    let letters = dealings::letters().into_iter().map(|letter| Message::Letter(Box::new(letter)));
+    let letters = transactions::letters().into_iter().map(|letter| Message::Letter(Box::new(letter)));
     others
         .into_iter()
         .chain([Message::Handover(Box::new(handover))])

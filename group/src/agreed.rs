@@ -88,7 +88,7 @@ impl Group {
             return None;
         }
         let own = &self.state.settings.policies;
-        self.dealing.heard_policies(own).map(|heard| Entry::Policies(heard.clone()))
+        self.transactions.heard_policies(own).map(|heard| Entry::Policies(heard.clone()))
     }
 }
 

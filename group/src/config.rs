@@ -180,7 +180,7 @@ pub enum Defect {
     /// Less than half of a former configuration with an odd number of members is asked.
     LessThanHalf,
     /// The leader removes dead members only when it has nothing else to do.
-    DealsFirst,
+    TransactionsFirst,
     /// A member that has promised to follow a candidate stands for election all the same.
     Dueling,
     /// An epoch is taken as established although its members have not caught up.

@@ -284,13 +284,13 @@ impl Group {
         let dead = self.look_for_dead();
         // The next epoch would abort an open transaction, and would continue to ask former members for records that a majority holds
         // already.
-        let is_calm = self.state.dealings.is_calm();
+        let is_calm = self.state.transactions.is_calm();
         let entry = self
             .end_sealed(&dead)
-            .or_else(|| if is_calm { None } else { self.deal() })
+            .or_else(|| if is_calm { None } else { self.entry() })
             .or_else(|| self.establish())
             .or_else(|| self.remove_dead(&dead))
-            .or_else(|| if is_calm && !dead.gathers { self.deal() } else { None })
+            .or_else(|| if is_calm && !dead.gathers { self.entry() } else { None })
             .or_else(|| self.divide())
             .or_else(|| self.next_members(&dead))
             .or_else(|| self.admit())
@@ -512,7 +512,7 @@ impl Group {
     /// Asks a member to lead instead of this node, which leads. Returns `false` where it cannot do so now. The request decides nothing: the
     /// member stands for election, as it may at any time.
     pub fn pass_lead(&mut self, to: NodeId) -> bool {
-        let calm = self.log.leads() && !self.log.is_busy() && self.state.dealings.is_calm();
+        let calm = self.log.leads() && !self.log.is_busy() && self.state.transactions.is_calm();
         let may = calm && to != self.me && self.is_heir_of_lead(to);
         if may {
             self.out.send(&[to], Message::Log(LogMessage::Lead));

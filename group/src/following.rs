@@ -25,7 +25,7 @@ impl Group {
         {
             let led = self.log.leads();
             let before = self.state.clone();
-            dealt |= matches!(entry, Entry::Deal(_));
+            dealt |= matches!(entry, Entry::Transaction(_));
             applied = true;
             self.state.apply_without(self.state.applied.next(), &entry, self.config.defects);
             if let Some(watched) = &mut self.watched {
@@ -44,7 +44,7 @@ impl Group {
             self.replay_early();
         }
         if dealt {
-            self.tick_dealings();
+            self.tick_transactions();
         }
         if applied {
             self.do_duties(); // The duties waited until no entry was on its way.
@@ -169,7 +169,7 @@ impl Group {
         {
             self.heartbeat_due = self.now.time;
         }
-        if !self.state.dealings.is_calm() {
+        if !self.state.transactions.is_calm() {
             self.duties.on_awaited(); // A transaction continues once enough members have reported the slot at which its leader first saw it.
         }
         if self.state.ended.is_some() {

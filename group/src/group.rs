@@ -15,7 +15,6 @@ use crate::ballot::{Slot, Term, TermBallot};
 use crate::capacity::Capacities;
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
-use crate::dealing::Dealing;
 use crate::doubt::Doubting;
 use crate::duties::{Duties, Shortage};
 use crate::handover::{Handovers, Inheritance};
@@ -35,6 +34,7 @@ use crate::spread::{Behind, SpreadRead};
 use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
+use crate::transactions::Transactions;
 use crate::vouching::{Acknowledgements, Vouching};
 use crate::waiting::Waiting;
 use crate::watched::{Applied, Watched};
@@ -92,7 +92,7 @@ pub struct Group {
     pub(crate) dropped: Dropped,
     pub(crate) asked_state: Time,
     pub(crate) sent_state: BTreeMap<NodeId, Time>,
-    pub(crate) dealing: Dealing,
+    pub(crate) transactions: Transactions,
     pub(crate) handovers: Handovers,
     pub(crate) inheritance: Inheritance,
     pub(crate) meter: Meter,
@@ -618,7 +618,7 @@ impl Group {
             self.log.on_tick(&mut context!(self), &self.pulse);
             self.tick_sealed();
             self.apply_chosen();
-            self.tick_dealings();
+            self.tick_transactions();
             self.do_duties();
             if self.state.is_learner(self.me) {
                 self.lacks_bases = self.acceptor.ask_for_bases(&mut context!(self));
@@ -664,7 +664,7 @@ impl Group {
             next = next.min(due.max(soon));
         }
         next = next.min(self.doubt_due());
-        next = next.min(self.dealings_due()).min(self.behind_due());
+        next = next.min(self.transactions_due()).min(self.behind_due());
         if self.vouching.is_some() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);
         }

@@ -155,9 +155,10 @@ impl Group {
     /// but not this node. Once: if a handover is lost there is phase 1.
     pub(crate) fn hand_over(&mut self) {
         self.drop_ended();
-        let dealings = &self.state.dealings;
+        let transactions = &self.state.transactions;
         let touches = |plan: &&Plan| plan.party(self.state.id).is_some_and(|party| party.touched);
-        let open = || dealings.coordinates().into_iter().chain(dealings.voted()).map(|(_, plan)| plan).find(touches);
+        let open =
+            || transactions.coordinates().into_iter().chain(transactions.voted()).map(|(_, plan)| plan).find(touches);
         let Some(plan) = self.state.ending().map(|(_, plan)| plan).or_else(open) else { return };
         let mut said: Vec<(Vec<NodeId>, Handover)> = Vec::new();
         for handover in &self.handovers.all {

@@ -99,7 +99,7 @@ impl Group {
     /// reported nothing recently, or where this node does not lead.
     pub fn successor_health(&self) -> Option<(KeyRange, &Health)> {
         self.log.leads().then_some(())?;
-        self.dealing.health_of(self.state.dealings.successor()?, self.now.time)
+        self.transactions.health_of(self.state.transactions.successor()?, self.now.time)
     }
 
     /// Returns the report for neighbours.

@@ -183,7 +183,7 @@ impl Group {
     /// Returns the next change of members where it removes dead ones. It comes before most other duties of a leader: a group that needs
     /// each living member for its majority agrees as slowly as the slowest of them, and may lose its majority before the removal.
     pub(crate) fn remove_dead(&mut self, dead: &Dead) -> Option<Entry> {
-        if dead.nodes.is_empty() || dead.gathers || self.config.defects.has(Defect::DealsFirst) {
+        if dead.nodes.is_empty() || dead.gathers || self.config.defects.has(Defect::TransactionsFirst) {
             return None;
         }
         let stays = |members: &[Member], node: &NodeId| members.iter().any(|member| member.node == *node);

@@ -19,7 +19,7 @@ use crate::op::{Answer, Op, OpError, ReadMode};
 use crate::record::{OpId, Record};
 use crate::state::{Entry, GroupState, Member};
 use crate::time::WallMillis;
-use crate::transaction::dealer::Letter;
+use crate::transaction::driver::Letter;
 
 /// One message within a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

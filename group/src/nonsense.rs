@@ -22,9 +22,9 @@ use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
 use crate::state::{Entry, Member};
 use crate::switch::Switch;
-use crate::transaction::dealer::{Letter, Word};
-use crate::transaction::dealings::{Deal, Dealings};
+use crate::transaction::driver::{Letter, Word};
 use crate::transaction::plan::{Plan, View};
+use crate::transaction::state::{TransactionEntry, TransactionState};
 
 /// Upper limit of nodes in a heartbeat's list of heard nodes. Far more than any group has; it bounds the notes on each
 /// member.
@@ -309,7 +309,7 @@ impl Entry {
             Entry::Policies(policies) => policies.is_sound(),
             Entry::Purge { bounds, floor, .. } => bounds.len() <= Term::PARTS_MAX && *floor < u32::MAX / 2,
             Entry::Contact(contact) => are_addresses(&contact.addresses),
-            Entry::Deal(deal) => deal.is_sound(),
+            Entry::Transaction(entry) => entry.is_sound(),
         }
     }
 }
@@ -345,12 +345,15 @@ impl View {
     }
 }
 
-impl Deal {
+impl TransactionEntry {
     fn is_sound(&self) -> bool {
         match self {
-            Deal::Begin(plan) | Deal::Asked(_, plan) => is_plan(plan),
-            Deal::Neighbour(group) => is_reference(group),
-            Deal::Outcome(..) | Deal::Decided(..) | Deal::Ending(_) | Deal::Ended(..) => true,
+            TransactionEntry::Begin(plan) | TransactionEntry::Asked(_, plan) => is_plan(plan),
+            TransactionEntry::Neighbour(group) => is_reference(group),
+            TransactionEntry::Outcome(..)
+            | TransactionEntry::Decided(..)
+            | TransactionEntry::Ending(_)
+            | TransactionEntry::Ended(..) => true,
         }
     }
 }
@@ -367,7 +370,7 @@ impl Letter {
     }
 }
 
-impl Dealings {
+impl TransactionState {
     /// Returns whether a log can have led to this state.
     pub(crate) fn is_sound(&self) -> bool {
         let open = self.coordinates().into_iter().chain(self.voted());

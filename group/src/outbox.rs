@@ -19,7 +19,7 @@ use crate::message::{Base, ClientMessage, Message, Operation, Outcome, Write};
 use crate::number_set::NumberSet;
 use crate::op::{Answer, OpError};
 use crate::state::{Entry, GroupState};
-use crate::transaction::dealer::Letter;
+use crate::transaction::driver::Letter;
 
 /// Change that the store must make durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

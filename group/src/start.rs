@@ -12,7 +12,6 @@ use crate::ballot::{Ballot, Slot, Term, TermBallot};
 use crate::capacity::Capacities;
 use crate::committee::Acceptor;
 use crate::config::{Defect, GroupConfig};
-use crate::dealing::Dealing;
 use crate::doubt::{Doubt, Doubting};
 use crate::duties::{Duties, Shortage};
 use crate::group::{Group, context};
@@ -32,6 +31,7 @@ use crate::spread::Behind;
 use crate::state::{Entry, GroupState};
 use crate::table::Table;
 use crate::time::{Now, Time};
+use crate::transactions::Transactions;
 use crate::vouching::{Acknowledgements, Vouching};
 use crate::waiting::Waiting;
 
@@ -197,7 +197,7 @@ impl Group {
             dropped: Dropped::default(),
             asked_state: Time(0),
             sent_state: BTreeMap::new(),
-            dealing: Dealing::default(),
+            transactions: Transactions::default(),
             handovers: Handovers::default(),
             inheritance: Inheritance::default(),
             meter,

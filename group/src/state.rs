@@ -21,8 +21,8 @@ use crate::record::Record;
 use crate::switch::Switch;
 use crate::time::WallMillis;
 use crate::transaction::TransactionId;
-use crate::transaction::dealings::{Deal, Dealings};
 use crate::transaction::plan::LOST_MAX;
+use crate::transaction::state::{TransactionEntry, TransactionState};
 
 /// Upper limit of the configurations that recovery asks beside the current one.
 pub const RECOVERY_MAX: usize = 8;
@@ -209,7 +209,7 @@ pub struct GroupState {
     /// Switch that spreads reads over the members.
     pub switch: Switch,
     /// Neighbours of the group, and its transactions with other groups.
-    pub dealings: Dealings,
+    pub transactions: TransactionState,
     /// Transaction with which the group ended: no entry follows this state. Other groups own its range now, or will as soon as they learn
     /// of the end.
     pub ended: Option<TransactionId>,
@@ -255,14 +255,17 @@ pub enum Entry {
     /// Changes the addresses or the name of a member or learner.
     Contact(Contact),
     /// Concerns a transaction with other groups, or a neighbour.
-    Deal(Deal),
+    Transaction(TransactionEntry),
 }
 
 impl Entry {
     /// Returns whether the entry may be the last of its epoch. A commit may be: the coordinator ends with it if the transaction touches the
     /// coordinator.
     pub fn ends_epoch(&self) -> bool {
-        matches!(self, Entry::Next(_) | Entry::Deal(Deal::Outcome(_, true) | Deal::Ending(_)))
+        matches!(
+            self,
+            Entry::Next(_) | Entry::Transaction(TransactionEntry::Outcome(_, true) | TransactionEntry::Ending(_))
+        )
     }
 }
 
@@ -295,7 +298,7 @@ impl fmt::Display for Entry {
             Entry::Switch(_) => f.write_str("to use no switch"),
             Entry::Policies(policies) => write!(f, "version {} of the network's policies", policies.version),
             Entry::Contact(contact) => write!(f, "to reach {} at {}", contact.called(), contact.addresses.join(", ")),
-            Entry::Deal(deal) => deal.fmt(f),
+            Entry::Transaction(entry) => entry.fmt(f),
         }
     }
 }
@@ -323,7 +326,7 @@ impl GroupState {
             losses: Vec::new(),
             settings,
             switch: Switch::default(),
-            dealings: Dealings::default(),
+            transactions: TransactionState::default(),
             ended: None,
         }
     }
@@ -360,7 +363,7 @@ impl GroupState {
             && settings.value_bytes_max as usize <= VALUE_BYTES_MAX
             && settings.policies.is_sound()
             && self.members.iter().chain(&self.learners).all(Member::is_sound)
-            && self.dealings.is_sound()
+            && self.transactions.is_sound()
     }
 
     /// Returns the number of members in a quorum: a majority.
@@ -535,7 +538,7 @@ impl GroupState {
                     member.name.clone_from(&contact.name);
                 }
             }
-            Entry::Deal(deal) => self.apply_deal(slot, deal, defects),
+            Entry::Transaction(entry) => self.apply_transaction(slot, entry, defects),
         }
     }
 
@@ -636,7 +639,7 @@ impl GroupState {
             None => self.recovery.push(Config { epoch: self.epoch, members: nodes, open }),
         }
         self.epoch = Epoch(self.epoch.0 + 1);
-        self.dealings.on_epoch();
+        self.transactions.on_epoch();
         let since = |node: NodeId| self.members.iter().find(|known| known.node == node).map(|known| known.since);
         let next = members.iter().map(|member| Member { since: since(member.node).unwrap_or(slot), ..member.clone() });
         self.members = next.collect();

@@ -114,7 +114,7 @@ impl GroupState {
     /// Returns whether members may answer reads that a switch sends them. They may not while the members or the range change.
     pub fn may_offload(&self) -> bool {
         let is_calm = self.recovery.is_empty() && self.learners.is_empty() && self.ended.is_none();
-        is_calm && self.dealings.is_calm() && self.fits_switch().is_ok()
+        is_calm && self.transactions.is_calm() && self.fits_switch().is_ok()
     }
 }
 

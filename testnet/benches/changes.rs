@@ -153,7 +153,7 @@ fn become_other(world: &mut World<Node>, rng: &mut Rng, change: Change, first: u
     let decided = wait(world, is_other).since(began);
     let taken = wait(world, |world| is_everywhere(world, before, Primary::takes_operations)).since(began);
     let served = wait(world, |world| is_everywhere(world, before, Primary::is_serving)).since(began);
-    let over = wait(world, |world| groups(world).all(|group| group.state().dealings.is_calm())).since(began);
+    let over = wait(world, |world| groups(world).all(|group| group.state().transactions.is_calm())).since(began);
     world.run_for(CALM);
     assert!(world.failure().is_none(), "{:?}", world.failure());
     Times { decided, taken, served, over, unserved: served - decided, pause: pause(world, began, over) }

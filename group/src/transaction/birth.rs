@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use overlay::{Epoch, IntervalMap, KeyRange, NodeId};
 
 use super::TransactionId;
-use super::dealings::Dealings;
 use super::plan::{Birth, BirthName, Plan};
+use super::state::TransactionState;
 use crate::ballot::{Number, Slot, Term};
 use crate::config::Defects;
 use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged, Settings};
@@ -39,7 +39,7 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
     let birth = &plan.births[index];
     let range = birth.range;
     // Above the former neighbours' epochs as well: a node that voted in one of these groups must find the new group to be later.
-    let beside = finals.iter().flat_map(|last| last.dealings.neighbours());
+    let beside = finals.iter().flat_map(|last| last.transactions.neighbours());
     let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch).chain(beside.map(|link| link.epoch)));
     let last = finals.iter().map(|last| last.applied).max().unwrap_or_default();
     // Terms are made of slots, and records are ordered by terms: a lost group's terms must be the lower ones, too.
@@ -72,7 +72,7 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
     if members.is_empty() {
         return None;
     }
-    let last: Vec<_> = finals.iter().map(|last| (last.id, last.epoch, &last.dealings)).collect();
+    let last: Vec<_> = finals.iter().map(|last| (last.id, last.epoch, &last.transactions)).collect();
     let born = GroupState {
         ring: finals[0].ring,
         id: name,
@@ -90,7 +90,7 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         losses: losses(plan, epoch, finals),
         settings: settings(finals),
         switch: Switch::inherited(finals.iter().map(|last| last.switch)),
-        dealings: Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects),
+        transactions: TransactionState::inherit(id, plan, &plan.reference(id, birth), &last, defects),
         ended: None,
     };
     born.is_sound().then_some(born)

@@ -7,8 +7,8 @@ use overlay::{Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, 
 
 use super::TransactionId;
 use super::birth::births;
-use super::dealings::Deal;
 use super::plan::{Operation, Plan, Rank, Refusal, View};
+use super::state::TransactionEntry;
 use crate::agreed::AgreedPolicies;
 use crate::ballot::{Number, Slot, Term};
 use crate::config::Defects;
@@ -65,16 +65,16 @@ fn commit_after(
 ) -> Vec<GroupState> {
     let views: Vec<View> = groups.iter().map(GroupState::view).collect();
     let plan = Plan::new(operation, &views[0], views.get(1), Rank::new(0, WallMillis(0))).expect("it can be done");
-    let deal = |state: &mut GroupState, deal| state.apply(state.applied.next(), &Entry::Deal(deal));
-    deal(&mut groups[0], Deal::Begin(plan.clone().into()));
-    let (id, _) = groups[0].dealings.coordinates().expect("it has begun");
+    let entry = |state: &mut GroupState, entry| state.apply(state.applied.next(), &Entry::Transaction(entry));
+    entry(&mut groups[0], TransactionEntry::Begin(plan.clone().into()));
+    let (id, _) = groups[0].transactions.coordinates().expect("it has begun");
     for state in &mut groups[1..] {
-        deal(state, Deal::Asked(id, plan.clone().into()));
-        assert_eq!(state.dealings.vote(id), Some(true));
+        entry(state, TransactionEntry::Asked(id, plan.clone().into()));
+        assert_eq!(state.transactions.vote(id), Some(true));
     }
-    deal(&mut groups[0], Deal::Outcome(id, true));
+    entry(&mut groups[0], TransactionEntry::Outcome(id, true));
     meanwhile(&mut groups[1..]);
-    groups[1..].iter_mut().for_each(|state| deal(state, Deal::Ending(id)));
+    groups[1..].iter_mut().for_each(|state| entry(state, TransactionEntry::Ending(id)));
     assert!(
         groups.iter().all(|state| state.ended == Some(id) && state.ending() == Some((id, &plan)) && state.is_sound())
     );
@@ -119,13 +119,15 @@ fn first_states_are_sound_and_the_same_to_all() {
     assert_eq!(halves[1].nodes(), [node(2), node(3), node(4)]);
     let kept = halves[0].division.iter().find(|part| part.start == Point(0)).map(|part| part.node);
     assert_eq!(kept, Some(node(1)), "a primary that is still a member stays it");
-    assert!(halves.iter().all(|half| half.dealings.is_heir_of(GroupId(7)) && half.dealings.decided().is_empty()));
+    assert!(
+        halves.iter().all(|half| half.transactions.is_heir_of(GroupId(7)) && half.transactions.decided().is_empty())
+    );
     assert_ne!(halves[0].id, halves[1].id);
 
     // A group with an epoch that is not established becomes no other group.
     let (first, second) = (halves[0].view(), halves[1].view());
     let plan = Plan::new(Operation::Merge, &first, Some(&second), Rank::new(0, WallMillis(0))).unwrap();
-    assert!(halves[0].dealings.refuses_begin(&halves[0].own(Defects::NONE), &plan).is_some());
+    assert!(halves[0].transactions.refuses_begin(&halves[0].own(Defects::NONE), &plan).is_some());
     halves.iter_mut().for_each(establish);
 
     let quarter = Point(1 << 126);
@@ -133,7 +135,7 @@ fn first_states_are_sound_and_the_same_to_all() {
     assert_eq!(moved[1].range, KeyRange::new(quarter, Point(0)));
     assert_eq!((moved[0].id, moved[1].id), (halves[0].id, halves[1].id));
     assert_eq!(moved[1].recovery.len(), 2, "both are asked");
-    assert!(!moved[1].dealings.is_heir_of(halves[0].id), "that one goes on, and answers for itself");
+    assert!(!moved[1].transactions.is_heir_of(halves[0].id), "that one goes on, and answers for itself");
     moved.iter_mut().for_each(establish);
 
     let migrate = Operation::Migrate { to: alloc::vec![node(5)], from: alloc::vec![node(2), node(3)] };
@@ -150,7 +152,9 @@ fn first_states_are_sound_and_the_same_to_all() {
         establish(state);
     }
     let second = traded[1].reference();
-    let hear = |state: &mut GroupState, other| state.apply(state.applied.next(), &Entry::Deal(Deal::Neighbour(other)));
+    let hear = |state: &mut GroupState, other| {
+        state.apply(state.applied.next(), &Entry::Transaction(TransactionEntry::Neighbour(other)))
+    };
     hear(&mut traded[0], second);
     let first = traded[0].reference();
     hear(&mut traded[1], first);
@@ -164,10 +168,10 @@ fn first_states_are_sound_and_the_same_to_all() {
     let whole = commit(Operation::Merge, &mut traded);
     assert_eq!(whole.len(), 1);
     let state = &whole[0];
-    let dealings = &state.dealings;
+    let transactions = &state.transactions;
     assert_eq!((state.range.is_full(), state.members.len()), (true, 5));
-    assert_eq!((dealings.predecessor(), dealings.successor()), (None, None));
-    assert!(halves.iter().all(|half| dealings.is_heir_of(half.id)) && dealings.is_heir_of(GroupId(7)));
+    assert_eq!((transactions.predecessor(), transactions.successor()), (None, None));
+    assert!(halves.iter().all(|half| transactions.is_heir_of(half.id)) && transactions.is_heir_of(GroupId(7)));
     assert_eq!((state.purged.floor, state.purged.bounds.get(half).is_some()), (3, true));
     assert_eq!((state.purged.horizon, state.horizon), (5, 5));
 }
@@ -229,7 +233,7 @@ fn a_group_has_one_life_of_each_peer() {
     apply(&mut halves[1], next);
     establish(&mut halves[1]);
     let other = halves[1].reference();
-    apply(&mut halves[0], Entry::Deal(Deal::Neighbour(other)));
+    apply(&mut halves[0], Entry::Transaction(TransactionEntry::Neighbour(other)));
     halves.reverse();
     let whole = commit(Operation::Merge, &mut halves);
     assert_eq!(whole[0].nodes(), [node(1), node(2), node(3), node(4), again]);
@@ -242,12 +246,12 @@ fn a_change_of_members_aborts_what_is_coordinated() {
     let mut state = founded();
     let operation = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1)] };
     let plan = Plan::new(operation, &state.view(), None, Rank::new(0, WallMillis(0))).unwrap();
-    state.apply(state.applied.next(), &Entry::Deal(Deal::Begin(plan.into())));
-    let (id, _) = state.dealings.coordinates().expect("it has begun");
-    assert_eq!(state.dealings.outcome(&state.own(Defects::NONE), id), None);
+    state.apply(state.applied.next(), &Entry::Transaction(TransactionEntry::Begin(plan.into())));
+    let (id, _) = state.transactions.coordinates().expect("it has begun");
+    assert_eq!(state.transactions.outcome(&state.own(Defects::NONE), id), None);
     state.apply(state.applied.next(), &Entry::Next((1..=5).map(member).collect()));
-    assert_eq!(state.dealings.outcome(&state.own(Defects::NONE), id), Some(false));
-    state.apply(state.applied.next(), &Entry::Deal(Deal::Outcome(id, true)));
+    assert_eq!(state.transactions.outcome(&state.own(Defects::NONE), id), Some(false));
+    state.apply(state.applied.next(), &Entry::Transaction(TransactionEntry::Outcome(id, true)));
     assert_eq!(state.ended, None, "too late");
 }
 
@@ -264,13 +268,13 @@ fn a_neighbour_may_have_changed_its_members() {
         let view = other.view();
         let plan = Plan::new(operation, &own.view(), Some(&view).filter(|_| !is_split), Rank::new(0, WallMillis(0)));
         let plan = plan.expect("it can be done");
-        own.apply(own.applied.next(), &Entry::Deal(Deal::Begin(plan.clone().into())));
-        let (id, _) = own.dealings.coordinates().expect("it has begun");
+        own.apply(own.applied.next(), &Entry::Transaction(TransactionEntry::Begin(plan.clone().into())));
+        let (id, _) = own.transactions.coordinates().expect("it has begun");
         change(&mut other);
         let before = other.epoch;
-        other.apply(other.applied.next(), &Entry::Deal(Deal::Asked(id, plan.into())));
+        other.apply(other.applied.next(), &Entry::Transaction(TransactionEntry::Asked(id, plan.into())));
         assert_eq!(other.epoch, before);
-        other.dealings.vote(id)
+        other.transactions.vote(id)
     };
     let dies = |state: &mut GroupState| {
         let next = state.applied.next();
@@ -315,13 +319,13 @@ fn two_repairs_in_a_row_rise() {
     let [first, mut second] = [halves[0].clone(), halves[1].clone()];
     let hear = |state: &mut GroupState, epoch| {
         let heard = GroupRef { epoch: Epoch(epoch), ..first.reference() };
-        state.apply(state.applied.next(), &Entry::Deal(Deal::Neighbour(heard)));
+        state.apply(state.applied.next(), &Entry::Transaction(TransactionEntry::Neighbour(heard)));
     };
     let repair = |state: &GroupState| {
         let rank = Rank::new(0, WallMillis(0));
         Plan::repair(first.range.start(), alloc::vec![first.id], &state.view(), None, rank).expect("it can be done")
     };
-    let refuses = |state: &GroupState, plan: &Plan| state.dealings.refuses_begin(&state.own(Defects::NONE), plan);
+    let refuses = |state: &GroupState, plan: &Plan| state.transactions.refuses_begin(&state.own(Defects::NONE), plan);
     hear(&mut second, (1 << 32) + 20);
     let early = repair(&second);
     assert_eq!(refuses(&second, &early), None);
@@ -367,9 +371,9 @@ fn of_made_up_final_states_nothing_is_born() {
     let view = founded().view();
     let plan = Plan::new(operation, &view, None, Rank::new(0, WallMillis(0))).expect("it can be done");
     let mut last = founded();
-    last.apply(last.applied.next(), &Entry::Deal(Deal::Begin(plan.clone().into())));
-    let (id, _) = last.dealings.coordinates().expect("it has begun");
-    last.apply(last.applied.next(), &Entry::Deal(Deal::Outcome(id, true)));
+    last.apply(last.applied.next(), &Entry::Transaction(TransactionEntry::Begin(plan.clone().into())));
+    let (id, _) = last.transactions.coordinates().expect("it has begun");
+    last.apply(last.applied.next(), &Entry::Transaction(TransactionEntry::Outcome(id, true)));
     let of = |last: &GroupState| births(id, &plan, &[last], Defects::NONE);
     assert_eq!(of(&last).expect("it ended so").len(), 2);
     // No member is left that was to be in the second group.

@@ -6,8 +6,8 @@
 //!
 //! - [`birth`]: the groups that are born of groups that end with a transaction.
 //! - [`plan`]: the effect of an operation on groups, as a pure function of their present states.
-//! - [`dealings`]: the state of a group's transactions in its log: links to its neighbours, locks, votes, decisions.
-//! - [`dealer`]: the leader's part: the groups that it asks, tells and answers, and the entry that it proposes next.
+//! - [`state`]: the state of a group's transactions in its log: links to its neighbours, locks, votes, decisions.
+//! - [`driver`]: the leader's part: the groups that it asks, tells and answers, and the entry that it proposes next.
 //!
 //! # Invariants
 //! - All groups learn the same outcome of a transaction. It is *commit* only if each participant voted for it.
@@ -19,9 +19,9 @@
 pub mod birth;
 #[cfg(test)]
 mod birth_test;
-pub mod dealer;
-pub mod dealings;
+pub mod driver;
 pub mod plan;
+pub mod state;
 
 use overlay::{Epoch, GroupId};
 use serde::{Deserialize, Serialize};

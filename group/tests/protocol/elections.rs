@@ -84,7 +84,7 @@ fn first_proposal(defects: Defects) -> String {
 #[test]
 fn dead_members_are_removed_before_anything_else() {
     let is_next = |proposal: &str| proposal.contains("these members from now on");
-    let (first, late) = (first_proposal(Defects::NONE), first_proposal(Defects::NONE.with(Defect::DealsFirst)));
+    let (first, late) = (first_proposal(Defects::NONE), first_proposal(Defects::NONE.with(Defect::TransactionsFirst)));
     assert!(is_next(&first), "{first}");
     assert!(!is_next(&late), "{late}");
 }

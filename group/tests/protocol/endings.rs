@@ -6,13 +6,13 @@
 
 use group::Group;
 use group::config::Defects;
-use group::dealing::BeginRefusal;
 use group::message::Message;
 use group::rng::Rng;
 use group::state::{Entry, GroupState};
 use group::transaction::birth::births;
-use group::transaction::dealings::{Deal, Dealings};
 use group::transaction::plan::{Operation, Refusal};
+use group::transaction::state::{TransactionEntry, TransactionState};
+use group::transactions::BeginRefusal;
 use overlay::{NodeId, Point};
 
 use crate::world::{Rules, World};
@@ -116,7 +116,7 @@ fn who_died_just_now_goes_nowhere() {
     world.run(8_000, &others);
     assert_eq!(world.wrong, None);
     let state = world.group(leader).state();
-    assert!(state.ended.is_none() && state.dealings.is_calm() && state.is_member(leads), "{state:?}");
+    assert!(state.ended.is_none() && state.transactions.is_calm() && state.is_member(leads), "{state:?}");
     let tried = world.free_leader().expect("one leads");
     let operation = split(world.group(tried).state());
     world.act(tried, |group| group.begin_transaction(operation, group.rank(1)).expect("without it, it can be done"));
@@ -154,7 +154,7 @@ fn what_cannot_be_begun_changes_nothing() {
     assert!(!tried(leader, Operation::Repartition { at: MIDDLE }).to_string().is_empty());
     world.run(400, &[0, 1, 2, 3, 4]);
     let state = world.group(leader).state();
-    assert_eq!((&state.dealings, state.ended, &world.wrong), (&Dealings::default(), None, &None));
+    assert_eq!((&state.transactions, state.ended, &world.wrong), (&TransactionState::default(), None, &None));
 }
 
 /// Of five members, three are to be one half, and two of them are gone: the third could agree with no member of that half.
@@ -211,7 +211,11 @@ fn the_end_is_sealed_before_it_is_chosen() {
     let is_of_log = |message: &Message| matches!(message, Message::Log(_) | Message::Progress(_));
     let proposed = |world: &World| {
         let group = world.group(others[0]);
-        group.log().undecided(group.state().applied).iter().any(|entry| matches!(entry, Entry::Deal(Deal::Outcome(..))))
+        group
+            .log()
+            .undecided(group.state().applied)
+            .iter()
+            .any(|entry| matches!(entry, Entry::Transaction(TransactionEntry::Outcome(..))))
     };
     for turn in 0..40 {
         let (from, to) = [(leader, others[0]), (others[0], leader), (leader, others[1]), (others[1], leader)][turn % 4];
@@ -222,7 +226,10 @@ fn the_end_is_sealed_before_it_is_chosen() {
     }
     let state = world.group(others[0]).state();
     let last = world.group(others[0]).log().undecided(state.applied);
-    assert!(last.iter().any(|entry| matches!(entry, Entry::Deal(Deal::Outcome(_, true)))), "{last:?}");
+    assert!(
+        last.iter().any(|entry| matches!(entry, Entry::Transaction(TransactionEntry::Outcome(_, true)))),
+        "{last:?}"
+    );
     assert!(state.ended.is_none() && world.group(others[0]).acceptor().has_sealed(state.epoch));
     world.act(leader, |group| group.propose(Entry::Horizon(1_000)));
     world.run(2_000, &[0, 1, 2]);
@@ -270,7 +277,7 @@ fn whoever_dies_when_there_is_one_end() {
             check_end(&world, &world.living());
             ended += 1;
         } else {
-            assert!(world.latest().dealings.is_calm(), "seed {seed}: it is still open");
+            assert!(world.latest().transactions.is_calm(), "seed {seed}: it is still open");
             assert!(world.free_leader().is_some(), "seed {seed}: it does not go on");
             went_on += 1;
         }

@@ -214,7 +214,7 @@ fn nobody_waits_for_weeks() {
 #[test]
 fn a_plan_has_parties() {
     use group::transaction::TransactionId;
-    use group::transaction::dealer::{Letter, Word};
+    use group::transaction::driver::{Letter, Word};
     use group::transaction::plan::{Operation, Plan, Rank};
     use overlay::{Contact, GroupId, GroupRef};
 

@@ -11,17 +11,17 @@ use group::config::{Defect, Defects};
 use group::rng::Rng;
 use group::time::{Time, WallMillis};
 use group::transaction::TransactionId;
-use group::transaction::dealer::{Dealer, Letter, Word};
-use group::transaction::dealings::{Deal, Dealings, Own};
+use group::transaction::driver::{Letter, TransactionDriver, Word};
 use group::transaction::plan::{Operation, Plan, Rank};
+use group::transaction::state::{Own, TransactionEntry, TransactionState};
 
 /// A group in which every entry is chosen as soon as it is proposed.
 #[derive(Clone, Debug)]
 struct Sim {
     own: Own,
     members: Vec<Contact>,
-    dealings: Dealings,
-    dealer: Dealer,
+    transactions: TransactionState,
+    driver: TransactionDriver,
     ended: Option<TransactionId>,
 }
 
@@ -31,10 +31,12 @@ impl Sim {
         GroupRef { id, epoch, range, members: self.members.clone() }
     }
 
-    fn apply(&mut self, deal: &Deal) {
+    fn apply(&mut self, entry: &TransactionEntry) {
         self.own.applied = self.own.applied.next();
-        if self.dealings.apply(&self.own, self.own.applied, deal) {
-            let (Deal::Outcome(id, _) | Deal::Ending(id)) = deal else { panic!("{deal:?} ends nothing") };
+        if self.transactions.apply(&self.own, self.own.applied, entry) {
+            let (TransactionEntry::Outcome(id, _) | TransactionEntry::Ending(id)) = entry else {
+                panic!("{entry:?} ends nothing")
+            };
             self.ended = Some(*id);
         }
     }
@@ -65,7 +67,13 @@ impl World {
         let id = GroupId(1);
         let own = Own { id, epoch: Epoch(1), range: KeyRange::FULL, settled: true, applied: Slot(1), defects };
         let members = (0..members).map(contact).collect();
-        let founded = Sim { own, members, dealings: Dealings::default(), dealer: Dealer::default(), ended: None };
+        let founded = Sim {
+            own,
+            members,
+            transactions: TransactionState::default(),
+            driver: TransactionDriver::default(),
+            ended: None,
+        };
         World {
             rng: Rng::new(seed),
             now: Time(1),
@@ -88,8 +96,8 @@ impl World {
     fn make_plan(&mut self) {
         let id = self.any_group();
         let sim = &self.groups[&id];
-        let own = sim.dealings.view(&sim.reference());
-        let other = sim.dealings.successor().and_then(|link| sim.dealer.view_of(link)).cloned();
+        let own = sim.transactions.view(&sim.reference());
+        let other = sim.transactions.successor().and_then(|link| sim.driver.view_of(link)).cloned();
         let within = |rng: &mut Rng, range: KeyRange| range.cut_at(1 + rng.below(14) as u32, 16);
         let nodes: Vec<NodeId> = sim.members.iter().map(|member| member.node).collect();
         let some = |rng: &mut Rng, nodes: &[NodeId]| -> Vec<NodeId> {
@@ -121,7 +129,7 @@ impl World {
         let index = self.rng.below(self.plans.len() as u64) as usize;
         let (id, plan) = self.plans.swap_remove(index);
         if let Some(sim) = self.groups.get_mut(&id).filter(|sim| sim.ended.is_none()) {
-            sim.apply(&Deal::Begin(Box::new(plan)));
+            sim.apply(&TransactionEntry::Begin(Box::new(plan)));
             self.settle(id);
         }
     }
@@ -133,7 +141,7 @@ impl World {
         if sim.ended.is_none() {
             sim.own.epoch = Epoch(sim.own.epoch.0 + 1);
             sim.own.applied = sim.own.applied.next();
-            sim.dealings.on_epoch();
+            sim.transactions.on_epoch();
             self.settle(id);
         }
     }
@@ -145,28 +153,28 @@ impl World {
         loop {
             let me = sim.reference();
             if sim.ended.is_some() {
-                sim.dealer.tell_outcomes(&me, &sim.dealings, now);
+                sim.driver.tell_outcomes(&me, &sim.transactions, now);
                 break;
             }
-            sim.dealer.tick(&sim.own, &me, &sim.dealings, now);
-            let Some(deal) = sim.dealer.take_wanted(&sim.own, &sim.dealings, |_| true) else { break };
-            let voted = sim.dealings.coordinates().map(|(open, plan)| (open, plan.clone()));
-            sim.apply(&deal);
-            self.trace.push(format!("{:?} {id:?}: {deal}", now));
-            if let Deal::Asked(of, _) = &deal
-                && sim.dealings.vote(*of) == Some(true)
+            sim.driver.tick(&sim.own, &me, &sim.transactions, now);
+            let Some(entry) = sim.driver.take_wanted(&sim.own, &sim.transactions, |_| true) else { break };
+            let voted = sim.transactions.coordinates().map(|(open, plan)| (open, plan.clone()));
+            sim.apply(&entry);
+            self.trace.push(format!("{:?} {id:?}: {entry}", now));
+            if let TransactionEntry::Asked(of, _) = &entry
+                && sim.transactions.vote(*of) == Some(true)
             {
                 self.agreed.insert((*of, id));
             }
-            let (of, commit) = match &deal {
-                Deal::Outcome(of, commit) => (*of, *commit),
-                Deal::Decided(of, commit) => (*of, *commit),
-                Deal::Ending(of) => (*of, true),
+            let (of, commit) = match &entry {
+                TransactionEntry::Outcome(of, commit) => (*of, *commit),
+                TransactionEntry::Decided(of, commit) => (*of, *commit),
+                TransactionEntry::Ending(of) => (*of, true),
                 _ => continue,
             };
             let known = *self.outcomes.entry(of).or_insert(commit);
             assert_eq!(known, commit, "two outcomes of {of:?}");
-            if let (Deal::Outcome(..), true, Some((_, plan))) = (&deal, commit, voted) {
+            if let (TransactionEntry::Outcome(..), true, Some((_, plan))) = (&entry, commit, voted) {
                 for party in plan.asked() {
                     assert!(
                         self.agreed.contains(&(of, party.group.id)),
@@ -177,7 +185,7 @@ impl World {
                 *self.committed.entry(plan.operation.name()).or_default() += 1;
             }
         }
-        let letters = sim.dealer.take_letters();
+        let letters = sim.driver.take_letters();
         self.letters.extend(letters);
         self.bear();
         self.check();
@@ -188,7 +196,7 @@ impl World {
         let ended: Vec<TransactionId> = self.groups.values().filter_map(|sim| sim.ended).collect();
         for id in ended {
             let of = |sim: &&Sim| sim.ended == Some(id);
-            let Some(plan) = self.groups.values().find(of).and_then(|sim| sim.dealings.ending(id).cloned()) else {
+            let Some(plan) = self.groups.values().find(of).and_then(|sim| sim.transactions.ending(id).cloned()) else {
                 continue;
             };
             let touched: Vec<GroupId> = plan.touched().map(|party| party.group.id).collect();
@@ -199,15 +207,16 @@ impl World {
             let finals: Vec<Sim> = touched.iter().map(|group| self.groups.remove(group).expect("looked at")).collect();
             let epoch = plan.epoch_after(finals.iter().map(|last| last.own.epoch));
             let applied = finals.iter().map(|last| last.own.applied).max().expect("one at least").next();
-            let last: Vec<_> = finals.iter().map(|last| (last.own.id, last.own.epoch, &last.dealings)).collect();
+            let last: Vec<_> = finals.iter().map(|last| (last.own.id, last.own.epoch, &last.transactions)).collect();
             let defects = finals[0].own.defects;
             for birth in &plan.births {
                 let planned = plan.reference(id, birth);
                 assert!(planned.epoch <= epoch, "{planned:?} was planned for a lower epoch than {epoch:?}");
                 let born = GroupRef { epoch, ..planned };
                 let own = Own { id: born.id, epoch, range: born.range, settled: true, applied, defects };
-                let dealings = Dealings::inherit(id, &plan, &born, &last, defects);
-                let sim = Sim { own, members: born.members, dealings, dealer: Dealer::default(), ended: None };
+                let transactions = TransactionState::inherit(id, &plan, &born, &last, defects);
+                let sim =
+                    Sim { own, members: born.members, transactions, driver: TransactionDriver::default(), ended: None };
                 assert!(self.groups.insert(born.id, sim).is_none(), "{:?} is there twice", born.id);
             }
         }
@@ -223,7 +232,7 @@ impl World {
         }
         assert!(ranges.len() == 1 || !ranges.iter().any(|range| range.is_full()));
         for sim in self.groups.values().filter(|sim| sim.ended.is_none()) {
-            let open = sim.dealings.coordinates().into_iter().chain(sim.dealings.voted());
+            let open = sim.transactions.coordinates().into_iter().chain(sim.transactions.voted());
             let mut locked: Vec<Point> = open.flat_map(|(_, plan)| plan.boundaries_of(sim.own.range)).collect();
             let count = locked.len();
             locked.sort_unstable();
@@ -250,8 +259,9 @@ impl World {
         if self.groups.contains_key(&letter.to.id) {
             heirs.push(letter.to.id);
         } else {
-            heirs
-                .extend(self.groups.values().filter(|sim| sim.dealings.is_heir_of(letter.to.id)).map(|sim| sim.own.id));
+            heirs.extend(
+                self.groups.values().filter(|sim| sim.transactions.is_heir_of(letter.to.id)).map(|sim| sim.own.id),
+            );
         }
         if heirs.is_empty() {
             return;
@@ -260,7 +270,7 @@ impl World {
         let sim = self.groups.get_mut(&to).expect("one of them");
         self.trace.push(format!("{:?} {to:?} hears {:?} say {}", self.now, letter.from, name(&letter.word)));
         let me = sim.reference();
-        sim.dealer.on_letter(&sim.own, &me, &sim.dealings, letter);
+        sim.driver.on_letter(&sim.own, &me, &sim.transactions, letter);
         self.settle(to);
     }
 
@@ -273,7 +283,7 @@ impl World {
             // Another node leads.
             7 => {
                 let id = self.any_group();
-                self.groups.get_mut(&id).expect("just found").dealer = Dealer::default();
+                self.groups.get_mut(&id).expect("just found").driver = TransactionDriver::default();
                 self.settle(id);
             }
             8..30 => {
@@ -294,9 +304,9 @@ impl World {
             let sims = self.groups.values();
             let calm = sims.clone().all(|sim| {
                 sim.ended.is_none()
-                    && sim.dealings.is_calm()
-                    && sim.dealings.decided().is_empty()
-                    && sim.dealer.is_known(sim.own.epoch, &sim.dealings, |_| true)
+                    && sim.transactions.is_calm()
+                    && sim.transactions.decided().is_empty()
+                    && sim.driver.is_known(sim.own.epoch, &sim.transactions, |_| true)
             });
             if calm {
                 break;
@@ -307,7 +317,7 @@ impl World {
         }
         for sim in self.groups.values() {
             let own = sim.reference();
-            let view = sim.dealings.view(&own);
+            let view = sim.transactions.view(&own);
             let at = |reference: &GroupRef| self.groups.get(&reference.id).map(Sim::reference);
             assert_eq!(at(&view.successor).as_ref(), Some(&view.successor), "{}", self.tail());
             assert_eq!(at(&view.predecessor).as_ref(), Some(&view.predecessor), "{}", self.tail());

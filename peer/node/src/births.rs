@@ -177,8 +177,8 @@ impl Node {
             };
             // The last state of another group whose transaction is still open here is kept until this node's own group has ended too.
             let is_near = self.hosts.living().any(|group| {
-                let dealings = &group.state().dealings;
-                dealings.voted().chain(dealings.coordinates()).any(|(id, _)| Some(id) == state.ended)
+                let transactions = &group.state().transactions;
+                transactions.voted().chain(transactions.coordinates()).any(|(id, _)| Some(id) == state.ended)
             });
             if (is_near || self.hosts.all.iter().any(wanted)) && self.finals.len() < FINALS_MAX {
                 self.finals.insert(state.id, state);
@@ -314,7 +314,8 @@ impl Node {
     /// Returns whether a group may soon be born here that inherits data of this member of that group, as far as is known.
     fn may_follow(&self, of: GroupId, node: NodeId) -> bool {
         let states = || self.hosts.all.iter().map(|hosted| hosted.group.state());
-        let open = states().flat_map(|state| state.dealings.coordinates().into_iter().chain(state.dealings.voted()));
+        let open =
+            states().flat_map(|state| state.transactions.coordinates().into_iter().chain(state.transactions.voted()));
         let mut plans = open.chain(states().filter_map(GroupState::ending)).map(|(_, plan)| plan);
         plans.any(|plan| {
             plan.party(of).is_some_and(|party| party.touched && party.group.nodes().any(|member| member == node))
@@ -478,7 +479,7 @@ impl Node {
             self.hosts.all.iter().any(older) && !self.pending.iter().any(|known| known.id == beside.id)
         };
         for known in self.pending.iter().chain(self.hosts.living().map(Group::state)) {
-            let beside = known.dealings.neighbours();
+            let beside = known.transactions.neighbours();
             asked.extend(beside.filter(is_lacking).map(|beside| (beside.id, Epoch(0), beside.nodes().collect())));
         }
         let rests: Vec<KeyRange> = self.hosts.all.iter().filter_map(|hosted| hosted.over.clone()).flatten().collect();

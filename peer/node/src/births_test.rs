@@ -8,8 +8,8 @@ use group::ballot::{Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage};
 use group::state::{Assignment, Config, Entry, Member, Purge, Settings};
 use group::time::{Now, Time, WallMillis};
-use group::transaction::dealings::Deal;
 use group::transaction::plan::{Operation as PlanOperation, Plan, Rank};
+use group::transaction::state::TransactionEntry;
 use group::{Doubt, Stored};
 use overlay::{Incarnation, Point, RingId};
 
@@ -323,11 +323,11 @@ fn nothing_is_born_of_a_life_that_is_over() {
         drain(&mut node);
         let mut last = parent;
         let split = PlanOperation::Split { at: RIGHT.start(), first: alloc::vec![id(1)] };
-        let view = last.dealings.view(&last.reference());
+        let view = last.transactions.view(&last.reference());
         let plan = Plan::new(split, &view, None, Rank::new(0, WallMillis(0))).expect("it can be split");
-        last.apply(Slot(91), &Entry::Deal(Deal::Begin(Box::new(plan))));
+        last.apply(Slot(91), &Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
         let began = TransactionId { group: last.id, epoch: last.epoch, slot: Slot(91) };
-        last.apply(Slot(92), &Entry::Deal(Deal::Outcome(began, true)));
+        last.apply(Slot(92), &Entry::Transaction(TransactionEntry::Outcome(began, true)));
         assert_eq!(last.ended, Some(began));
         if is_let_go {
             last.members[0].since = Slot(91);

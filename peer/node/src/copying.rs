@@ -314,8 +314,8 @@ impl Node {
 
     /// Returns a neighbour of this node's group.
     fn copy_source(&self, id: GroupId) -> Option<GroupRef> {
-        let dealings = &self.hosts.home()?.state().dealings;
-        dealings.neighbours().find(|link| link.id == id).cloned()
+        let transactions = &self.hosts.home()?.state().transactions;
+        transactions.neighbours().find(|link| link.id == id).cloned()
     }
 
     /// Reports the progress to the leader that ordered the copy.

@@ -52,7 +52,7 @@ fn ask(net: &mut Net, key: &Key, op: Op) {
 fn settle(net: &mut Net) {
     net.run_until(|net| {
         net.nodes.iter().all(|node| {
-            let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+            let calm = |group: &Group| group.state().is_settled() && group.state().transactions.decided().is_empty();
             node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
         })
     });

@@ -8,7 +8,7 @@ use core::time::Duration;
 use group::Group;
 use group::message::{Message, Sender};
 use group::state::GroupState;
-use group::transaction::dealer::Letter;
+use group::transaction::driver::Letter;
 use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey};
 
 use crate::api::{Class, Event};
@@ -168,7 +168,7 @@ impl Node {
             return;
         }
         let to = letter.to.id;
-        let answers = |group: &Group| group.state().id == to || group.state().dealings.is_heir_of(to);
+        let answers = |group: &Group| group.state().id == to || group.state().transactions.is_heir_of(to);
         let mut groups = self.hosts.living_mut().filter(|group| answers(group)).peekable();
         while let Some(group) = groups.next() {
             // In most cases there is one group.

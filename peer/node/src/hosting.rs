@@ -182,6 +182,6 @@ impl Hosts {
 
     /// Returns the living groups here that succeed that group.
     pub(crate) fn heirs_of(&self, group: GroupId) -> impl Iterator<Item = &Group> {
-        self.living().filter(move |heir| heir.state().dealings.is_heir_of(group))
+        self.living().filter(move |heir| heir.state().transactions.is_heir_of(group))
     }
 }

@@ -297,7 +297,7 @@ impl Node {
     /// Asks a group beside this node's own. If this node has seen few deaths, it may ask another member of its own group instead.
     fn ask_beside(&mut self) {
         let Some(group) = self.hosts.home() else { return };
-        let links = &group.state().dealings;
+        let links = &group.state().transactions;
         let mut known: Vec<GroupRef> = links.neighbours().cloned().collect();
         if self.lives.own.deaths() < DEATHS_MIN {
             known.push(group.state().reference());

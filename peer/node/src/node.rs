@@ -870,7 +870,7 @@ impl Node {
 
     /// Returns whether a group may soon be born in which this node will have a part.
     pub(crate) fn expects_birth(&self) -> bool {
-        self.awaits_birth() || self.hosts.living().any(|group| !group.state().dealings.is_calm())
+        self.awaits_birth() || self.hosts.living().any(|group| !group.state().transactions.is_calm())
     }
 
     /// Returns whether a group here is over and not all of its successors are born.

@@ -5,9 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::dealing::BeginRefusal;
 use group::time::Time;
 use group::transaction::plan::{Operation, Plan, Rank};
+use group::transactions::BeginRefusal;
 use overlay::{Contact, GroupId, KeyRange, NodeId, PeerKey};
 
 use crate::api::Event;

@@ -33,7 +33,7 @@ fn group_of(net: &Net, index: usize) -> GroupId {
 fn settle(net: &mut Net) {
     net.run_until(|net| {
         net.nodes.iter().enumerate().all(|(index, node)| {
-            let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+            let calm = |group: &Group| group.state().is_settled() && group.state().transactions.decided().is_empty();
             net.cut[index] || node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
         })
     });
@@ -71,7 +71,7 @@ fn a_lost_range_is_taken_over_and_whoever_had_it_is_quarantined() {
     refused(net.wish(4, third, repair(first)), "another than what is said to be lost");
     let elsewhere = Wish::Repair { from: Some(Point(1 << 125)), lost: vec![second] };
     refused(net.wish(4, third, elsewhere), "does not fit together");
-    assert_eq!(net.nodes[4].group().unwrap().state().dealings, before.dealings, "nothing has changed");
+    assert_eq!(net.nodes[4].group().unwrap().state().transactions, before.transactions, "nothing has changed");
 
     assert_eq!(net.wish(5, third, repair(second)), Granted::Done(vec![third]));
     settle(&mut net);
@@ -79,7 +79,7 @@ fn a_lost_range_is_taken_over_and_whoever_had_it_is_quarantined() {
     assert_eq!(ranges(&mut net, 0), [KeyRange::new(Point(0), half), KeyRange::new(half, Point(0))]);
     let state = net.nodes[4].group().unwrap().state().clone();
     assert_eq!((state.losses.len(), &state.losses[0].groups), (1, &vec![second]));
-    assert!(state.epoch > Epoch(1 << 32) && state.dealings.is_heir_of(second));
+    assert!(state.epoch > Epoch(1 << 32) && state.transactions.is_heir_of(second));
 
     cut(&mut net, &[2, 3], false);
     net.run_until(|net| is_quarantined(net, 2) && is_quarantined(net, 3));
@@ -186,12 +186,12 @@ fn locks_of_a_lost_group_go_with_its_repair() {
     net.cut_when(&[2, 3], |net| {
         [0, 4]
             .iter()
-            .any(|index| net.nodes[*index].groups().any(|group| group.state().dealings.voted().next().is_some()))
+            .any(|index| net.nodes[*index].groups().any(|group| group.state().transactions.voted().next().is_some()))
     });
     assert_eq!(net.wish(4, third, repair(second)), Granted::Done(vec![third]));
     settle(&mut net);
     net.run_until(|net| {
-        [0, 1, 4, 5].iter().all(|index| net.nodes[*index].groups().all(|group| group.state().dealings.is_calm()))
+        [0, 1, 4, 5].iter().all(|index| net.nodes[*index].groups().all(|group| group.state().transactions.is_calm()))
     });
     // Further transactions are possible.
     assert!(matches!(net.wish(4, third, Wish::Merge), Granted::Done(_)));

@@ -108,7 +108,7 @@ impl Node {
             return None;
         }
         let state = group.state();
-        let successor = state.dealings.successor()?.id;
+        let successor = state.transactions.successor()?.id;
         let (load, (range, health)) = (group.load()?, group.successor_health()?);
         let capacities = capacities((group.capacity(), group.strength()), (health.capacity, health.living.len()));
         let own = Density { range: state.range, cells: &load, capacity: capacities[0] };

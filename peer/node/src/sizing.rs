@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::dealing::BeginRefusal;
 use group::health::LivingMember;
 use group::time::{Time, WallMillis};
 use group::transaction::plan::Operation;
+use group::transactions::BeginRefusal;
 use overlay::{Epoch, GroupId, NodeId};
 use policy::density::Contents;
 use policy::size::{Resize, Sizes};
@@ -88,7 +88,7 @@ impl Node {
         let (min, max) = (state.settings.policies.members_min as usize, state.settings.policies.members_max as usize);
         let known = group.successor_health().map(|(_, health)| health.living.len());
         // All of its members, until the successor's leader has told how many of them live.
-        let successor = state.dealings.successor().map(|other| known.unwrap_or(other.members.len()));
+        let successor = state.transactions.successor().map(|other| known.unwrap_or(other.members.len()));
         let dangers = self.dangers_of(group);
         let prospects = dangers.as_ref().map(Dangers::prospects);
         let sizes = Sizes { own: group.strength(), successor, min, max, prospects };
@@ -166,7 +166,7 @@ impl Node {
             Resize::Take(count) => {
                 let (_, health) = group.successor_health()?;
                 let now = group.group_time();
-                let theirs = living_views(&health.living, state.dealings.successor(), lifetimes, now);
+                let theirs = living_views(&health.living, state.transactions.successor(), lifetimes, now);
                 let order = halving.movers(&theirs, theirs.len());
                 // Other members where an earlier attempt failed.
                 let turn = order.iter().cycle().skip(self.size_watch.tried as usize);

@@ -139,7 +139,7 @@ impl Net {
         let split = Wish::Split { at: None, first: (0..count).map(key).collect() };
         assert!(matches!(self.wish(0, id, split), Granted::Done(_)));
         let calm = |node: &Node| {
-            let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+            let calm = |group: &Group| group.state().is_settled() && group.state().transactions.decided().is_empty();
             node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
         };
         self.run_until(|net| net.nodes.iter().all(calm));

@@ -298,7 +298,7 @@ impl GroupStatus {
 }
 
 fn transactions(group: &Group) -> Vec<TransactionStatus> {
-    let (range, dealings) = (group.state().range, &group.state().dealings);
+    let (range, transactions) = (group.state().range, &group.state().transactions);
     let of = |(id, plan): (TransactionId, &Plan), step| TransactionStatus {
         operation: plan.operation.name(),
         id,
@@ -306,9 +306,9 @@ fn transactions(group: &Group) -> Vec<TransactionStatus> {
         step,
         locks: if step == TransactionStep::Committed { Vec::new() } else { plan.boundaries_of(range) },
     };
-    let begun = dealings.coordinates().map(|open| of(open, TransactionStep::Begun));
-    let voted = dealings.voted().map(|open| of(open, TransactionStep::Voted));
-    let decided = dealings.decided().iter().map(|known| of((known.id, &known.plan), TransactionStep::Committed));
+    let begun = transactions.coordinates().map(|open| of(open, TransactionStep::Begun));
+    let voted = transactions.voted().map(|open| of(open, TransactionStep::Voted));
+    let decided = transactions.decided().iter().map(|known| of((known.id, &known.plan), TransactionStep::Committed));
     begun.into_iter().chain(voted).chain(decided).collect()
 }
 

@@ -213,8 +213,8 @@ impl Node {
 
     /// Returns the last known owner of a point: a neighbour, or a group that hints name.
     fn known_at(&self, point: Point) -> Option<GroupRef> {
-        let links = self.hosts.living().map(|group| &group.state().dealings);
-        let mut links = links.flat_map(|dealings| dealings.neighbours());
+        let links = self.hosts.living().map(|group| &group.state().transactions);
+        let mut links = links.flat_map(|transactions| transactions.neighbours());
         let link = links.find(|link| link.range.contains(point)).cloned();
         link.or_else(|| self.whereabouts.hints.at(point))
     }

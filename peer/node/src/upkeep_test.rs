@@ -36,7 +36,7 @@ fn ring_of(count: usize) -> Net {
 fn calm(net: &mut Net) {
     net.run_until(|net| {
         net.nodes.iter().all(|node| {
-            let is_calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+            let is_calm = |group: &Group| group.state().is_settled() && group.state().transactions.decided().is_empty();
             node.is_settled() && node.groups().count() == 1 && node.groups().all(is_calm)
         })
     });

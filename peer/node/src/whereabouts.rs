@@ -507,8 +507,8 @@ impl Node {
         let Some(home) = self.hosts.home() else { return };
         self.whereabouts.hints.set_here(home.state().range);
         let here: Vec<GroupRef> = self.hosts.living().map(|group| group.state().reference()).collect();
-        let links = self.hosts.living().map(|group| &group.state().dealings);
-        let links = links.flat_map(|dealings| dealings.neighbours());
+        let links = self.hosts.living().map(|group| &group.state().transactions);
+        let links = links.flat_map(|transactions| transactions.neighbours());
         let mut beside: Vec<GroupRef> =
             links.filter(|link| here.iter().all(|own| own.id != link.id)).cloned().collect();
         let (mut silent, mut passed, mut way) = (None::<GroupRef>, Vec::new(), locate.way);
@@ -613,8 +613,8 @@ impl Node {
         let hints = &mut self.whereabouts.hints;
         let mut changed = self.hosts.home().is_some_and(|home| hints.set_here(home.state().range));
         let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return changed };
-        let dealings = &hosted.group.state().dealings;
-        for beside in dealings.neighbours() {
+        let transactions = &hosted.group.state().transactions;
+        for beside in transactions.neighbours() {
             changed |= hints.find(beside.id).is_none();
             hints.learn(beside);
         }

@@ -15,12 +15,12 @@ use core::time::Duration;
 
 use group::Group;
 use group::ballot::Ballot;
-use group::dealing::BeginRefusal;
 use group::state::GroupState;
 use group::switch::Switch;
 use group::time::Time;
 use group::transaction::TransactionId;
 use group::transaction::plan::{LOST_MAX, Operation, Plan};
+use group::transactions::BeginRefusal;
 use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
 use policy::halves::Halving;
 use policy::lifetimes::Lifetimes;
@@ -437,7 +437,7 @@ impl Taken {
         now: Time,
     ) -> Option<Granted> {
         let refused = |why: &str| Some(Granted::Refused(why.to_string()));
-        let Some(gone) = group.state().dealings.predecessor() else {
+        let Some(gone) = group.state().transactions.predecessor() else {
             return refused("there is only one group: nothing can lie before it");
         };
         let (from, last, above) = (from.unwrap_or(gone.range.start()), gone.range.start(), gone.epoch);
@@ -475,7 +475,7 @@ impl Taken {
             let born = plan.births.iter().map(|birth| plan.id_of(id, birth)).collect();
             return Some(if is_ours { Granted::Done(born) } else { Granted::Aborted });
         }
-        match (self.id, state.dealings.coordinates()) {
+        match (self.id, state.transactions.coordinates()) {
             (Some(id), Some((open, _))) if open == id => None,
             (Some(_), _) => Some(Granted::Aborted),
             (None, Some((id, plan))) if self.is_of(plan) => {
@@ -496,7 +496,7 @@ impl Wish {
     /// Returns the last point before the range that this group is to take over; `None` for any request but a repair.
     fn place_before(&self, group: &GroupState) -> Option<Point> {
         let Wish::Repair { from, .. } = self else { return None };
-        let from = from.or(group.dealings.predecessor().map(|gone| gone.range.start()))?;
+        let from = from.or(group.transactions.predecessor().map(|gone| gone.range.start()))?;
         Some(from.before())
     }
 }
@@ -550,7 +550,7 @@ fn operation(
         }
         Wish::Migrate { to, from } => {
             let theirs: Vec<NodeId> =
-                state.dealings.successor().map(|group| group.nodes().collect()).unwrap_or_default();
+                state.transactions.successor().map(|group| group.nodes().collect()).unwrap_or_default();
             Operation::Migrate { to: named(to, &members().collect::<Vec<_>>())?, from: named(from, &theirs)? }
         }
     })

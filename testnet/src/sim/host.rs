@@ -153,7 +153,7 @@ impl Host for Node {
 
     fn repair(&self) -> Option<Input> {
         let state = self.group()?.state();
-        let lost = vec![state.dealings.predecessor()?.id];
+        let lost = vec![state.transactions.predecessor()?.id];
         Some(Input::Wish { number: 0, group: state.id, wish: Wish::Repair { from: None, lost } })
     }
 

@@ -8,8 +8,8 @@ use group::record::{DoneOp, Record};
 use group::spread::SpreadRead;
 use group::state::Entry;
 use group::time::Time;
-use group::transaction::dealings::Deal;
 use group::transaction::plan::{Birth, BirthName, Operation, Plan};
+use group::transaction::state::TransactionEntry;
 use node::{Input, Node, PolicyChange, Wish};
 use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
@@ -237,11 +237,11 @@ fn possible_members(group: &Group, other: NodeId) -> impl Iterator<Item = Vec<No
         _ => None,
     });
     // The same is true of groups that may be born.
-    let dealings = &group.state().dealings;
-    let decided = dealings.decided().iter().map(|decision| &decision.plan);
-    let open = dealings.coordinates().into_iter().chain(dealings.voted()).map(|(_, plan)| plan).chain(decided);
+    let transactions = &group.state().transactions;
+    let decided = transactions.decided().iter().map(|decision| &decision.plan);
+    let open = transactions.coordinates().into_iter().chain(transactions.voted()).map(|(_, plan)| plan).chain(decided);
     let begun = group.log().undecided(group.state().applied).into_iter().filter_map(|entry| match entry {
-        Entry::Deal(Deal::Begin(plan)) => Some(*plan),
+        Entry::Transaction(TransactionEntry::Begin(plan)) => Some(*plan),
         _ => None,
     });
     let plans: Vec<Plan> = open.cloned().chain(begun).collect();
@@ -301,7 +301,8 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
     };
     let at = within(state.range);
     let members = state.nodes();
-    let successor: Vec<NodeId> = state.dealings.successor().map(|other| other.nodes().collect()).unwrap_or_default();
+    let successor: Vec<NodeId> =
+        state.transactions.successor().map(|other| other.nodes().collect()).unwrap_or_default();
     // Some nodes of each group, and never all.
     let some = |all: &[NodeId], chance: u64| -> Vec<NodeId> {
         let count = chance as usize % all.len().max(1);
@@ -320,7 +321,8 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
         3 => Operation::Migrate { to: some(&members, chance >> 8), from: some(&successor, chance >> 24) },
         // The boundary moves into the own range, or into the successor's.
         _ => {
-            let other = state.dealings.successor().filter(|_| chance >> 40 & 1 == 1).map(|other| within(other.range));
+            let other =
+                state.transactions.successor().filter(|_| chance >> 40 & 1 == 1).map(|other| within(other.range));
             Operation::Repartition { at: other.unwrap_or(at) }
         }
     };
@@ -372,9 +374,9 @@ pub fn describe(node: &Node) -> String {
             parts.len(),
             state.nodes(),
             state.learners.iter().map(|learner| learner.node).collect::<Vec<_>>(),
-            state.dealings.coordinates().map(|(id, plan)| (id, plan.operation.name())),
-            state.dealings.voted().map(|(id, plan)| (id, plan.operation.name())).collect::<Vec<_>>(),
-            state.dealings.decided().iter().map(|known| (known.id, &known.unconfirmed)).collect::<Vec<_>>(),
+            state.transactions.coordinates().map(|(id, plan)| (id, plan.operation.name())),
+            state.transactions.voted().map(|(id, plan)| (id, plan.operation.name())).collect::<Vec<_>>(),
+            state.transactions.decided().iter().map(|known| (known.id, &known.unconfirmed)).collect::<Vec<_>>(),
             state.ended,
         ));
     }
@@ -389,15 +391,15 @@ pub fn owned(node: &Node) -> Result<Vec<Owned>, Broken> {
     let mut owned = Vec::new();
     for group in node.groups() {
         let state = group.state();
-        let (id, dealings) = (state.id, &state.dealings);
+        let (id, transactions) = (state.id, &state.transactions);
         if !state.is_member(node.id()) || !state.is_settled() {
             return Err(("I16 live", format!("{:?} is not at rest in {id:?}", node.id())));
         }
-        if !dealings.is_calm() || !dealings.decided().is_empty() {
-            return Err(("P3 handover ends", format!("{id:?} has a transaction open: {dealings:?}")));
+        if !transactions.is_calm() || !transactions.decided().is_empty() {
+            return Err(("P3 handover ends", format!("{id:?} has a transaction open: {transactions:?}")));
         }
         let beside = |link: Option<&GroupRef>| link.map_or(id, |group| group.id);
-        let (before, behind) = (beside(dealings.predecessor()), beside(dealings.successor()));
+        let (before, behind) = (beside(transactions.predecessor()), beside(transactions.successor()));
         let policies = state.settings.policies.clone();
         owned.push(Owned { id, epoch: state.epoch, range: state.range, before, behind, policies });
     }

@@ -3,8 +3,8 @@
 use group::Group;
 use group::state::{Entry, GroupState};
 use group::transaction::TransactionId;
-use group::transaction::dealings::Deal;
 use group::transaction::plan::Plan;
+use group::transaction::state::TransactionEntry;
 use group::watched::{Applied, Watched};
 use overlay::GroupRef;
 
@@ -23,10 +23,10 @@ pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn F
     if watched.moved || scope == Scope::All && group.is_durable() {
         let state = group.state();
         show_state(state, show);
-        for decision in state.dealings.decided() {
+        for decision in state.transactions.decided() {
             show(committed(state, decision.id, &decision.plan));
         }
-        show(Observation::Locks(state.dealings.locks(state.range).collect()));
+        show(Observation::Locks(state.transactions.locks(state.range).collect()));
         show_place(state, show);
     }
 }
@@ -39,9 +39,9 @@ fn show_state(state: &GroupState, show: &mut dyn FnMut(Observation)) {
 /// Shows the steps that an entry made in transactions: by the states before and after, since entries may be void.
 fn show_steps(applied: &Applied, show: &mut dyn FnMut(Observation)) {
     let Applied { before, entry, after } = applied;
-    let (old, new) = (&before.dealings, &after.dealings);
+    let (old, new) = (&before.transactions, &after.transactions);
     let mut say = |id, step| show(Observation::Transaction { group: before.id, id, step });
-    if let Entry::Deal(Deal::Asked(id, _)) = entry
+    if let Entry::Transaction(TransactionEntry::Asked(id, _)) = entry
         && old.vote(*id).is_none()
         && let Some(agreed) = new.vote(*id)
     {
@@ -54,7 +54,7 @@ fn show_steps(applied: &Applied, show: &mut dyn FnMut(Observation)) {
         say(id, if is_kept(id) { Step::Committed { asked: asked(plan) } } else { Step::Aborted });
     }
     for (id, plan) in old.voted().filter(|(id, _)| !new.voted().any(|(open, _)| open == *id)) {
-        let commit = matches!(entry, Entry::Deal(Deal::Decided(of, true) | Deal::Ending(of)) if *of == id);
+        let commit = matches!(entry, Entry::Transaction(TransactionEntry::Decided(of, true) | TransactionEntry::Ending(of)) if *of == id);
         say(id, if commit { Step::Committed { asked: asked(plan) } } else { Step::Aborted });
     }
 }
@@ -73,7 +73,7 @@ pub fn show_place(state: &GroupState, show: &mut dyn FnMut(Observation)) {
 }
 
 fn place(state: &GroupState) -> Place {
-    let dealings = &state.dealings;
+    let transactions = &state.transactions;
     let beside = |link: Option<&GroupRef>| link.map_or(state.id, |group| group.id);
     let known = state.losses.iter().flat_map(|loss| loss.groups.iter().copied());
     Place {
@@ -82,11 +82,11 @@ fn place(state: &GroupState) -> Place {
         applied: state.applied,
         range: state.range,
         ended: state.ended.is_some(),
-        open: !dealings.is_calm(),
-        before: beside(dealings.predecessor()),
-        behind: beside(dealings.successor()),
-        retired: dealings.retired().collect(),
+        open: !transactions.is_calm(),
+        before: beside(transactions.predecessor()),
+        behind: beside(transactions.successor()),
+        retired: transactions.retired().collect(),
         lost: known.collect(),
-        at_stake: dealings.coordinates().map_or_else(Vec::new, |(_, plan)| plan.lost().to_vec()),
+        at_stake: transactions.coordinates().map_or_else(Vec::new, |(_, plan)| plan.lost().to_vec()),
     }
 }

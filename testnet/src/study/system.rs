@@ -52,7 +52,7 @@ impl System for Node {
         let is_open = |group: &Group| {
             let state = group.state();
             let ends = || group.log().undecided(state.applied).iter().any(group::state::Entry::ends_epoch);
-            !state.dealings.is_calm() || ends()
+            !state.transactions.is_calm() || ends()
         };
         self.groups().any(|group| group.state().range.contains(point) && is_open(group))
     }

@@ -63,12 +63,12 @@ fn make(groups: usize, per_group: usize) -> Vec<Contents> {
 /// Returns whether no group of this machine has work under way, as far as the machine knows.
 pub fn is_calm(stage: &Stage, index: usize, also: impl Fn(&Group) -> bool) -> bool {
     let calm = |group: &Group| {
-        let (state, dealings) = (group.state(), &group.state().dealings);
+        let (state, transactions) = (group.state(), &group.state().transactions);
         state.is_settled()
             && state.learners.is_empty()
             && state.ended.is_none()
-            && dealings.is_calm()
-            && dealings.decided().is_empty()
+            && transactions.is_calm()
+            && transactions.decided().is_empty()
             && !group.log().is_busy()
             && (!group.log().leads() || group.is_known_to_neighbours() == Some(true))
             && also(group)

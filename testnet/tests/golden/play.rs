@@ -382,15 +382,15 @@ impl Play {
                     .groups()
                     .map(|group| {
                         let state = group.state();
-                        let (dealings, ended) = (&state.dealings, state.ended);
+                        let (transactions, ended) = (&state.transactions, state.ended);
                         format!(
                             "{:?} (ended {ended:?}, settled {}, learners {}, open {:?}, voted {:?}, decided {}, known {:?})",
                             state.id,
                             state.is_settled(),
                             state.learners.len(),
-                            dealings.coordinates().map(|(id, _)| id),
-                            dealings.voted().map(|(id, _)| id).collect::<Vec<_>>(),
-                            dealings.decided().len(),
+                            transactions.coordinates().map(|(id, _)| id),
+                            transactions.voted().map(|(id, _)| id).collect::<Vec<_>>(),
+                            transactions.decided().len(),
                             group.is_known_to_neighbours(),
                         )
                     })
@@ -410,7 +410,7 @@ impl Play {
             for state in node.groups().map(group::Group::state) {
                 match states.iter_mut().find(|known| known.id == state.id) {
                     None => states.push(state),
-                    Some(known) if known.epoch != state.epoch || known.dealings != state.dealings => {
+                    Some(known) if known.epoch != state.epoch || known.transactions != state.transactions => {
                         let name = self.story.name_of_peer(index);
                         return Err(format!("{name} is at another epoch than others of its group, or has other links"));
                     }

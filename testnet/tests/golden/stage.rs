@@ -11,7 +11,7 @@ use group::message::{LogMessage, Message};
 use group::op::{Answer, OpError};
 use group::state::Entry;
 use group::time::{Now, Time, WallMillis};
-use group::transaction::dealer::{Letter, Word};
+use group::transaction::driver::{Letter, Word};
 use group::watched::Applied;
 use node::wire::{self, Frame};
 use node::{Event, Granted, Input, Node, NodeConfig, Output, Restored, Tail};
@@ -375,7 +375,7 @@ impl Stage {
         let heard = letter.and_then(|letter| {
             let hears = |group: &&Group| {
                 let state = group.state();
-                group.log().leads() && (state.id == letter.to.id || state.dealings.is_heir_of(letter.to.id))
+                group.log().leads() && (state.id == letter.to.id || state.transactions.is_heir_of(letter.to.id))
             };
             let group = node.groups().find(hears)?.state().id;
             Some(Happening::Hears(group, letter))

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use group::ballot::Ballot;
 use group::state::{Entry, GroupState};
 use group::transaction::TransactionId;
-use group::transaction::dealer::{Letter, Word};
-use group::transaction::dealings::Deal;
+use group::transaction::driver::{Letter, Word};
 use group::transaction::plan::{Operation, Plan};
+use group::transaction::state::TransactionEntry;
 use group::watched::Applied;
 use node::Granted;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, Point};
@@ -450,15 +450,15 @@ impl Story {
             return;
         }
         *self.leaderships.entry(id).or_default() += 1;
-        let dealings = self.state(id).expect("it is led").dealings.clone();
+        let transactions = self.state(id).expect("it is led").transactions.clone();
         let mut found = Vec::new();
-        if let Some((open, plan)) = dealings.coordinates() {
+        if let Some((open, plan)) = transactions.coordinates() {
             found.push(format!("{} begun", self.transaction(open, Some(plan))));
         }
-        for (voted, plan) in dealings.voted() {
+        for (voted, plan) in transactions.voted() {
             found.push(format!("its vote for {}", self.transaction(voted, Some(plan))));
         }
-        for decision in dealings.decided() {
+        for decision in transactions.decided() {
             found.push(format!("{} committed", self.transaction(decision.id, Some(&decision.plan))));
         }
         let found = if found.is_empty() { "nothing open".into() } else { found.join(", ") };
@@ -471,10 +471,10 @@ impl Story {
         let Applied { before, entry, after } = applied;
         let name = self.name(after.id);
         let ends = if after.ended.is_some() { ", and ends" } else { "" };
-        let deal = match entry {
-            Entry::Deal(deal) => deal,
+        let entry = match entry {
+            Entry::Transaction(entry) => entry,
             Entry::Next(_) => {
-                let open = before.dealings.coordinates().map(|(id, plan)| (id, plan.clone()));
+                let open = before.transactions.coordinates().map(|(id, plan)| (id, plan.clone()));
                 let given_up = open.map(|(id, plan)| {
                     self.outcome(id, false);
                     format!(", and gives up {}", self.transaction(id, Some(&plan)))
@@ -486,25 +486,25 @@ impl Story {
             }
             _ => return,
         };
-        match deal {
-            Deal::Begin(_) => {
-                let open = |state: &GroupState| state.dealings.coordinates().map(|(id, plan)| (id, plan.clone()));
+        match entry {
+            TransactionEntry::Begin(_) => {
+                let open = |state: &GroupState| state.transactions.coordinates().map(|(id, plan)| (id, plan.clone()));
                 if let Some((id, plan)) = open(&after).filter(|_| open(&before).is_none()) {
                     let transaction = self.transaction(id, Some(&plan));
                     self.tell(&name, &format!("begins {transaction}, a {}", told(&plan)));
                     self.mark(format!("{name} begins"));
                 }
             }
-            Deal::Asked(id, plan) => {
-                if before.dealings.vote(id).is_some() {
+            TransactionEntry::Asked(id, plan) => {
+                if before.transactions.vote(id).is_some() {
                     return;
                 }
-                let yes = after.dealings.vote(id) == Some(true);
+                let yes = after.transactions.vote(id) == Some(true);
                 if *self.votes.entry((id, after.id)).or_insert(yes) != yes {
                     self.wrong.push(format!("{name} votes twice, and not the same"));
                 }
                 let transaction = self.transaction(id, Some(&plan));
-                let open: Vec<TransactionId> = before.dealings.locks(before.range).map(|(_, id)| id).collect();
+                let open: Vec<TransactionId> = before.transactions.locks(before.range).map(|(_, id)| id).collect();
                 let open: BTreeSet<String> = open.into_iter().map(|id| self.transaction(id, None)).collect();
                 let why = match (yes, open.is_empty()) {
                     (true, _) => String::new(),
@@ -514,8 +514,8 @@ impl Story {
                 self.tell(&name, &format!("votes {} on {transaction}{why}", if yes { "yes" } else { "no" }));
                 self.mark(format!("{name} votes"));
             }
-            Deal::Outcome(id, commit) => {
-                let Some((_, plan)) = before.dealings.coordinates().filter(|(open, _)| *open == id) else { return };
+            TransactionEntry::Outcome(id, commit) => {
+                let Some((_, plan)) = before.transactions.coordinates().filter(|(open, _)| *open == id) else { return };
                 let transaction = self.transaction(id, Some(plan));
                 for party in plan.asked().filter(|_| commit) {
                     if self.votes.get(&(id, party.group.id)) != Some(&true) {
@@ -527,20 +527,20 @@ impl Story {
                 self.tell(&name, &format!("decides to {} {transaction}{ends}", word(commit)));
                 self.mark(format!("{name} decides"));
             }
-            Deal::Decided(id, commit) => {
-                let voted = |state: &GroupState| state.dealings.voted().any(|(voted, _)| voted == id);
+            TransactionEntry::Decided(id, commit) => {
+                let voted = |state: &GroupState| state.transactions.voted().any(|(voted, _)| voted == id);
                 let transaction = self.transaction(id, None);
                 if voted(&before) && !voted(&after) {
                     self.outcome(id, commit);
                     self.tell(&name, &format!("learns the {} of {transaction}", word(commit)));
                     self.mark(format!("{name} learns"));
-                } else if before.dealings.vote(id).is_none() && after.dealings.vote(id).is_some() {
+                } else if before.transactions.vote(id).is_none() && after.transactions.vote(id).is_some() {
                     self.outcome(id, commit);
                     self.tell(&name, &format!("will not vote for {transaction} any more"));
                     self.mark(format!("{name} refuses"));
                 }
             }
-            Deal::Ending(id) => {
+            TransactionEntry::Ending(id) => {
                 if after.ended.is_some() {
                     self.outcome(id, true);
                     let transaction = self.transaction(id, None);
@@ -548,9 +548,13 @@ impl Story {
                     self.mark(format!("{name} learns"));
                 }
             }
-            Deal::Ended(id, other) => {
+            TransactionEntry::Ended(id, other) => {
                 let waits = |state: &GroupState| {
-                    state.dealings.decided().iter().any(|known| known.id == id && known.unconfirmed.contains(&other))
+                    state
+                        .transactions
+                        .decided()
+                        .iter()
+                        .any(|known| known.id == id && known.unconfirmed.contains(&other))
                 };
                 if waits(&before) && !waits(&after) {
                     let (other, transaction) = (self.name(other), self.transaction(id, None));
@@ -559,8 +563,8 @@ impl Story {
                     self.mark(format!("{name} knows"));
                 }
             }
-            Deal::Neighbour(other) => {
-                if before.dealings != after.dealings && self.tells_neighbours {
+            TransactionEntry::Neighbour(other) => {
+                if before.transactions != after.transactions && self.tells_neighbours {
                     let (number, place) = (self.number(after.id), self.number(other.id));
                     let last = self.lines.iter().rposition(|line| line.group == Some(place) && line.leads_on);
                     self.heard.entry(number).or_default().extend(last);
@@ -594,14 +598,14 @@ fn spoken(word: &Word) -> Option<(&'static str, (TransactionId, bool))> {
 
 /// Returns the name in scripts of an entry about transactions.
 fn kind(entry: &Entry) -> Option<&'static str> {
-    let Entry::Deal(deal) = entry else { return None };
-    Some(match deal {
-        Deal::Begin(_) => "begin",
-        Deal::Asked(..) => "vote",
-        Deal::Outcome(..) => "outcome",
-        Deal::Decided(..) | Deal::Ending(_) => "learning",
-        Deal::Ended(..) => "end",
-        Deal::Neighbour(_) => "neighbour",
+    let Entry::Transaction(entry) = entry else { return None };
+    Some(match entry {
+        TransactionEntry::Begin(_) => "begin",
+        TransactionEntry::Asked(..) => "vote",
+        TransactionEntry::Outcome(..) => "outcome",
+        TransactionEntry::Decided(..) | TransactionEntry::Ending(_) => "learning",
+        TransactionEntry::Ended(..) => "end",
+        TransactionEntry::Neighbour(_) => "neighbour",
     })
 }
 

@@ -6,8 +6,8 @@ use group::ballot::Slot;
 use group::config::{Defect, Defects};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
-use group::transaction::dealings::{Deal, Dealings, Own};
 use group::transaction::plan::{Operation, Plan, Rank};
+use group::transaction::state::{Own, TransactionEntry, TransactionState};
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
 /// Transaction that a test wants, with the index of the group that owned this part of the ring at first.
@@ -51,13 +51,13 @@ pub enum Step {
     /// The members of the current owner of this part of the ring change.
     Changes(usize),
     /// A group has this entry chosen.
-    Chooses(GroupId, Deal),
+    Chooses(GroupId, TransactionEntry),
 }
 
 /// Formats a step for a reader.
 pub fn tell(step: &Step) -> String {
     match step {
-        Step::Chooses(id, deal) => format!("{id:?} chooses {deal}"),
+        Step::Chooses(id, entry) => format!("{id:?} chooses {entry}"),
         other => format!("{other:?}"),
     }
 }
@@ -76,7 +76,7 @@ enum Said {
 struct Sim {
     own: Own,
     members: Vec<Contact>,
-    dealings: Dealings,
+    transactions: TransactionState,
     ended: Option<TransactionId>,
 }
 
@@ -87,9 +87,9 @@ impl Sim {
     }
 
     /// Returns whether the entry would change the group.
-    fn changed_by(&self, deal: &Deal) -> bool {
-        let mut next = self.dealings.clone();
-        next.apply(&self.own, self.own.applied.next(), deal) || next != self.dealings
+    fn changed_by(&self, entry: &TransactionEntry) -> bool {
+        let mut next = self.transactions.clone();
+        next.apply(&self.own, self.own.applied.next(), entry) || next != self.transactions
     }
 }
 
@@ -135,7 +135,7 @@ impl Ring {
             defects: Defects::NONE,
         };
         let members = (0..2 * groups as u8).map(contact).collect();
-        let first = Sim { own, members, dealings: Dealings::default(), ended: None };
+        let first = Sim { own, members, transactions: TransactionState::default(), ended: None };
         let mut ring = Ring {
             groups: BTreeMap::from([(own.id, first)]),
             parts: groups,
@@ -169,17 +169,17 @@ impl Ring {
         let id = self.owner(at);
         let sim = &self.groups[&id];
         let first = sim.members.iter().take(2).map(|contact| contact.node).collect();
-        let view = sim.dealings.view(&sim.reference());
+        let view = sim.transactions.view(&sim.reference());
         let operation = Operation::Split { at, first };
         let plan = Plan::new(operation, &view, None, Rank::new(0, WallMillis(0))).expect("it can be split");
-        self.choose(id, &Deal::Begin(plan.into()));
+        self.choose(id, &TransactionEntry::Begin(plan.into()));
         let mut steps = Vec::new();
         loop {
             steps.clear();
             self.steps(&mut steps);
-            let next = steps.iter().find(|step| !matches!(step, Step::Chooses(_, Deal::Outcome(_, false))));
-            let Some(Step::Chooses(id, deal)) = next.cloned() else { break };
-            self.choose(id, &deal);
+            let next = steps.iter().find(|step| !matches!(step, Step::Chooses(_, TransactionEntry::Outcome(_, false))));
+            let Some(Step::Chooses(id, entry)) = next.cloned() else { break };
+            self.choose(id, &entry);
         }
         assert!(self.wrong.is_empty(), "{:?}", self.wrong);
     }
@@ -200,7 +200,7 @@ impl Ring {
 
     /// Returns the number of open transactions.
     pub fn open(&self) -> usize {
-        self.live().filter(|sim| sim.dealings.coordinates().is_some()).count()
+        self.live().filter(|sim| sim.transactions.coordinates().is_some()).count()
     }
 
     /// Returns whether no step is possible any more.
@@ -222,41 +222,47 @@ impl Ring {
         });
         steps.extend(changes.map(Step::Changes));
         for sim in self.live() {
-            let mut deals = self.deals_of(sim);
-            deals.retain(|deal| sim.changed_by(deal));
-            steps.extend(deals.into_iter().map(|deal| Step::Chooses(sim.own.id, deal)));
+            let mut entries = self.entries_of(sim);
+            entries.retain(|entry| sim.changed_by(entry));
+            steps.extend(entries.into_iter().map(|entry| Step::Chooses(sim.own.id, entry)));
         }
     }
 
     /// Returns the entries that a leader of this group might have chosen, given the statements so far.
-    fn deals_of(&self, sim: &Sim) -> Vec<Deal> {
-        let (own, dealings) = (&sim.own, &sim.dealings);
-        let mut deals = Vec::new();
-        if let Some((id, plan)) = dealings.coordinates() {
-            deals.push(Deal::Outcome(id, false));
+    fn entries_of(&self, sim: &Sim) -> Vec<TransactionEntry> {
+        let (own, transactions) = (&sim.own, &sim.transactions);
+        let mut entries = Vec::new();
+        if let Some((id, plan)) = transactions.coordinates() {
+            entries.push(TransactionEntry::Outcome(id, false));
             let yes = |group: GroupId| self.said.contains(&Said::Vote(id, group, true));
             let enough = self.defects.has(Defect::OneVote) && plan.asked().any(|party| yes(party.group.id));
             if enough || plan.asked().all(|party| yes(party.group.id)) {
-                deals.push(Deal::Outcome(id, true));
+                entries.push(TransactionEntry::Outcome(id, true));
             }
         }
         for said in &self.said {
             match said {
                 Said::Prepare(id) if self.asked[id].party(own.id).is_some() && id.group != own.id => {
-                    deals.push(Deal::Asked(*id, Box::new(self.asked[id].clone())));
+                    entries.push(TransactionEntry::Asked(*id, Box::new(self.asked[id].clone())));
                 }
                 Said::Decision(id, commit) if id.group != own.id && self.asked[id].party(own.id).is_some() => {
-                    let ends = *commit && dealings.is_touched(own, *id);
-                    deals.push(if ends { Deal::Ending(*id) } else { Deal::Decided(*id, *commit) });
+                    let ends = *commit && transactions.is_touched(own, *id);
+                    entries.push(if ends {
+                        TransactionEntry::Ending(*id)
+                    } else {
+                        TransactionEntry::Decided(*id, *commit)
+                    });
                 }
-                Said::End(id, group) => deals.push(Deal::Ended(*id, *group)),
+                Said::End(id, group) => entries.push(TransactionEntry::Ended(*id, *group)),
                 _ => {}
             }
         }
-        deals.extend(self.pushed.iter().cloned().map(Deal::Neighbour));
+        entries.extend(self.pushed.iter().cloned().map(TransactionEntry::Neighbour));
         // A group that waits for a commit knows it as one; hearing of it twice does not undo it.
-        deals.retain(|deal| !matches!(deal, Deal::Decided(id, true) if dealings.vote(*id) != Some(true)));
-        deals
+        entries.retain(
+            |entry| !matches!(entry, TransactionEntry::Decided(id, true) if transactions.vote(*id) != Some(true)),
+        );
+        entries
     }
 
     /// Returns the ring after a step; `None` where the step changes nothing.
@@ -267,8 +273,8 @@ impl Ring {
             Step::Begins(index) => {
                 let (id, plan) = next.plans[*index].take().expect("it was planned");
                 let begins = next.groups.get(&id).is_some_and(|sim| sim.ended.is_none());
-                if begins && next.groups[&id].dealings.refuses_begin(&next.groups[&id].own, &plan).is_none() {
-                    next.choose(id, &Deal::Begin(Box::new(plan)));
+                if begins && next.groups[&id].transactions.refuses_begin(&next.groups[&id].own, &plan).is_none() {
+                    next.choose(id, &TransactionEntry::Begin(Box::new(plan)));
                 } else {
                     next.too_old = true;
                 }
@@ -279,15 +285,15 @@ impl Ring {
                 let sim = next.groups.get_mut(&id).expect("it was found");
                 sim.own.epoch = Epoch(sim.own.epoch.0 + 1);
                 sim.own.applied = sim.own.applied.next();
-                if let Some((open, _)) = sim.dealings.coordinates() {
+                if let Some((open, _)) = sim.transactions.coordinates() {
                     next.outcomes.insert(open, false);
                 }
-                sim.dealings.on_epoch();
+                sim.transactions.on_epoch();
                 let reference = sim.reference();
                 next.push(reference);
                 next.speak();
             }
-            Step::Chooses(id, deal) => next.choose(*id, deal),
+            Step::Chooses(id, entry) => next.choose(*id, entry),
         }
         next.check();
         Some(next)
@@ -297,8 +303,8 @@ impl Ring {
         let wish = self.wishes[index].take().expect("it is wanted");
         let id = self.owner(part(wish.group(), self.parts));
         let sim = &self.groups[&id];
-        let own = sim.dealings.view(&sim.reference());
-        let other = self.groups.get(&own.successor.id).map(|other| other.dealings.view(&other.reference()));
+        let own = sim.transactions.view(&sim.reference());
+        let other = self.groups.get(&own.successor.id).map(|other| other.transactions.view(&other.reference()));
         let middle = own.own.range.cut_at(1, 2);
         let mut other = other.filter(|_| !matches!(wish, Wish::Split(_)));
         let operation = match wish {
@@ -315,19 +321,19 @@ impl Ring {
         Some(())
     }
 
-    fn choose(&mut self, id: GroupId, deal: &Deal) {
+    fn choose(&mut self, id: GroupId, entry: &TransactionEntry) {
         let sim = self.groups.get_mut(&id).expect("it is there");
-        let open = sim.dealings.coordinates().map(|(id, plan)| (id, plan.clone()));
+        let open = sim.transactions.coordinates().map(|(id, plan)| (id, plan.clone()));
         sim.own.applied = sim.own.applied.next();
-        let ends = sim.dealings.apply(&sim.own, sim.own.applied, deal);
-        match deal {
-            Deal::Begin(_) => {
-                if let Some((id, plan)) = sim.dealings.coordinates() {
+        let ends = sim.transactions.apply(&sim.own, sim.own.applied, entry);
+        match entry {
+            TransactionEntry::Begin(_) => {
+                if let Some((id, plan)) = sim.transactions.coordinates() {
                     self.asked.insert(id, plan.clone());
                     self.said.insert(Said::Prepare(id));
                 }
             }
-            Deal::Outcome(of, commit) => {
+            TransactionEntry::Outcome(of, commit) => {
                 if self.outcomes.insert(*of, *commit).is_some_and(|known| known != *commit) {
                     self.wrong.push("two outcomes");
                 }
@@ -337,13 +343,13 @@ impl Ring {
                     self.wrong.push("committed, and not all agreed");
                 }
             }
-            Deal::Decided(of, commit) => self.learned(*of, *commit),
-            Deal::Ending(of) => self.learned(*of, true),
+            TransactionEntry::Decided(of, commit) => self.learned(*of, *commit),
+            TransactionEntry::Ending(of) => self.learned(*of, true),
             _ => {}
         }
         let sim = self.groups.get_mut(&id).expect("it is there");
-        sim.ended = match deal {
-            Deal::Outcome(of, _) | Deal::Ending(of) if ends => Some(*of),
+        sim.ended = match entry {
+            TransactionEntry::Outcome(of, _) | TransactionEntry::Ending(of) if ends => Some(*of),
             _ => sim.ended,
         };
         self.bear();
@@ -372,12 +378,12 @@ impl Ring {
         let finals: Vec<Sim> = plan.touched().filter_map(|party| self.groups.remove(&party.group.id)).collect();
         let epoch = plan.epoch_after(finals.iter().map(|last| last.own.epoch));
         let applied = finals.iter().map(|last| last.own.applied).max().unwrap_or_default().next();
-        let last: Vec<_> = finals.iter().map(|last| (last.own.id, last.own.epoch, &last.dealings)).collect();
+        let last: Vec<_> = finals.iter().map(|last| (last.own.id, last.own.epoch, &last.transactions)).collect();
         for birth in &plan.births {
             let born = GroupRef { epoch, ..plan.reference(id, birth) };
             let own = Own { id: born.id, epoch, range: born.range, settled: true, applied, defects: self.defects };
-            let dealings = Dealings::inherit(id, &plan, &born, &last, self.defects);
-            let sim = Sim { own, members: born.members.clone(), dealings, ended: None };
+            let transactions = TransactionState::inherit(id, &plan, &born, &last, self.defects);
+            let sim = Sim { own, members: born.members.clone(), transactions, ended: None };
             if self.groups.insert(born.id, sim).is_some() {
                 self.wrong.push("a group is there twice");
             }
@@ -396,8 +402,8 @@ impl Ring {
         let mut said = Vec::new();
         for (id, plan) in &self.asked {
             for sim in self.groups.values() {
-                let (own, dealings) = (&sim.own, &sim.dealings);
-                if let Some(commit) = dealings.outcome(own, *id) {
+                let (own, transactions) = (&sim.own, &sim.transactions);
+                if let Some(commit) = transactions.outcome(own, *id) {
                     said.push(Said::Decision(*id, commit));
                 }
                 if sim.ended.is_none() {
@@ -407,12 +413,12 @@ impl Ring {
                     let group = party.group.id;
                     let committed = self.outcomes.get(id) == Some(&true);
                     if group == own.id {
-                        match dealings.vote(*id) {
+                        match transactions.vote(*id) {
                             Some(false) if committed => said.push(Said::End(*id, group)),
                             Some(vote) => said.push(Said::Vote(*id, group, vote)),
                             None => {}
                         }
-                    } else if dealings.is_heir_of(group) && committed {
+                    } else if transactions.is_heir_of(group) && committed {
                         said.push(Said::End(*id, group));
                     }
                 }
@@ -425,11 +431,11 @@ impl Ring {
     fn said_before_chosen(&self, sim: &Sim, id: TransactionId, plan: &Plan) -> Option<Said> {
         let group = sim.own.id;
         let is_asked = plan.asked().any(|party| party.group.id == group);
-        if self.defects.has(Defect::VoteBeforeChosen) && is_asked && sim.dealings.vote(id).is_none() {
+        if self.defects.has(Defect::VoteBeforeChosen) && is_asked && sim.transactions.vote(id).is_none() {
             return Some(Said::Vote(id, group, true));
         }
         let agreed = |group: GroupId| self.said.contains(&Said::Vote(id, group, true));
-        let is_open = sim.dealings.coordinates().is_some_and(|(open, _)| open == id);
+        let is_open = sim.transactions.coordinates().is_some_and(|(open, _)| open == id);
         let early = self.defects.has(Defect::OutcomeBeforeChosen) && is_open;
         (early && plan.asked().all(|party| agreed(party.group.id))).then_some(Said::Decision(id, true))
     }
@@ -446,8 +452,8 @@ impl Ring {
             return;
         }
         for sim in self.groups.values() {
-            let calm = sim.ended.is_none() && sim.dealings.is_calm() && sim.dealings.decided().is_empty();
-            let view = sim.dealings.view(&sim.reference());
+            let calm = sim.ended.is_none() && sim.transactions.is_calm() && sim.transactions.decided().is_empty();
+            let view = sim.transactions.view(&sim.reference());
             let at = |reference: &GroupRef| self.groups.get(&reference.id).map(Sim::reference);
             if !calm {
                 self.wrong.push("something is open or locked at rest");

@@ -106,7 +106,8 @@ fn propose_all(world: &mut World<Node>, rng: &mut Rng, mut leaders: Vec<usize>) 
 /// Runs until no transaction is open anywhere, and no lock is left. Returns the number of groups that did not exist before.
 fn run_until_quiet(world: &mut World<Node>, before: &BTreeSet<(GroupId, Epoch)>) -> usize {
     let end = world.now() + PATIENCE;
-    let is_quiet = |group: &Group| group.state().dealings.is_calm() && group.state().dealings.decided().is_empty();
+    let is_quiet =
+        |group: &Group| group.state().transactions.is_calm() && group.state().transactions.decided().is_empty();
     loop {
         // A proposal of a moment ago is in the log by then.
         world.run_for(Duration::from_millis(500));

@@ -43,7 +43,8 @@ fn groups(world: &World<Node>) -> BTreeSet<GroupId> {
 
 fn is_calm(world: &World<Node>, host: usize) -> bool {
     let calm = |node: &Node| {
-        node.is_settled() && node.groups().all(|group| group.state().is_settled() && group.state().dealings.is_calm())
+        node.is_settled()
+            && node.groups().all(|group| group.state().is_settled() && group.state().transactions.is_calm())
     };
     world.state(host) == State::Running && world.host(host).is_some_and(calm)
 }
@@ -104,7 +105,7 @@ fn a_lost_group_that_returns_serves_nobody() {
         let behind = (0..HOSTS).find(|host| group(&world, *host).is_some_and(|group| group.log().leads()));
         let behind = behind.expect("somebody leads");
         let state = group(&world, behind).expect("it leads").state();
-        let lost = state.dealings.predecessor().expect("there are three").id;
+        let lost = state.transactions.predecessor().expect("there are three").id;
         let members: Vec<usize> =
             (0..HOSTS).filter(|host| group(&world, *host).is_some_and(|group| group.state().id == lost)).collect();
         let range = group(&world, members[0]).expect("it is in it").state().range;

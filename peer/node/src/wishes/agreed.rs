@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use group::Group;
 use group::agreed::{AgreedPolicies, DECISIONS_MAX, MEMBERS_MAX, NAME_BYTES_MAX};
-use group::dealing::BeginRefusal;
 use group::state::Entry;
+use group::transactions::BeginRefusal;
 use policy::size::can_flap;
 use serde::{Deserialize, Serialize};
 

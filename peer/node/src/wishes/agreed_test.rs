@@ -36,7 +36,7 @@ fn four_groups(defects: Defects) -> Net {
         assert!(matches!(net.wish(asked, group(&net, asked), split), Granted::Done(_)));
         net.run_until(|net| {
             net.nodes.iter().all(|node| {
-                let calm = |group: &group::Group| group.state().is_settled() && group.state().dealings.is_calm();
+                let calm = |group: &group::Group| group.state().is_settled() && group.state().transactions.is_calm();
                 node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
             })
         });

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use group::Group;
-use group::dealing::BeginRefusal;
 use group::time::Time;
+use group::transactions::BeginRefusal;
 use overlay::{GroupId, PeerKey, RingId};
 
 use super::{Asker, Granted, PATIENCE, TRIED_FOR, TRY_AGAIN, Taken, WISHES_MAX, WORDS_MAX, Wish, Wished};

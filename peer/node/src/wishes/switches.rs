@@ -4,9 +4,9 @@ use alloc::string::{String, ToString};
 use core::cmp::Ordering;
 
 use group::Group;
-use group::dealing::BeginRefusal;
 use group::state::Entry;
 use group::switch::Switch;
+use group::transactions::BeginRefusal;
 use overlay::GroupId;
 
 use super::{Granted, Taken, Wish, Wishes};

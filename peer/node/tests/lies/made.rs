@@ -11,7 +11,7 @@ use group::rng::Rng;
 use group::state::{Entry, GroupState};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
-use group::transaction::dealer::{Letter, Word};
+use group::transaction::driver::{Letter, Word};
 use group::transaction::plan::{Birth, BirthName, Operation, Party, Plan, Rank};
 use node::copying::CopyOrder;
 use node::wire::Frame;
@@ -211,7 +211,7 @@ fn plan(rng: &mut Rng, own: &GroupState, other: &GroupState) -> Plan {
 }
 
 fn transaction(rng: &mut Rng, group: &GroupState) -> TransactionId {
-    let open = group.dealings.voted().chain(group.dealings.coordinates()).map(|(id, _)| id).collect::<Vec<_>>();
+    let open = group.transactions.voted().chain(group.transactions.coordinates()).map(|(id, _)| id).collect::<Vec<_>>();
     let made = TransactionId { group: group.id, epoch: group.epoch, slot: Slot(odd(rng, group.applied.0 + 1)) };
     one(rng, &open).filter(|_| !is(rng, 3)).unwrap_or(made)
 }
@@ -242,7 +242,7 @@ fn state(rng: &mut Rng, of: &GroupState, other: &GroupState) -> GroupState {
                 (state.settings.policies.members_min, state.settings.policies.members_max) =
                     (odd(rng, 5) as u32, odd(rng, 5) as u32);
             }
-            12 => state.dealings.clone_from(&other.dealings),
+            12 => state.transactions.clone_from(&other.transactions),
             13 => {
                 let open = vec![range(rng, of.range)];
                 let members = if is(rng, 2) { Vec::new() } else { other.nodes() };
@@ -278,10 +278,10 @@ fn log(rng: &mut Rng, group: &Group, other: &GroupState, liar: NodeId) -> Messag
         5 => Entry::Learners(other.members.clone()),
         6 => {
             let id = transaction(rng, own);
-            Entry::Deal(group::transaction::dealings::Deal::Asked(id, plan(rng, own, other).into()))
+            Entry::Transaction(group::transaction::state::TransactionEntry::Asked(id, plan(rng, own, other).into()))
         }
-        7 => Entry::Deal(group::transaction::dealings::Deal::Ending(transaction(rng, own))),
-        8 => Entry::Deal(group::transaction::dealings::Deal::Begin(plan(rng, own, other).into())),
+        7 => Entry::Transaction(group::transaction::state::TransactionEntry::Ending(transaction(rng, own))),
+        8 => Entry::Transaction(group::transaction::state::TransactionEntry::Begin(plan(rng, own, other).into())),
         _ => Entry::Noop,
     };
     Message::Log(match rng.below(4) {

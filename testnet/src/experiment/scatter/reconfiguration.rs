@@ -210,7 +210,7 @@ impl Run {
         let Some(host) = (!leaders.is_empty()).then(|| *self.rng.pick(&leaders)) else { return };
         let Some(state) = group(host).map(group::Group::state) else { return };
         let (own, most) = (state.members.len(), self.world.scenario.members.1 as usize);
-        let successor = state.dealings.successor().map(|other| other.nodes().count());
+        let successor = state.transactions.successor().map(|other| other.nodes().count());
         let wish = match successor.is_some_and(|successor| own + successor <= most) {
             true => Wish::Merge,
             false if own > most / 2 => Wish::Split { at: None, first: Vec::new() },

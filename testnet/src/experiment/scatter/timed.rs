@@ -76,7 +76,7 @@ impl Known {
             epoch: state.epoch,
             members: state.nodes(),
             learners: state.learners.iter().map(|learner| learner.node).collect(),
-            is_calm: state.dealings.is_calm(),
+            is_calm: state.transactions.is_calm(),
             has_ended: state.ended.is_some(),
         }
     }
@@ -85,7 +85,7 @@ impl Known {
     fn is_of(&self, state: &GroupState) -> bool {
         (self.id, self.born, self.epoch) == (state.id, state.born, state.epoch)
             && self.learners.iter().eq(state.learners.iter().map(|learner| &learner.node))
-            && (self.is_calm, self.has_ended) == (state.dealings.is_calm(), state.ended.is_some())
+            && (self.is_calm, self.has_ended) == (state.transactions.is_calm(), state.ended.is_some())
     }
 }
 

@@ -20,9 +20,9 @@ use crate::outbox::GroupOutput;
 use crate::state::{Config, Entry, GroupState, Member};
 use crate::time::Time;
 use crate::transaction::TransactionId;
-use crate::transaction::dealer::{Dealer, Letter, Word};
-use crate::transaction::dealings::{Deal, Own};
+use crate::transaction::driver::{Letter, TransactionDriver, Word};
 use crate::transaction::plan::{Birth, Operation, Plan, Rank, Refusal, View};
+use crate::transaction::state::{Own, TransactionEntry};
 
 /// Upper limit of a member's addresses in references to other groups.
 const ADDRESSES_TOLD: usize = 4;
@@ -33,9 +33,9 @@ const LONELY: Duration = Duration::from_secs(3);
 
 /// Knowledge of a member about its group's transactions beside the log.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Dealing {
-    dealer: Dealer,
-    /// Leadership that the dealer's notes belong to.
+pub(crate) struct Transactions {
+    driver: TransactionDriver,
+    /// Leadership that the driver's notes belong to.
     leads: Option<Ballot>,
     /// Last applied slot at which this leader first saw each open transaction: a member that reports the slot has lived since.
     seen: BTreeMap<TransactionId, Slot>,
@@ -75,15 +75,15 @@ impl Answered {
     }
 }
 
-impl Dealing {
-    /// See [`Dealer::heard_policies`].
+impl Transactions {
+    /// See [`TransactionDriver::heard_policies`].
     pub(crate) fn heard_policies(&self, own: &AgreedPolicies) -> Option<&AgreedPolicies> {
-        self.dealer.heard_policies(own)
+        self.driver.heard_policies(own)
     }
 
-    /// See [`Dealer::health_of`].
+    /// See [`TransactionDriver::health_of`].
     pub(crate) fn health_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &Health)> {
-        self.dealer.health_of(link, now)
+        self.driver.health_of(link, now)
     }
 }
 
@@ -134,20 +134,20 @@ impl GroupState {
 
     /// Returns the group with its neighbours.
     pub fn view(&self) -> View {
-        self.dealings.view(&self.reference())
+        self.transactions.view(&self.reference())
     }
 
     /// Returns the transaction that ended this group; `None` where the group continues.
     pub fn ending(&self) -> Option<(TransactionId, &Plan)> {
         let id = self.ended?;
-        Some((id, self.dealings.ending(id)?))
+        Some((id, self.transactions.ending(id)?))
     }
 
-    pub(crate) fn apply_deal(&mut self, slot: Slot, deal: &Deal, defects: Defects) {
+    pub(crate) fn apply_transaction(&mut self, slot: Slot, entry: &TransactionEntry, defects: Defects) {
         let own = Own { applied: slot, ..self.own(defects) };
-        if self.dealings.apply(&own, slot, deal) {
-            self.ended = match deal {
-                Deal::Outcome(id, _) | Deal::Ending(id) => Some(*id),
+        if self.transactions.apply(&own, slot, entry) {
+            self.ended = match entry {
+                TransactionEntry::Outcome(id, _) | TransactionEntry::Ending(id) => Some(*id),
                 _ => None,
             };
         }
@@ -174,18 +174,18 @@ impl Group {
             _ if view.successor.id == view.own.id => {
                 return Err(BeginRefusal::Nonsense(Refusal::Alone));
             }
-            _ => Some(self.dealing.dealer.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
+            _ => Some(self.transactions.driver.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
         };
         let plan = match Plan::new(operation, &view, other, rank) {
             Ok(plan) => plan,
             Err(Refusal::Stale) => {
-                self.dealing.dealer.look_again();
+                self.transactions.driver.look_again();
                 return Err(BeginRefusal::NeighbourUnknown);
             }
             Err(why) => return Err(BeginRefusal::Nonsense(why)),
         };
         let is_split = matches!(plan.operation, Operation::Split { .. });
-        if !is_split && !self.dealing.dealer.has_same_sizes(&view.successor) {
+        if !is_split && !self.transactions.driver.has_same_sizes(&view.successor) {
             return Err(BeginRefusal::NotNow(
                 "the neighbour that would take part has not yet taken over the network's sizes of groups",
             ));
@@ -210,12 +210,12 @@ impl Group {
             ));
         }
         let own = self.own();
-        if let Some(why) = self.state.dealings.refuses_begin(&own, &plan) {
+        if let Some(why) = self.state.transactions.refuses_begin(&own, &plan) {
             return Err(BeginRefusal::NotNow(why));
         }
         // They must know its state since its birth: its range has not changed since. A group that does not know it would refuse.
         let takes_part = |group| plan.party(group).is_some();
-        if !self.dealing.dealer.is_known(self.state.born, &self.state.dealings, takes_part) {
+        if !self.transactions.driver.is_known(self.state.born, &self.state.transactions, takes_part) {
             return Err(BeginRefusal::NotNow("a neighbour that takes part does not know this group yet"));
         }
         self.propose_begin(plan)
@@ -225,7 +225,7 @@ impl Group {
         if self.log.is_busy() {
             return Err(BeginRefusal::NotNow("the group is deciding something else at this moment; try again"));
         }
-        self.propose(Entry::Deal(Deal::Begin(Box::new(plan))));
+        self.propose(Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
         Ok(())
     }
 
@@ -249,13 +249,13 @@ impl Group {
         }
         let plan = Plan::repair(from, lost, &self.state.view(), before, self.rank(0));
         let plan = plan.map_err(BeginRefusal::Nonsense)?;
-        if !self.dealing.dealer.are_silent(plan.lost()) {
+        if !self.transactions.driver.are_silent(plan.lost()) {
             return Err(BeginRefusal::NotNow("a group that is said to be lost was heard a moment ago; try again"));
         }
         if !self.are_able(&plan) {
             return Err(BeginRefusal::NotNow("too few members are heard of and hold everything; try again"));
         }
-        if let Some(why) = self.state.dealings.refuses_begin(&self.own(), &plan) {
+        if let Some(why) = self.state.transactions.refuses_begin(&self.own(), &plan) {
             return Err(BeginRefusal::NotNow(why));
         }
         self.propose_begin(plan)
@@ -263,7 +263,7 @@ impl Group {
 
     /// Answers a neighbour's member, which may come to own a part of this range. Other nodes need no copy.
     pub(crate) fn on_ask_copy(&mut self, from: NodeId, ask: AskCopy) {
-        let (predecessor, successor) = (self.state.dealings.predecessor(), self.state.dealings.successor());
+        let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
         let is_near = predecessor.into_iter().chain(successor).any(|link| link.nodes().any(|node| node == from));
         if is_near && self.vouching.is_none() && !self.failed && self.state.ended.is_none() {
             self.acceptor.on_ask_copy(&mut context!(self), &mut self.table, from, ask);
@@ -273,13 +273,13 @@ impl Group {
     /// Asks the neighbours for their state again.
     pub fn look_for_predecessor(&mut self) {
         self.follow_leadership();
-        self.dealing.dealer.look_again();
+        self.transactions.driver.look_again();
     }
 
     /// Returns whether the group before this one has reported its state since it was asked.
     pub fn hears_predecessor(&self) -> bool {
-        let predecessor = self.state.dealings.predecessor();
-        predecessor.is_some_and(|link| self.dealing.dealer.view_of(link).is_some())
+        let predecessor = self.state.transactions.predecessor();
+        predecessor.is_some_and(|link| self.transactions.driver.view_of(link).is_some())
     }
 
     /// Returns whether each group to be born gets a majority of its members from this group alive, here and with all data. A group born of
@@ -292,8 +292,8 @@ impl Group {
     /// voted for it, and a group to be born would lose its majority: of its members among these, at most half are alive, here and with all
     /// data.
     pub(crate) fn leaves_able(&self, members: &[NodeId]) -> bool {
-        let dealings = &self.state.dealings;
-        let mut open = dealings.coordinates().into_iter().chain(dealings.voted());
+        let transactions = &self.state.transactions;
+        let mut open = transactions.coordinates().into_iter().chain(transactions.voted());
         open.all(|(_, plan)| self.are_able_of(plan, members))
     }
 
@@ -315,7 +315,7 @@ impl Group {
         if self.config.defects.has(Defect::Unheard) {
             return true;
         }
-        let Some(slot) = self.dealing.seen.get(&id) else { return false };
+        let Some(slot) = self.transactions.seen.get(&id) else { return false };
         let members = self.state.nodes();
         plan.births.iter().map(|birth| own_members(birth, &members)).all(|own| {
             let knows = |node: &&NodeId| **node == self.me || self.duties.knows(**node, *slot);
@@ -325,9 +325,11 @@ impl Group {
     }
 
     /// Returns whether this entry may be chosen now. A commit waits until the members of the groups to be born are known to live.
-    fn is_due(&self, deal: &Deal) -> bool {
-        match (deal, self.state.dealings.coordinates()) {
-            (Deal::Outcome(id, true), Some((open, plan))) if *id == open => self.is_acknowledged(open, plan),
+    fn is_due(&self, entry: &TransactionEntry) -> bool {
+        match (entry, self.state.transactions.coordinates()) {
+            (TransactionEntry::Outcome(id, true), Some((open, plan))) if *id == open => {
+                self.is_acknowledged(open, plan)
+            }
             _ => true,
         }
     }
@@ -336,7 +338,7 @@ impl Group {
     fn is_sure(&self, letter: &Letter) -> bool {
         match letter.word {
             Word::Vote(id, true) => {
-                let mut voted = self.state.dealings.voted();
+                let mut voted = self.state.transactions.voted();
                 voted.find(|(open, _)| *open == id).is_none_or(|(_, plan)| self.is_acknowledged(id, plan))
             }
             _ => true,
@@ -345,12 +347,12 @@ impl Group {
 
     /// Notes at which slot each open transaction was first seen.
     fn see_open(&mut self) {
-        let Group { state, dealing, .. } = self;
-        let open = || state.dealings.coordinates().into_iter().chain(state.dealings.voted()).map(|(id, _)| id);
-        dealing.seen.retain(|id, _| open().any(|open| open == *id));
-        dealing.held.retain(|letter| matches!(letter.word, Word::Vote(id, _) if open().any(|open| open == id)));
+        let Group { state, transactions, .. } = self;
+        let open = || state.transactions.coordinates().into_iter().chain(state.transactions.voted()).map(|(id, _)| id);
+        transactions.seen.retain(|id, _| open().any(|open| open == *id));
+        transactions.held.retain(|letter| matches!(letter.word, Word::Vote(id, _) if open().any(|open| open == id)));
         for id in open() {
-            dealing.seen.entry(id).or_insert(state.applied);
+            transactions.seen.entry(id).or_insert(state.applied);
         }
     }
 
@@ -377,8 +379,8 @@ impl Group {
 
     /// Returns whether both neighbours know this group's present state; `None`: only the leader can tell.
     pub fn is_known_to_neighbours(&self) -> Option<bool> {
-        let leads = self.log.leads() && self.dealing.leads == self.log.leads_under();
-        leads.then(|| self.dealing.dealer.is_known(self.state.epoch, &self.state.dealings, |_| true))
+        let leads = self.log.leads() && self.transactions.leads == self.log.leads_under();
+        leads.then(|| self.transactions.driver.is_known(self.state.epoch, &self.state.transactions, |_| true))
     }
 
     /// Returns the rank of a transaction that begins now, in group time.
@@ -403,18 +405,18 @@ impl Group {
         } else if self.log.leads() {
             self.follow_leadership();
             let (applied, now) = (self.state.applied, self.now.time);
-            if self.dealing.answered.has(&letter, applied, now, self.config.timing.resend) {
+            if self.transactions.answered.has(&letter, applied, now, self.config.timing.resend) {
                 return;
             }
             // The sender asks again: the members may be heard by then, or the coordinator gives up. A leader that hears no majority may
             // lead no member any more.
             let answers = match &letter.word {
-                Word::Prepare(_, plan) => self.are_able(plan) && self.dealing.dealer.are_silent(plan.lost()),
+                Word::Prepare(_, plan) => self.are_able(plan) && self.transactions.driver.are_silent(plan.lost()),
                 Word::Push(..) => self.hears_majority(),
                 _ => true,
             };
             if answers {
-                self.dealing.answered.note(letter.clone(), applied, now);
+                self.transactions.answered.note(letter.clone(), applied, now);
                 self.answer(letter);
             }
             self.do_duties();
@@ -426,8 +428,10 @@ impl Group {
     /// Sends the state to a group that comes back and does not know of a declared loss. Not all members do so, and not often.
     fn tell_loss(&mut self, to: &GroupRef) {
         let tells = self.log.leads() || self.log.leader().is_none();
-        if tells && self.dealing.told_loss.is_none_or(|told| self.now.time.since(told) >= self.config.timing.resend) {
-            self.dealing.told_loss = Some(self.now.time);
+        if tells
+            && self.transactions.told_loss.is_none_or(|told| self.now.time.since(told) >= self.config.timing.resend)
+        {
+            self.transactions.told_loss = Some(self.now.time);
             let nodes: Vec<NodeId> = to.nodes().collect();
             self.out.send(&nodes, Message::State(Box::new(self.state.clone())));
         }
@@ -435,30 +439,30 @@ impl Group {
 
     fn answer(&mut self, letter: Letter) {
         let (own, me) = (self.own(), self.state.reference());
-        self.dealing.dealer.on_letter(&own, &me, &self.state.dealings, letter);
+        self.transactions.driver.on_letter(&own, &me, &self.state.transactions, letter);
         self.post();
     }
 
     /// Drops the notes of another leadership: they say nothing about this leader's knowledge.
     fn follow_leadership(&mut self) {
         let leads = self.log.leads_under();
-        if self.dealing.leads != leads {
-            self.dealing.leads = leads;
-            self.dealing.dealer = Dealer::of(self.me);
-            self.dealing.dealer.health = self.health();
-            self.dealing.answered = Answered::default();
-            self.dealing.seen.clear();
-            self.dealing.held.clear();
+        if self.transactions.leads != leads {
+            self.transactions.leads = leads;
+            self.transactions.driver = TransactionDriver::of(self.me);
+            self.transactions.driver.health = self.health();
+            self.transactions.answered = Answered::default();
+            self.transactions.seen.clear();
+            self.transactions.held.clear();
         }
     }
 
     /// Does all that is due in transactions.
-    pub(crate) fn tick_dealings(&mut self) {
+    pub(crate) fn tick_transactions(&mut self) {
         if self.state.ended.is_some() {
             return self.tell_end();
         }
-        if self.state.dealings.is_alone() {
-            self.dealing.lonely = None;
+        if self.state.transactions.is_alone() {
+            self.transactions.lonely = None;
             return;
         }
         if !self.log.leads() {
@@ -466,15 +470,15 @@ impl Group {
         }
         self.follow_leadership();
         let (own, me) = (self.own(), self.state.reference());
-        self.dealing.dealer.health = self.health();
-        self.dealing.dealer.tick(&own, &me, &self.state.dealings, self.now.time);
+        self.transactions.driver.health = self.health();
+        self.transactions.driver.tick(&own, &me, &self.state.transactions, self.now.time);
         self.post();
     }
 
     /// Asks the neighbours while this node waits, after a crash, for the members of its group to vouch for it. They may be in other groups
     /// by now, and would then never answer.
     pub(crate) fn seek_word_alone(&mut self) {
-        if self.state.ended.is_none() && !self.state.dealings.is_alone() {
+        if self.state.ended.is_none() && !self.state.transactions.is_alone() {
             self.seek_word();
         }
     }
@@ -483,16 +487,16 @@ impl Group {
     /// member that knows may be left here.
     fn seek_word(&mut self) {
         if self.hears_majority() && self.log.leader().is_some() {
-            self.dealing.lonely = None;
+            self.transactions.lonely = None;
             return;
         }
-        let due = *self.dealing.lonely.get_or_insert(self.now.time + LONELY);
+        let due = *self.transactions.lonely.get_or_insert(self.now.time + LONELY);
         if self.now.time < due {
             return;
         }
-        self.dealing.lonely = Some(self.now.time + LONELY);
+        self.transactions.lonely = Some(self.now.time + LONELY);
         let by = self.state.reference();
-        let (predecessor, successor) = (self.state.dealings.predecessor(), self.state.dealings.successor());
+        let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
         for to in predecessor.into_iter().chain(successor).cloned() {
             // The letter has no news for the receiver: a group that answers must not be taken for one that lives.
             let letter = Letter { from: self.state.id, by: by.clone(), to, word: Word::Known(Epoch(0)) };
@@ -500,40 +504,42 @@ impl Group {
         }
     }
 
-    /// Returns when [`Group::tick_dealings`] has something to do next.
-    pub(crate) fn dealings_due(&self) -> Time {
+    /// Returns when [`Group::tick_transactions`] has something to do next.
+    pub(crate) fn transactions_due(&self) -> Time {
         let soon = self.now.time + self.config.timing.resend / 10;
-        match self.dealing.tell_end {
+        match self.transactions.tell_end {
             Some(due) => due.max(soon),
-            None if self.log.leads() => self.dealing.dealer.next_timeout(&self.own(), &self.state.dealings).max(soon),
-            None => self.dealing.lonely.map_or(Time::NEVER, |due| due.max(soon)),
+            None if self.log.leads() => {
+                self.transactions.driver.next_timeout(&self.own(), &self.state.transactions).max(soon)
+            }
+            None => self.transactions.lonely.map_or(Time::NEVER, |due| due.max(soon)),
         }
     }
 
     /// Returns the next entry about transactions.
-    pub(crate) fn deal(&mut self) -> Option<Entry> {
+    pub(crate) fn entry(&mut self) -> Option<Entry> {
         self.follow_leadership();
         let own = self.own();
         self.see_open();
-        let mut dealer = core::mem::take(&mut self.dealing.dealer);
-        let wanted = dealer.take_wanted(&own, &self.state.dealings, |deal| self.is_due(deal));
-        self.dealing.dealer = dealer;
-        if !self.dealing.held.is_empty() {
+        let mut driver = core::mem::take(&mut self.transactions.driver);
+        let wanted = driver.take_wanted(&own, &self.state.transactions, |entry| self.is_due(entry));
+        self.transactions.driver = driver;
+        if !self.transactions.held.is_empty() {
             self.post();
         }
-        wanted.map(Entry::Deal)
+        wanted.map(Entry::Transaction)
     }
 
     /// Sends the letters that wait; a vote only once it is sure.
     fn post(&mut self) {
         self.see_open();
-        let mut letters = core::mem::take(&mut self.dealing.held);
-        letters.extend(self.dealing.dealer.take_letters());
+        let mut letters = core::mem::take(&mut self.transactions.held);
+        letters.extend(self.transactions.driver.take_letters());
         for letter in letters {
             if self.is_sure(&letter) {
                 self.out.push(GroupOutput::Letter(Box::new(letter)));
-            } else if !self.dealing.held.contains(&letter) {
-                self.dealing.held.push(letter);
+            } else if !self.transactions.held.contains(&letter) {
+                self.transactions.held.push(letter);
             }
         }
     }
@@ -545,7 +551,7 @@ impl Group {
         self.hand_over();
         self.sealed_since = None;
         let wait = if led { Duration::ZERO } else { TELL_AFTER + self.rng.duration_below(TELL_AFTER) };
-        self.dealing.tell_end = Some(self.now.time + wait);
+        self.transactions.tell_end = Some(self.now.time + wait);
         self.out.push(GroupOutput::Ended);
         self.tell_end();
     }
@@ -553,7 +559,7 @@ impl Group {
     /// Tells the other groups that the transaction touches how this one ended, and participants that it did. Repeated until this instance
     /// is dropped.
     fn tell_end(&mut self) {
-        if self.dealing.tell_end.is_none_or(|due| self.now.time < due) {
+        if self.transactions.tell_end.is_none_or(|due| self.now.time < due) {
             return;
         }
         let again = if self.config.defects.has(Defect::ToldOnce) {
@@ -561,7 +567,7 @@ impl Group {
         } else {
             self.now.time + self.config.timing.resend
         };
-        self.dealing.tell_end = Some(again);
+        self.transactions.tell_end = Some(again);
         let Some((_, plan)) = self.state.ending() else { return };
         let others: Vec<NodeId> = plan
             .touched()
@@ -569,7 +575,7 @@ impl Group {
             .flat_map(|party| party.group.nodes())
             .collect();
         let me = self.state.reference();
-        self.dealing.dealer.tell_outcomes(&me, &self.state.dealings, self.now.time);
+        self.transactions.driver.tell_outcomes(&me, &self.state.transactions, self.now.time);
         self.post();
         if !others.is_empty() {
             self.out.send(&others, Message::State(Box::new(self.state.clone())));

@@ -1,6 +1,6 @@
 //! State of a group's transactions in its log.
 //!
-//! A pure function of the log, and part of the group's state. Nothing here waits, sends, or knows the time: see [`super::dealer`] for that.
+//! A pure function of the log, and part of the group's state. Nothing here waits, sends, or knows the time: see [`super::driver`] for that.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -23,7 +23,7 @@ const RETIRED_MAX: usize = 256;
 
 /// Log entry about transactions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Deal {
+pub enum TransactionEntry {
     /// This group coordinates a transaction; its id has the slot of this entry.
     Begin(Box<Plan>),
     /// This group is asked for its vote; the application of this entry decides the vote.
@@ -41,21 +41,23 @@ pub enum Deal {
 }
 
 /// Text for a reader of a leader's log.
-impl fmt::Display for Deal {
+impl fmt::Display for TransactionEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |commit: &bool| if *commit { "commit" } else { "abort" };
         match self {
-            Deal::Begin(plan) => write!(f, "to {}", plan.operation.name()),
-            Deal::Asked(id, plan) => {
+            TransactionEntry::Begin(plan) => write!(f, "to {}", plan.operation.name()),
+            TransactionEntry::Asked(id, plan) => {
                 write!(f, "to vote about the {} that {} wants", plan.operation.name(), id.group.called())
             }
-            Deal::Outcome(id, commit) => write!(f, "to {} what began in slot {}", word(commit), id.slot.0),
-            Deal::Decided(id, commit) => write!(f, "to {} what {} began", word(commit), id.group.called()),
-            Deal::Ending(id) => write!(f, "to end with what {} began", id.group.called()),
-            Deal::Ended(id, group) => {
+            TransactionEntry::Outcome(id, commit) => write!(f, "to {} what began in slot {}", word(commit), id.slot.0),
+            TransactionEntry::Decided(id, commit) => write!(f, "to {} what {} began", word(commit), id.group.called()),
+            TransactionEntry::Ending(id) => write!(f, "to end with what {} began", id.group.called()),
+            TransactionEntry::Ended(id, group) => {
                 write!(f, "that {} knows what came of what began in slot {}", group.called(), id.slot.0)
             }
-            Deal::Neighbour(group) => write!(f, "to know {} as of epoch {}", group.id.called(), group.epoch.0),
+            TransactionEntry::Neighbour(group) => {
+                write!(f, "to know {} as of epoch {}", group.id.called(), group.epoch.0)
+            }
         }
     }
 }
@@ -95,7 +97,7 @@ pub struct Decision {
 /// - Each commit is kept until all participants have confirmed it. A transaction of this group that is neither kept nor open was aborted,
 ///   or its outcome is known to all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Dealings {
+pub struct TransactionState {
     /// Group with a range that ends where this group's starts; itself where there is none.
     predecessor: Option<GroupRef>,
     /// Group with a range that starts where this group's ends; itself where there is none.
@@ -112,7 +114,7 @@ pub struct Dealings {
     retired: BTreeMap<GroupId, Epoch>,
 }
 
-impl Dealings {
+impl TransactionState {
     /// Returns the group with a range that ends where this group's starts; `None` if that is this group.
     pub fn predecessor(&self) -> Option<&GroupRef> {
         self.predecessor.as_ref()
@@ -227,33 +229,33 @@ impl Dealings {
     }
 
     /// Applies an entry. Returns whether the group ends with it: a transaction that touches the group is committed now.
-    pub fn apply(&mut self, own: &Own, slot: Slot, deal: &Deal) -> bool {
-        match deal {
-            Deal::Begin(plan) => {
+    pub fn apply(&mut self, own: &Own, slot: Slot, entry: &TransactionEntry) -> bool {
+        match entry {
+            TransactionEntry::Begin(plan) => {
                 if self.refuses_begin(own, plan).is_none() {
                     let id = TransactionId { group: own.id, epoch: own.epoch, slot };
                     self.coordinates = Some((id, (**plan).clone()));
                 }
                 false
             }
-            Deal::Asked(id, plan) => {
+            TransactionEntry::Asked(id, plan) => {
                 self.apply_asked(own, *id, plan);
                 false
             }
-            Deal::Outcome(id, commit) => self.apply_outcome(*id, *commit),
-            Deal::Decided(id, commit) => {
+            TransactionEntry::Outcome(id, commit) => self.apply_outcome(*id, *commit),
+            TransactionEntry::Decided(id, commit) => {
                 self.apply_decided(own, *id, *commit);
                 false
             }
-            Deal::Ending(id) => self.apply_ending(own, *id),
-            Deal::Ended(id, group) => {
+            TransactionEntry::Ending(id) => self.apply_ending(own, *id),
+            TransactionEntry::Ended(id, group) => {
                 for decision in self.decided.iter_mut().filter(|decision| decision.id == *id) {
                     decision.unconfirmed.retain(|unconfirmed| unconfirmed != group);
                 }
                 self.decided.retain(|decision| !decision.unconfirmed.is_empty());
                 false
             }
-            Deal::Neighbour(group) => {
+            TransactionEntry::Neighbour(group) => {
                 self.apply_neighbour(own, group);
                 false
             }
@@ -483,9 +485,9 @@ impl Dealings {
         id: TransactionId,
         plan: &Plan,
         born: &GroupRef,
-        finals: &[(GroupId, Epoch, &Dealings)],
+        finals: &[(GroupId, Epoch, &TransactionState)],
         defects: Defects,
-    ) -> Dealings {
+    ) -> TransactionState {
         let keeps = |group: GroupId| plan.births.iter().any(|birth| plan.id_of(id, birth) == group);
         let (start, end) = (born.range.start(), born.range.end());
         let known = || finals.iter().flat_map(|(_, _, last)| last.neighbours());
@@ -499,11 +501,11 @@ impl Dealings {
         let before = plan.ends_at(id, start).or_else(|| kept?.predecessor.clone());
         let behind = plan.starts_at(id, end).or_else(|| kept?.successor.clone()).or_else(same);
         let (predecessor, successor) = (other(before), other(behind));
-        let mut dealings = Dealings { predecessor, successor, ..Dealings::default() };
+        let mut transactions = TransactionState { predecessor, successor, ..TransactionState::default() };
         for (group, epoch, last) in finals {
             let is_heir = *group == born.id || !keeps(*group);
             for (of, last) in &last.over {
-                dealings.note_over(TransactionId { group: *of, epoch: last.0, slot: last.1 });
+                transactions.note_over(TransactionId { group: *of, epoch: last.0, slot: last.1 });
             }
             if !is_heir {
                 continue;
@@ -514,29 +516,29 @@ impl Dealings {
                     // Touched groups know the commit: otherwise no group would be born.
                     decision.unconfirmed.retain(|group| plan.party(*group).is_some_and(|party| !party.touched));
                 }
-                let known = dealings.decided.iter().any(|known| known.id == decision.id);
+                let known = transactions.decided.iter().any(|known| known.id == decision.id);
                 if !decision.unconfirmed.is_empty() && !known {
-                    dealings.decided.push(decision);
+                    transactions.decided.push(decision);
                 }
             }
             for (open, _) in last.voted.iter().filter(|(open, _)| plan.lost().contains(&open.group)) {
-                dealings.note_over(*open);
+                transactions.note_over(*open);
             }
-            dealings.retired.extend(last.retired.iter().map(|(group, epoch)| (*group, *epoch)));
+            transactions.retired.extend(last.retired.iter().map(|(group, epoch)| (*group, *epoch)));
             if *group != born.id {
-                dealings.retired.insert(*group, *epoch);
+                transactions.retired.insert(*group, *epoch);
             }
         }
         // It answers for the lost groups: their transactions without a known outcome are aborted.
         let lost = plan.lost().iter().map(|group| (*group, Epoch(born.epoch.0 - 1)));
-        dealings.retired.extend(lost);
-        dealings.give_up_on(plan.lost());
-        while dealings.retired.len() > RETIRED_MAX {
+        transactions.retired.extend(lost);
+        transactions.give_up_on(plan.lost());
+        while transactions.retired.len() > RETIRED_MAX {
             let oldest =
-                dealings.retired.iter().min_by_key(|(group, epoch)| (**epoch, **group)).map(|(group, _)| *group);
-            oldest.map(|group| dealings.retired.remove(&group));
+                transactions.retired.iter().min_by_key(|(group, epoch)| (**epoch, **group)).map(|(group, _)| *group);
+            oldest.map(|group| transactions.retired.remove(&group));
         }
-        dealings
+        transactions
     }
 }
 

@@ -5,9 +5,9 @@ use group::health::{Health, LivingMember};
 use group::state::{Entry, GroupState};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
-use group::transaction::dealer::{Letter, Word};
-use group::transaction::dealings::Deal;
+use group::transaction::driver::{Letter, Word};
 use group::transaction::plan::{Operation, Plan, Rank, View};
+use group::transaction::state::TransactionEntry;
 use node::Policies;
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
@@ -40,20 +40,20 @@ fn plan() -> Box<Plan> {
 pub(super) fn open_in(state: &mut GroupState) {
     let settled = GroupState { learners: Vec::new(), recovery: Vec::new(), ..state.clone() };
     let mut other = settled;
-    other.apply(other.applied.next(), &Entry::Deal(Deal::Begin(plan())));
-    assert!(other.dealings.coordinates().is_some(), "the plan is one for the sample's group");
-    state.dealings = other.dealings;
+    other.apply(other.applied.next(), &Entry::Transaction(TransactionEntry::Begin(plan())));
+    assert!(other.transactions.coordinates().is_some(), "the plan is one for the sample's group");
+    state.transactions = other.transactions;
 }
 
-pub(super) fn deals() -> Vec<Deal> {
+pub(super) fn entries() -> Vec<TransactionEntry> {
     vec![
-        Deal::Begin(plan()),
-        Deal::Asked(ID, plan()),
-        Deal::Outcome(ID, true),
-        Deal::Decided(ID, false),
-        Deal::Ending(ID),
-        Deal::Ended(ID, GroupId(7)),
-        Deal::Neighbour(alone().own),
+        TransactionEntry::Begin(plan()),
+        TransactionEntry::Asked(ID, plan()),
+        TransactionEntry::Outcome(ID, true),
+        TransactionEntry::Decided(ID, false),
+        TransactionEntry::Ending(ID),
+        TransactionEntry::Ended(ID, GroupId(7)),
+        TransactionEntry::Neighbour(alone().own),
     ]
 }
 

@@ -12,8 +12,8 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::TransactionId;
-use super::dealings::{Deal, Dealings, Decision, Own};
 use super::plan::{Plan, View};
+use super::state::{Decision, Own, TransactionEntry, TransactionState};
 use crate::agreed::AgreedPolicies;
 use crate::config::Defect;
 use crate::health::Health;
@@ -120,8 +120,8 @@ impl Beside {
 
 /// The leader's part in transactions.
 #[derive(Clone, Debug, Default)]
-pub struct Dealer {
-    wanted: VecDeque<Deal>,
+pub struct TransactionDriver {
+    wanted: VecDeque<TransactionEntry>,
     /// Open transaction of this group, the time since which it is known to be open, the time of the last question to its participants, and
     /// the votes.
     open: Option<(TransactionId, Plan)>,
@@ -144,10 +144,10 @@ pub struct Dealer {
     turns: u64,
 }
 
-impl Dealer {
+impl TransactionDriver {
     /// Returns the state for a node that has come to lead.
-    pub fn of(me: NodeId) -> Dealer {
-        Dealer { me: Some(me), ..Dealer::default() }
+    pub fn of(me: NodeId) -> TransactionDriver {
+        TransactionDriver { me: Some(me), ..TransactionDriver::default() }
     }
 
     /// Takes the messages to send.
@@ -156,9 +156,14 @@ impl Dealer {
     }
 
     /// Takes the entry to propose next, if it is still of use, and not too early.
-    pub fn take_wanted(&mut self, own: &Own, dealings: &Dealings, is_due: impl Fn(&Deal) -> bool) -> Option<Deal> {
-        self.wanted.retain(|deal| is_of_use(own, dealings, deal));
-        self.give_way(own, dealings);
+    pub fn take_wanted(
+        &mut self,
+        own: &Own,
+        transactions: &TransactionState,
+        is_due: impl Fn(&TransactionEntry) -> bool,
+    ) -> Option<TransactionEntry> {
+        self.wanted.retain(|entry| is_of_use(own, transactions, entry));
+        self.give_way(own, transactions);
         let first = self.wanted.iter().position(is_due)?;
         self.wanted.remove(first)
     }
@@ -204,11 +209,11 @@ impl Dealer {
     }
 
     /// Returns whether each of these neighbours knows this group as it was in the epoch `since` or in a later one.
-    pub fn is_known(&self, since: Epoch, dealings: &Dealings, which: impl Fn(GroupId) -> bool) -> bool {
+    pub fn is_known(&self, since: Epoch, transactions: &TransactionState, which: impl Fn(GroupId) -> bool) -> bool {
         let is_known = |link: &GroupRef| {
             self.beside.iter().any(|beside| beside.id == Some(link.id) && beside.knows >= Some(since))
         };
-        dealings.neighbours().filter(|link| which(link.id)).all(is_known)
+        transactions.neighbours().filter(|link| which(link.id)).all(is_known)
     }
 
     /// Returns whether no message has come for a while from the neighbours that are on this list.
@@ -219,7 +224,7 @@ impl Dealer {
     }
 
     /// Handles a message to this group, or to a former one for which it answers. `me`: this group as other groups should know it.
-    pub fn on_letter(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, letter: Letter) {
+    pub fn on_letter(&mut self, own: &Own, me: &GroupRef, transactions: &TransactionState, letter: Letter) {
         let Letter { from, by, to, word } = letter;
         // A member that hears no member of its own group sends this, and the message is no sign of life.
         if word != Word::Known(Epoch(0)) {
@@ -229,24 +234,24 @@ impl Dealer {
             }
         }
         if to.id != own.id {
-            if dealings.is_heir_of(to.id) {
-                self.answer_for(to.id, own, me, dealings, (from, by), word);
+            if transactions.is_heir_of(to.id) {
+                self.answer_for(to.id, own, me, transactions, (from, by), word);
             }
             return;
         }
         match word {
-            Word::Prepare(id, plan) => self.on_prepare(own, me, dealings, id, plan),
-            Word::Vote(id, yes) => self.on_vote(own, me, dealings, from, (id, yes)),
-            Word::Decision(id, commit) => match dealings.vote(id) {
-                Some(true) if commit && dealings.is_touched(own, id) => self.want(Deal::Ending(id)),
-                Some(true) => self.want(Deal::Decided(id, commit)),
+            Word::Prepare(id, plan) => self.on_prepare(own, me, transactions, id, plan),
+            Word::Vote(id, yes) => self.on_vote(own, me, transactions, from, (id, yes)),
+            Word::Decision(id, commit) => match transactions.vote(id) {
+                Some(true) if commit && transactions.is_touched(own, id) => self.want(TransactionEntry::Ending(id)),
+                Some(true) => self.want(TransactionEntry::Decided(id, commit)),
                 Some(false) if commit => self.say(own.id, me, &by, Word::End(id)),
-                None if !commit => self.want(Deal::Decided(id, false)),
+                None if !commit => self.want(TransactionEntry::Decided(id, false)),
                 _ => {}
             },
-            Word::End(id) => self.want(Deal::Ended(id, from)),
-            Word::Question(id) => self.on_question(own, me, dealings, &by, id),
-            Word::Push(view, asks, health) => self.on_push(own, me, dealings, &by, *view, (asks, health)),
+            Word::End(id) => self.want(TransactionEntry::Ended(id, from)),
+            Word::Question(id) => self.on_question(own, me, transactions, &by, id),
+            Word::Push(view, asks, health) => self.on_push(own, me, transactions, &by, *view, (asks, health)),
             Word::Known(epoch) => {
                 for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
                     beside.knows = beside.knows.max(Some(epoch));
@@ -261,82 +266,102 @@ impl Dealer {
         gone: GroupId,
         own: &Own,
         me: &GroupRef,
-        dealings: &Dealings,
+        transactions: &TransactionState,
         (from, by): (GroupId, GroupRef),
         word: Word,
     ) {
         match word {
             Word::Prepare(id, _) => self.say(gone, me, &by, Word::Vote(id, false)),
             Word::Decision(id, true) => self.say(gone, me, &by, Word::End(id)),
-            Word::End(id) => self.want(Deal::Ended(id, from)),
-            Word::Question(id) => self.on_question(own, me, dealings, &by, id),
+            Word::End(id) => self.want(TransactionEntry::Ended(id, from)),
+            Word::Question(id) => self.on_question(own, me, transactions, &by, id),
             _ => {}
         }
     }
 
-    fn on_question(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, by: &GroupRef, id: TransactionId) {
-        if let Some(commit) = dealings.outcome(own, id) {
+    fn on_question(
+        &mut self,
+        own: &Own,
+        me: &GroupRef,
+        transactions: &TransactionState,
+        by: &GroupRef,
+        id: TransactionId,
+    ) {
+        if let Some(commit) = transactions.outcome(own, id) {
             self.say(id.group, me, by, Word::Decision(id, commit));
         }
     }
 
-    fn on_prepare(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, id: TransactionId, plan: Box<Plan>) {
-        if let Some(yes) = dealings.vote(id) {
+    fn on_prepare(
+        &mut self,
+        own: &Own,
+        me: &GroupRef,
+        transactions: &TransactionState,
+        id: TransactionId,
+        plan: Box<Plan>,
+    ) {
+        if let Some(yes) = transactions.vote(id) {
             return self.say(own.id, me, plan.coordinator(), Word::Vote(id, yes));
         }
-        if let Some(younger) = self.waits_for(own, dealings, id, &plan) {
-            return self.give_up(dealings, younger);
+        if let Some(younger) = self.waits_for(own, transactions, id, &plan) {
+            return self.give_up(transactions, younger);
         }
         if own.defects.has(Defect::VoteBeforeChosen) {
             self.say(own.id, me, plan.coordinator(), Word::Vote(id, true));
         }
-        self.want(Deal::Asked(id, plan));
+        self.want(TransactionEntry::Asked(id, plan));
     }
 
-    /// Returns a younger transaction that holds locks of this one (see [`Dealings::younger_holder`]), if this one is to wait for it and not
+    /// Returns a younger transaction that holds locks of this one (see [`TransactionState::younger_holder`]), if this one is to wait for it and not
     /// to be refused. If the younger one is the group's own, it is given up. A younger one of another group ends soon, because it is
     /// refused wherever an older one holds a lock. No answer is sent meanwhile, and the coordinator asks again. Only older transactions
     /// wait for younger ones, so they do not wait for each other. The oldest of all is refused nowhere (hazard 34), except where the
     /// younger one's coordinator seems to be lost.
-    fn waits_for(&self, own: &Own, dealings: &Dealings, id: TransactionId, plan: &Plan) -> Option<TransactionId> {
+    fn waits_for(
+        &self,
+        own: &Own,
+        transactions: &TransactionState,
+        id: TransactionId,
+        plan: &Plan,
+    ) -> Option<TransactionId> {
         let is_open_for_long = |younger: &TransactionId| {
             self.waits.get(younger).is_some_and(|(since, _)| self.now.since(*since) >= LOCK_PATIENCE)
         };
-        dealings.younger_holder(own, id, plan).filter(|younger| !is_open_for_long(younger))
+        transactions.younger_holder(own, id, plan).filter(|younger| !is_open_for_long(younger))
     }
 
     /// Gives up the younger transaction where it is the group's own.
-    fn give_up(&mut self, dealings: &Dealings, younger: TransactionId) {
-        if dealings.coordinates().is_some_and(|(open, _)| open == younger) {
-            self.want(Deal::Outcome(younger, false));
+    fn give_up(&mut self, transactions: &TransactionState, younger: TransactionId) {
+        if transactions.coordinates().is_some_and(|(open, _)| open == younger) {
+            self.want(TransactionEntry::Outcome(younger, false));
         }
     }
 
     /// Removes entries that must wait for a younger transaction. A transaction that this group began while other groups asked it is in the
     /// log by now, perhaps before theirs.
-    fn give_way(&mut self, own: &Own, dealings: &Dealings) {
+    fn give_way(&mut self, own: &Own, transactions: &TransactionState) {
         let mut wanted = core::mem::take(&mut self.wanted);
         let mut younger = Vec::new();
-        wanted.retain(|deal| {
-            let Deal::Asked(id, plan) = deal else { return true };
-            let waits_for = self.waits_for(own, dealings, *id, plan);
+        wanted.retain(|entry| {
+            let TransactionEntry::Asked(id, plan) = entry else { return true };
+            let waits_for = self.waits_for(own, transactions, *id, plan);
             younger.extend(waits_for);
             waits_for.is_none()
         });
         self.wanted = wanted;
-        younger.into_iter().for_each(|younger| self.give_up(dealings, younger));
+        younger.into_iter().for_each(|younger| self.give_up(transactions, younger));
     }
 
     fn on_vote(
         &mut self,
         own: &Own,
         me: &GroupRef,
-        dealings: &Dealings,
+        transactions: &TransactionState,
         from: GroupId,
         (id, yes): (TransactionId, bool),
     ) {
         let is_meant = |open: TransactionId| open == id || own.defects.has(Defect::AnyAttempt);
-        let Some((open, plan)) = dealings.coordinates().filter(|(open, _)| is_meant(*open)) else { return };
+        let Some((open, plan)) = transactions.coordinates().filter(|(open, _)| is_meant(*open)) else { return };
         if plan.party(from).is_none() {
             return;
         }
@@ -358,14 +383,14 @@ impl Dealer {
 
     fn decide(&mut self, own: &Own, me: &GroupRef, id: TransactionId, plan: &Plan) {
         if self.votes.values().any(|yes| !yes) {
-            self.want(Deal::Outcome(id, false));
+            self.want(TransactionEntry::Outcome(id, false));
         } else if plan.asked().all(|party| self.votes.contains_key(&party.group.id))
             || own.defects.has(Defect::OneVote) && !self.votes.is_empty()
         {
             if own.defects.has(Defect::OutcomeBeforeChosen) {
                 plan.asked().for_each(|party| self.say(own.id, me, &party.group, Word::Decision(id, true)));
             }
-            self.want(Deal::Outcome(id, true));
+            self.want(TransactionEntry::Outcome(id, true));
         }
     }
 
@@ -373,12 +398,12 @@ impl Dealer {
         &mut self,
         own: &Own,
         me: &GroupRef,
-        dealings: &Dealings,
+        transactions: &TransactionState,
         by: &GroupRef,
         view: View,
         (asks, health): (bool, Box<Health>),
     ) {
-        let links = [dealings.predecessor(), dealings.successor()];
+        let links = [transactions.predecessor(), transactions.successor()];
         for (link, beside) in links.into_iter().zip(&mut self.beside) {
             let Some(link) = link.filter(|link| link.id == view.own.id) else { continue };
             if beside.id != Some(link.id) {
@@ -390,20 +415,20 @@ impl Dealer {
                 beside.health = Some((self.now, health.clone()));
             }
         }
-        if dealings.is_mended_by(own, &view.own) {
-            return self.want(Deal::Neighbour(view.own));
+        if transactions.is_mended_by(own, &view.own) {
+            return self.want(TransactionEntry::Neighbour(view.own));
         }
         let is_link = |link: &&GroupRef| link.id == view.own.id;
         let Some(link) = links.into_iter().flatten().find(is_link) else { return };
         // If neither of these two members hears the answer, the neighbour asks again.
         let to = two_of(by, by.nodes().next(), self.turn());
         if asks {
-            let mine = dealings.view(me);
+            let mine = transactions.view(me);
             self.say(own.id, me, &to, Word::Push(Box::new(mine), false, Box::new(self.health.clone())));
         }
         let newer = link.epoch <= view.own.epoch || own.defects.has(Defect::ByArrival);
         if newer && *link != view.own {
-            self.want(Deal::Neighbour(view.own));
+            self.want(TransactionEntry::Neighbour(view.own));
         } else if link.epoch == view.own.epoch {
             self.say(own.id, me, &to, Word::Known(view.own.epoch));
         }
@@ -417,31 +442,32 @@ impl Dealer {
 
     /// Does all that is due: after an entry was applied, when this node comes to lead, and from time to time. `me`: this group as other
     /// groups should know it.
-    pub fn tick(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
+    pub fn tick(&mut self, own: &Own, me: &GroupRef, transactions: &TransactionState, now: Time) {
         self.now = now;
-        self.coordinate(own, me, dealings, now);
-        self.ask_outcomes(me, dealings, now);
-        self.tell_outcomes(me, dealings, now);
-        self.tell_neighbours(me, dealings, now);
+        self.coordinate(own, me, transactions, now);
+        self.ask_outcomes(me, transactions, now);
+        self.tell_outcomes(me, transactions, now);
+        self.tell_neighbours(me, transactions, now);
     }
 
-    /// Returns when [`Dealer::tick`] may have to be called next.
-    pub fn next_timeout(&self, own: &Own, dealings: &Dealings) -> Time {
+    /// Returns when [`TransactionDriver::tick`] may have to be called next.
+    pub fn next_timeout(&self, own: &Own, transactions: &TransactionState) -> Time {
         let again = |said: Option<&Time>| said.map_or(Time(0), |said| *said + SAID_AGAIN);
-        let coordinates = dealings.coordinates().map(|_| again(self.asked.as_ref()));
-        let waits =
-            dealings.voted().map(|(id, _)| self.waits.get(&id).map_or(Time(0), |(_, asked)| *asked + OUTCOME_PATIENCE));
+        let coordinates = transactions.coordinates().map(|_| again(self.asked.as_ref()));
+        let waits = transactions
+            .voted()
+            .map(|(id, _)| self.waits.get(&id).map_or(Time(0), |(_, asked)| *asked + OUTCOME_PATIENCE));
         let told = self.told.values().map(|told| again(Some(told)));
-        let links = [dealings.predecessor(), dealings.successor()].into_iter().zip(&self.beside);
+        let links = [transactions.predecessor(), transactions.successor()].into_iter().zip(&self.beside);
         let pushes = links.filter_map(|(link, beside)| Some(beside.due(link?, own.epoch, &self.health.policies)));
         coordinates.into_iter().chain(waits).chain(told).chain(pushes).min().unwrap_or(Time::NEVER)
     }
 
-    fn coordinate(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
-        let open = dealings.coordinates();
+    fn coordinate(&mut self, own: &Own, me: &GroupRef, transactions: &TransactionState, now: Time) {
+        let open = transactions.coordinates();
         if let Some((over, plan)) = self.open.take_if(|(known, _)| open.is_none_or(|(id, _)| id != *known)) {
             // A participant that misses this will ask. The basis of the plan may be the reason, so the neighbours are asked for it anew.
-            if dealings.outcome(own, over) == Some(false) {
+            if transactions.outcome(own, over) == Some(false) {
                 self.look_again();
                 for party in plan.asked() {
                     self.say(own.id, me, &party.group, Word::Decision(over, false));
@@ -451,7 +477,7 @@ impl Dealer {
         let Some((id, plan)) = open else { return };
         self.follow(id, plan);
         if now.since(*self.began.get_or_insert(now)) >= VOTES_PATIENCE {
-            return self.want(Deal::Outcome(id, false));
+            return self.want(TransactionEntry::Outcome(id, false));
         }
         if self.asked.is_none_or(|asked| now.since(asked) >= SAID_AGAIN) {
             self.asked = Some(now);
@@ -463,9 +489,9 @@ impl Dealer {
         self.decide(own, me, id, plan);
     }
 
-    fn ask_outcomes(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
-        self.waits.retain(|id, _| dealings.voted().any(|(voted, _)| voted == *id));
-        for (id, plan) in dealings.voted() {
+    fn ask_outcomes(&mut self, me: &GroupRef, transactions: &TransactionState, now: Time) {
+        self.waits.retain(|id, _| transactions.voted().any(|(voted, _)| voted == *id));
+        for (id, plan) in transactions.voted() {
             let (since, word) = match self.waits.get(&id) {
                 None => (now, Word::Vote(id, true)),
                 Some((since, asked)) if now.since(*asked) >= OUTCOME_PATIENCE => (*since, Word::Question(id)),
@@ -477,10 +503,11 @@ impl Dealer {
     }
 
     /// Tells commits to all participants that have not confirmed that they know.
-    pub fn tell_outcomes(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
+    pub fn tell_outcomes(&mut self, me: &GroupRef, transactions: &TransactionState, now: Time) {
         let due = |decision: &Decision, group: &GroupId| decision.unconfirmed.contains(group);
-        self.told.retain(|(id, group), _| dealings.decided().iter().any(|known| known.id == *id && due(known, group)));
-        for decision in dealings.decided() {
+        self.told
+            .retain(|(id, group), _| transactions.decided().iter().any(|known| known.id == *id && due(known, group)));
+        for decision in transactions.decided() {
             for party in decision.unconfirmed.iter().filter_map(|group| decision.plan.party(*group)) {
                 let told = self.told.get(&(decision.id, party.group.id));
                 if told.is_none_or(|told| now.since(*told) >= SAID_AGAIN) {
@@ -491,8 +518,8 @@ impl Dealer {
         }
     }
 
-    fn tell_neighbours(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
-        let links = [dealings.predecessor(), dealings.successor()];
+    fn tell_neighbours(&mut self, me: &GroupRef, transactions: &TransactionState, now: Time) {
+        let links = [transactions.predecessor(), transactions.successor()];
         for (index, link) in links.into_iter().enumerate() {
             let turn = self.turn();
             let beside = &mut self.beside[index];
@@ -507,14 +534,19 @@ impl Dealer {
                 beside.told = Some(now);
                 let lacks = beside.lacks(link, me.epoch, &self.health.policies);
                 let to = if lacks { link.clone() } else { two_of(link, beside.speaker, turn) };
-                self.say(me.id, me, &to, Word::Push(Box::new(dealings.view(me)), asks, Box::new(self.health.clone())));
+                self.say(
+                    me.id,
+                    me,
+                    &to,
+                    Word::Push(Box::new(transactions.view(me)), asks, Box::new(self.health.clone())),
+                );
             }
         }
     }
 
-    fn want(&mut self, deal: Deal) {
-        if self.wanted.len() < WANTED_MAX && !self.wanted.contains(&deal) {
-            self.wanted.push_back(deal);
+    fn want(&mut self, entry: TransactionEntry) {
+        if self.wanted.len() < WANTED_MAX && !self.wanted.contains(&entry) {
+            self.wanted.push_back(entry);
         }
     }
 
@@ -539,21 +571,21 @@ fn two_of(group: &GroupRef, speaker: Option<NodeId>, turn: usize) -> GroupRef {
 }
 
 /// Returns whether the application of this entry would have an effect.
-fn is_of_use(own: &Own, dealings: &Dealings, deal: &Deal) -> bool {
-    match deal {
-        Deal::Begin(plan) => dealings.refuses_begin(own, plan).is_none(),
-        Deal::Asked(id, _) => dealings.vote(*id).is_none(),
-        Deal::Outcome(id, _) => dealings.coordinates().is_some_and(|(open, _)| open == *id),
-        Deal::Decided(id, _) => dealings.vote(*id) != Some(false),
-        Deal::Ending(id) => dealings.is_touched(own, *id),
-        Deal::Ended(id, group) => {
-            dealings.decided().iter().any(|known| known.id == *id && known.unconfirmed.contains(group))
+fn is_of_use(own: &Own, transactions: &TransactionState, entry: &TransactionEntry) -> bool {
+    match entry {
+        TransactionEntry::Begin(plan) => transactions.refuses_begin(own, plan).is_none(),
+        TransactionEntry::Asked(id, _) => transactions.vote(*id).is_none(),
+        TransactionEntry::Outcome(id, _) => transactions.coordinates().is_some_and(|(open, _)| open == *id),
+        TransactionEntry::Decided(id, _) => transactions.vote(*id) != Some(false),
+        TransactionEntry::Ending(id) => transactions.is_touched(own, *id),
+        TransactionEntry::Ended(id, group) => {
+            transactions.decided().iter().any(|known| known.id == *id && known.unconfirmed.contains(group))
         }
-        Deal::Neighbour(group) => {
-            let links = [dealings.predecessor(), dealings.successor()];
+        TransactionEntry::Neighbour(group) => {
+            let links = [transactions.predecessor(), transactions.successor()];
             let newest = own.defects.has(Defect::ByArrival);
             let is_new = |link: &GroupRef| (link.epoch <= group.epoch || newest) && link != group;
-            dealings.is_mended_by(own, group)
+            transactions.is_mended_by(own, group)
                 || links.into_iter().flatten().any(|link| link.id == group.id && is_new(link))
         }
     }
