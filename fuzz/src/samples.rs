@@ -317,14 +317,14 @@ fn messages() -> Vec<Message> {
     let log = log_messages().into_iter().map(Message::Log);
     let committee = committee_messages().into_iter().map(Message::Committee);
     let client = client_messages().into_iter().map(Message::Client);
-    let letters = transactions::letters().into_iter().map(|letter| Message::Letter(Box::new(letter)));
+    let envelopes = transactions::envelopes().into_iter().map(|envelope| Message::Envelope(Box::new(envelope)));
     others
         .into_iter()
         .chain([Message::Handover(Box::new(handover))])
         .chain(log)
         .chain(committee)
         .chain(client)
-        .chain(letters)
+        .chain(envelopes)
         .collect()
 }
 

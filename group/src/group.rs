@@ -345,7 +345,7 @@ impl Group {
                 self.do_duties();
             }
             Message::Contact(contact) => self.duties.on_contact(contact),
-            Message::Letter(letter) => self.on_letter(*letter),
+            Message::Envelope(envelope) => self.on_envelope(*envelope),
             Message::Declined => {
                 self.duties.doors.on_declined(from.node);
                 self.do_duties();

@@ -19,7 +19,7 @@ use crate::op::{Answer, Op, OpError, ReadMode};
 use crate::record::{OpId, Record};
 use crate::state::{Entry, GroupState, Member};
 use crate::time::WallMillis;
-use crate::transaction::driver::Letter;
+use crate::transaction::driver::GroupEnvelope;
 
 /// One message within a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub enum Message {
     /// Carries the addresses and the name that the sender wants to be known by.
     Contact(Contact),
     /// Carries a message from another group for the leader of this one.
-    Letter(Box<Letter>),
+    Envelope(Box<GroupEnvelope>),
     /// Reports, from a learner, that it is in another group by now.
     Declined,
     /// Asks for records, from a member of a neighbour that may come to own a part of this group's range.

@@ -22,7 +22,7 @@ use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
 use crate::state::{Entry, Member};
 use crate::switch::Switch;
-use crate::transaction::driver::{Letter, Word};
+use crate::transaction::driver::{GroupEnvelope, GroupMessage};
 use crate::transaction::plan::{Plan, View};
 use crate::transaction::state::{TransactionEntry, TransactionState};
 
@@ -168,7 +168,7 @@ impl Message {
             }
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
             Message::Vouch(vouch) => vouch.check(),
-            Message::Letter(letter) => unless(letter.is_sound(), Nonsense::Malformed),
+            Message::Envelope(envelope) => unless(envelope.is_sound(), Nonsense::Malformed),
             Message::Handover(handover) => handover.check(from),
             Message::Copied(copied) => copied.check(),
             Message::AskCopy(_)
@@ -358,15 +358,19 @@ impl TransactionEntry {
     }
 }
 
-impl Letter {
+impl GroupEnvelope {
     /// Returns whether an honest group can have sent this.
     pub fn is_sound(&self) -> bool {
-        let word = match &self.word {
-            Word::Prepare(_, plan) => is_plan(plan),
-            Word::Push(view, _, health) => view.is_sound() && health.is_sound(CONTACTS_MAX, TEXT_BYTES_MAX),
-            Word::Vote(..) | Word::Decision(..) | Word::End(_) | Word::Question(_) | Word::Known(_) => true,
+        let is_sound = match &self.message {
+            GroupMessage::Prepare(_, plan) => is_plan(plan),
+            GroupMessage::Push(view, _, health) => view.is_sound() && health.is_sound(CONTACTS_MAX, TEXT_BYTES_MAX),
+            GroupMessage::Vote(..)
+            | GroupMessage::Decision(..)
+            | GroupMessage::End(_)
+            | GroupMessage::Question(_)
+            | GroupMessage::Known(_) => true,
         };
-        word && is_reference(&self.by) && is_reference(&self.to)
+        is_sound && is_reference(&self.by) && is_reference(&self.to)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::message::{Base, ClientMessage, Message, Operation, Outcome, Write};
 use crate::number_set::NumberSet;
 use crate::op::{Answer, OpError};
 use crate::state::{Entry, GroupState};
-use crate::transaction::driver::Letter;
+use crate::transaction::driver::GroupEnvelope;
 
 /// Change that the store must make durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,8 +111,8 @@ pub enum GroupOutput {
     Read(u64, Option<Answer>),
     /// The group's state changed.
     Changed,
-    /// Send this letter to the group that it names.
-    Letter(Box<Letter>),
+    /// Send this envelope to the group that it names.
+    Envelope(Box<GroupEnvelope>),
     /// The group has ended with a transaction: start its successors as soon as all groups that the transaction touched are known to have
     /// ended.
     Ended,

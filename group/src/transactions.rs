@@ -1,6 +1,6 @@
-//! Part of a member in its group's transactions with other groups: letters in and out, and the end of the group.
+//! Part of a member in its group's transactions with other groups: envelopes in and out, and the end of the group.
 //!
-//! Only the leader answers letters; any other member forwards them to it. A group that has ended has no leader any more: each member sends
+//! Only the leader answers envelopes; any other member forwards them to it. A group that has ended has no leader any more: each member sends
 //! the outcome and the last state until the successors of the group have begun.
 
 use alloc::boxed::Box;
@@ -20,7 +20,7 @@ use crate::outbox::GroupOutput;
 use crate::state::{Config, Entry, GroupState, Member};
 use crate::time::Time;
 use crate::transaction::TransactionId;
-use crate::transaction::driver::{Letter, TransactionDriver, Word};
+use crate::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
 use crate::transaction::plan::{Birth, Operation, Plan, Rank, Refusal, View};
 use crate::transaction::state::{Own, TransactionEntry};
 
@@ -40,7 +40,7 @@ pub(crate) struct Transactions {
     /// Last applied slot at which this leader first saw each open transaction: a member that reports the slot has lived since.
     seen: BTreeMap<TransactionId, Slot>,
     /// Votes that wait until they may be sent.
-    held: Vec<Letter>,
+    held: Vec<GroupEnvelope>,
     answered: Answered,
     /// Time when this member next tells other groups of the end of its group.
     tell_end: Option<Time>,
@@ -50,28 +50,28 @@ pub(crate) struct Transactions {
     told_loss: Option<Time>,
 }
 
-/// Letters that a leader answered recently: each member that a letter reaches forwards a copy.
+/// Envelopes that a leader answered recently: each member that an envelope reaches forwards a copy.
 #[derive(Clone, Debug, Default)]
-struct Answered(VecDeque<(Time, Slot, Letter)>);
+struct Answered(VecDeque<(Time, Slot, GroupEnvelope)>);
 
 impl Answered {
-    /// Upper limit of remembered letters.
+    /// Upper limit of remembered envelopes.
     const MAX: usize = 8;
 
-    /// Returns whether this letter was answered, from the same log, less than a third of the resend time ago. A letter that is sent again
+    /// Returns whether this envelope was answered, from the same log, less than a third of the resend time ago. An envelope that is sent again
     /// is answered again.
-    fn has(&mut self, letter: &Letter, applied: Slot, now: Time, resend: Duration) -> bool {
+    fn has(&mut self, envelope: &GroupEnvelope, applied: Slot, now: Time, resend: Duration) -> bool {
         while self.0.front().is_some_and(|(at, ..)| now.since(*at) >= resend / 3) {
             self.0.pop_front();
         }
-        self.0.iter().any(|(_, slot, known)| *slot == applied && known == letter)
+        self.0.iter().any(|(_, slot, known)| *slot == applied && known == envelope)
     }
 
-    fn note(&mut self, letter: Letter, applied: Slot, now: Time) {
+    fn note(&mut self, envelope: GroupEnvelope, applied: Slot, now: Time) {
         if self.0.len() >= Self::MAX {
             self.0.pop_front();
         }
-        self.0.push_back((now, applied, letter));
+        self.0.push_back((now, applied, envelope));
     }
 }
 
@@ -334,10 +334,10 @@ impl Group {
         }
     }
 
-    /// Returns whether this letter may be sent: a yes vote waits for the same.
-    fn is_sure(&self, letter: &Letter) -> bool {
-        match letter.word {
-            Word::Vote(id, true) => {
+    /// Returns whether this envelope may be sent: a yes vote waits for the same.
+    fn is_sure(&self, envelope: &GroupEnvelope) -> bool {
+        match envelope.message {
+            GroupMessage::Vote(id, true) => {
                 let mut voted = self.state.transactions.voted();
                 voted.find(|(open, _)| *open == id).is_none_or(|(_, plan)| self.is_acknowledged(id, plan))
             }
@@ -350,7 +350,9 @@ impl Group {
         let Group { state, transactions, .. } = self;
         let open = || state.transactions.coordinates().into_iter().chain(state.transactions.voted()).map(|(id, _)| id);
         transactions.seen.retain(|id, _| open().any(|open| open == *id));
-        transactions.held.retain(|letter| matches!(letter.word, Word::Vote(id, _) if open().any(|open| open == id)));
+        transactions
+            .held
+            .retain(|envelope| matches!(envelope.message, GroupMessage::Vote(id, _) if open().any(|open| open == id)));
         for id in open() {
             transactions.seen.entry(id).or_insert(state.applied);
         }
@@ -388,40 +390,42 @@ impl Group {
         Rank::new(tried, self.group_time())
     }
 
-    /// Handles a letter to this group, or to one for which it answers.
-    pub fn on_letter(&mut self, letter: Letter) {
+    /// Handles an envelope to this group, or to one for which it answers.
+    pub fn on_envelope(&mut self, envelope: GroupEnvelope) {
         if self.vouching.is_some() || self.failed {
             return;
         }
-        if self.state.losses.iter().any(|loss| loss.is_of(&letter.by)) {
+        if self.state.losses.iter().any(|loss| loss.is_of(&envelope.by)) {
             // The group has come back, and does not know that its range was declared lost.
-            return self.tell_loss(&letter.by);
+            return self.tell_loss(&envelope.by);
         }
         if self.state.ended.is_some() {
             // It can still report its decisions and what it has learned, but nothing new.
-            if matches!(letter.word, Word::Question(_) | Word::Decision(_, true)) {
-                self.answer(letter);
+            if matches!(envelope.message, GroupMessage::Question(_) | GroupMessage::Decision(_, true)) {
+                self.answer(envelope);
             }
         } else if self.log.leads() {
             self.follow_leadership();
             let (applied, now) = (self.state.applied, self.now.time);
-            if self.transactions.answered.has(&letter, applied, now, self.config.timing.resend) {
+            if self.transactions.answered.has(&envelope, applied, now, self.config.timing.resend) {
                 return;
             }
             // The sender asks again: the members may be heard by then, or the coordinator gives up. A leader that hears no majority may
             // lead no member any more.
-            let answers = match &letter.word {
-                Word::Prepare(_, plan) => self.are_able(plan) && self.transactions.driver.are_silent(plan.lost()),
-                Word::Push(..) => self.hears_majority(),
+            let answers = match &envelope.message {
+                GroupMessage::Prepare(_, plan) => {
+                    self.are_able(plan) && self.transactions.driver.are_silent(plan.lost())
+                }
+                GroupMessage::Push(..) => self.hears_majority(),
                 _ => true,
             };
             if answers {
-                self.transactions.answered.note(letter.clone(), applied, now);
-                self.answer(letter);
+                self.transactions.answered.note(envelope.clone(), applied, now);
+                self.answer(envelope);
             }
             self.do_duties();
         } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
-            self.out.send(&[leader], Message::Letter(Box::new(letter)));
+            self.out.send(&[leader], Message::Envelope(Box::new(envelope)));
         }
     }
 
@@ -437,9 +441,9 @@ impl Group {
         }
     }
 
-    fn answer(&mut self, letter: Letter) {
+    fn answer(&mut self, envelope: GroupEnvelope) {
         let (own, me) = (self.own(), self.state.reference());
-        self.transactions.driver.on_letter(&own, &me, &self.state.transactions, letter);
+        self.transactions.driver.on_envelope(&own, &me, &self.state.transactions, envelope);
         self.post();
     }
 
@@ -498,9 +502,10 @@ impl Group {
         let by = self.state.reference();
         let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
         for to in predecessor.into_iter().chain(successor).cloned() {
-            // The letter has no news for the receiver: a group that answers must not be taken for one that lives.
-            let letter = Letter { from: self.state.id, by: by.clone(), to, word: Word::Known(Epoch(0)) };
-            self.out.push(GroupOutput::Letter(Box::new(letter)));
+            // The envelope has no news for the receiver: a group that answers must not be taken for one that lives.
+            let envelope =
+                GroupEnvelope { from: self.state.id, by: by.clone(), to, message: GroupMessage::Known(Epoch(0)) };
+            self.out.push(GroupOutput::Envelope(Box::new(envelope)));
         }
     }
 
@@ -530,16 +535,16 @@ impl Group {
         wanted.map(Entry::Transaction)
     }
 
-    /// Sends the letters that wait; a vote only once it is sure.
+    /// Sends the envelopes that wait; a vote only once it is sure.
     fn post(&mut self) {
         self.see_open();
-        let mut letters = core::mem::take(&mut self.transactions.held);
-        letters.extend(self.transactions.driver.take_letters());
-        for letter in letters {
-            if self.is_sure(&letter) {
-                self.out.push(GroupOutput::Letter(Box::new(letter)));
-            } else if !self.transactions.held.contains(&letter) {
-                self.transactions.held.push(letter);
+        let mut envelopes = core::mem::take(&mut self.transactions.held);
+        envelopes.extend(self.transactions.driver.take_envelopes());
+        for envelope in envelopes {
+            if self.is_sure(&envelope) {
+                self.out.push(GroupOutput::Envelope(Box::new(envelope)));
+            } else if !self.transactions.held.contains(&envelope) {
+                self.transactions.held.push(envelope);
             }
         }
     }

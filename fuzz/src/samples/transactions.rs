@@ -5,7 +5,7 @@ use group::health::{Health, LivingMember};
 use group::state::{Entry, GroupState};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
-use group::transaction::driver::{Letter, Word};
+use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{Operation, Plan, Rank, View};
 use group::transaction::state::TransactionEntry;
 use node::Policies;
@@ -57,17 +57,17 @@ pub(super) fn entries() -> Vec<TransactionEntry> {
     ]
 }
 
-pub(super) fn letters() -> Vec<Letter> {
+pub(super) fn envelopes() -> Vec<GroupEnvelope> {
     let words = [
-        Word::Prepare(ID, plan()),
-        Word::Vote(ID, true),
-        Word::Decision(ID, true),
-        Word::End(ID),
-        Word::Question(ID),
-        Word::Push(Box::new(alone()), true, Box::new(health())),
-        Word::Push(Box::new(alone()), false, Box::default()),
-        Word::Known(Epoch(4)),
+        GroupMessage::Prepare(ID, plan()),
+        GroupMessage::Vote(ID, true),
+        GroupMessage::Decision(ID, true),
+        GroupMessage::End(ID),
+        GroupMessage::Question(ID),
+        GroupMessage::Push(Box::new(alone()), true, Box::new(health())),
+        GroupMessage::Push(Box::new(alone()), false, Box::default()),
+        GroupMessage::Known(Epoch(4)),
     ];
-    let letter = |word| Letter { from: ID.group, by: alone().own, to: alone().own, word };
-    words.into_iter().map(letter).collect()
+    let envelope = |message| GroupEnvelope { from: ID.group, by: alone().own, to: alone().own, message };
+    words.into_iter().map(envelope).collect()
 }

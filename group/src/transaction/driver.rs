@@ -39,7 +39,7 @@ const WANTED_MAX: usize = 64;
 
 /// Message between two groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
+pub enum GroupMessage {
     /// The coordinator asks for a vote.
     Prepare(TransactionId, Box<Plan>),
     /// Vote of a participant: yes if true.
@@ -56,16 +56,22 @@ pub enum Word {
     Known(Epoch),
 }
 
-impl Word {
+impl GroupMessage {
     /// Returns whether this message is repeated until it is answered, however long that takes.
     pub fn is_said_again(&self) -> bool {
-        matches!(self, Word::Decision(_, true) | Word::Question(_) | Word::Push(..) | Word::Known(Epoch(0)))
+        matches!(
+            self,
+            GroupMessage::Decision(_, true)
+                | GroupMessage::Question(_)
+                | GroupMessage::Push(..)
+                | GroupMessage::Known(Epoch(0))
+        )
     }
 }
 
 /// Message with sender and receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct GroupEnvelope {
     /// Group in whose name the message is sent, which may be a former one.
     pub from: GroupId,
     /// Group that sends the message and gets the answer; its leader comes first among its members.
@@ -73,7 +79,7 @@ pub struct Letter {
     /// Receiving group, where it was known last, or the members of it that are told.
     pub to: GroupRef,
     /// Content.
-    pub word: Word,
+    pub message: GroupMessage,
 }
 
 /// One of the two neighbours, as the leader has heard it.
@@ -139,7 +145,7 @@ pub struct TransactionDriver {
     pub(crate) health: Health,
     /// Time of the last tick.
     now: Time,
-    letters: Vec<Letter>,
+    envelopes: Vec<GroupEnvelope>,
     /// Number of picks of members that are told, see `two_of`.
     turns: u64,
 }
@@ -151,8 +157,8 @@ impl TransactionDriver {
     }
 
     /// Takes the messages to send.
-    pub fn take_letters(&mut self) -> Vec<Letter> {
-        core::mem::take(&mut self.letters)
+    pub fn take_envelopes(&mut self) -> Vec<GroupEnvelope> {
+        core::mem::take(&mut self.envelopes)
     }
 
     /// Takes the entry to propose next, if it is still of use, and not too early.
@@ -224,10 +230,10 @@ impl TransactionDriver {
     }
 
     /// Handles a message to this group, or to a former one for which it answers. `me`: this group as other groups should know it.
-    pub fn on_letter(&mut self, own: &Own, me: &GroupRef, transactions: &TransactionState, letter: Letter) {
-        let Letter { from, by, to, word } = letter;
+    pub fn on_envelope(&mut self, own: &Own, me: &GroupRef, transactions: &TransactionState, envelope: GroupEnvelope) {
+        let GroupEnvelope { from, by, to, message } = envelope;
         // A member that hears no member of its own group sends this, and the message is no sign of life.
-        if word != Word::Known(Epoch(0)) {
+        if message != GroupMessage::Known(Epoch(0)) {
             for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
                 beside.heard = self.now;
                 beside.speaker = by.nodes().next().filter(|_| by.id == from);
@@ -235,24 +241,24 @@ impl TransactionDriver {
         }
         if to.id != own.id {
             if transactions.is_heir_of(to.id) {
-                self.answer_for(to.id, own, me, transactions, (from, by), word);
+                self.answer_for(to.id, own, me, transactions, (from, by), message);
             }
             return;
         }
-        match word {
-            Word::Prepare(id, plan) => self.on_prepare(own, me, transactions, id, plan),
-            Word::Vote(id, yes) => self.on_vote(own, me, transactions, from, (id, yes)),
-            Word::Decision(id, commit) => match transactions.vote(id) {
+        match message {
+            GroupMessage::Prepare(id, plan) => self.on_prepare(own, me, transactions, id, plan),
+            GroupMessage::Vote(id, yes) => self.on_vote(own, me, transactions, from, (id, yes)),
+            GroupMessage::Decision(id, commit) => match transactions.vote(id) {
                 Some(true) if commit && transactions.is_touched(own, id) => self.want(TransactionEntry::Ending(id)),
                 Some(true) => self.want(TransactionEntry::Decided(id, commit)),
-                Some(false) if commit => self.say(own.id, me, &by, Word::End(id)),
+                Some(false) if commit => self.say(own.id, me, &by, GroupMessage::End(id)),
                 None if !commit => self.want(TransactionEntry::Decided(id, false)),
                 _ => {}
             },
-            Word::End(id) => self.want(TransactionEntry::Ended(id, from)),
-            Word::Question(id) => self.on_question(own, me, transactions, &by, id),
-            Word::Push(view, asks, health) => self.on_push(own, me, transactions, &by, *view, (asks, health)),
-            Word::Known(epoch) => {
+            GroupMessage::End(id) => self.want(TransactionEntry::Ended(id, from)),
+            GroupMessage::Question(id) => self.on_question(own, me, transactions, &by, id),
+            GroupMessage::Push(view, asks, health) => self.on_push(own, me, transactions, &by, *view, (asks, health)),
+            GroupMessage::Known(epoch) => {
                 for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
                     beside.knows = beside.knows.max(Some(epoch));
                 }
@@ -268,13 +274,13 @@ impl TransactionDriver {
         me: &GroupRef,
         transactions: &TransactionState,
         (from, by): (GroupId, GroupRef),
-        word: Word,
+        message: GroupMessage,
     ) {
-        match word {
-            Word::Prepare(id, _) => self.say(gone, me, &by, Word::Vote(id, false)),
-            Word::Decision(id, true) => self.say(gone, me, &by, Word::End(id)),
-            Word::End(id) => self.want(TransactionEntry::Ended(id, from)),
-            Word::Question(id) => self.on_question(own, me, transactions, &by, id),
+        match message {
+            GroupMessage::Prepare(id, _) => self.say(gone, me, &by, GroupMessage::Vote(id, false)),
+            GroupMessage::Decision(id, true) => self.say(gone, me, &by, GroupMessage::End(id)),
+            GroupMessage::End(id) => self.want(TransactionEntry::Ended(id, from)),
+            GroupMessage::Question(id) => self.on_question(own, me, transactions, &by, id),
             _ => {}
         }
     }
@@ -288,7 +294,7 @@ impl TransactionDriver {
         id: TransactionId,
     ) {
         if let Some(commit) = transactions.outcome(own, id) {
-            self.say(id.group, me, by, Word::Decision(id, commit));
+            self.say(id.group, me, by, GroupMessage::Decision(id, commit));
         }
     }
 
@@ -301,13 +307,13 @@ impl TransactionDriver {
         plan: Box<Plan>,
     ) {
         if let Some(yes) = transactions.vote(id) {
-            return self.say(own.id, me, plan.coordinator(), Word::Vote(id, yes));
+            return self.say(own.id, me, plan.coordinator(), GroupMessage::Vote(id, yes));
         }
         if let Some(younger) = self.waits_for(own, transactions, id, &plan) {
             return self.give_up(transactions, younger);
         }
         if own.defects.has(Defect::VoteBeforeChosen) {
-            self.say(own.id, me, plan.coordinator(), Word::Vote(id, true));
+            self.say(own.id, me, plan.coordinator(), GroupMessage::Vote(id, true));
         }
         self.want(TransactionEntry::Asked(id, plan));
     }
@@ -388,7 +394,7 @@ impl TransactionDriver {
             || own.defects.has(Defect::OneVote) && !self.votes.is_empty()
         {
             if own.defects.has(Defect::OutcomeBeforeChosen) {
-                plan.asked().for_each(|party| self.say(own.id, me, &party.group, Word::Decision(id, true)));
+                plan.asked().for_each(|party| self.say(own.id, me, &party.group, GroupMessage::Decision(id, true)));
             }
             self.want(TransactionEntry::Outcome(id, true));
         }
@@ -424,13 +430,13 @@ impl TransactionDriver {
         let to = two_of(by, by.nodes().next(), self.turn());
         if asks {
             let mine = transactions.view(me);
-            self.say(own.id, me, &to, Word::Push(Box::new(mine), false, Box::new(self.health.clone())));
+            self.say(own.id, me, &to, GroupMessage::Push(Box::new(mine), false, Box::new(self.health.clone())));
         }
         let newer = link.epoch <= view.own.epoch || own.defects.has(Defect::ByArrival);
         if newer && *link != view.own {
             self.want(TransactionEntry::Neighbour(view.own));
         } else if link.epoch == view.own.epoch {
-            self.say(own.id, me, &to, Word::Known(view.own.epoch));
+            self.say(own.id, me, &to, GroupMessage::Known(view.own.epoch));
         }
     }
 
@@ -470,7 +476,7 @@ impl TransactionDriver {
             if transactions.outcome(own, over) == Some(false) {
                 self.look_again();
                 for party in plan.asked() {
-                    self.say(own.id, me, &party.group, Word::Decision(over, false));
+                    self.say(own.id, me, &party.group, GroupMessage::Decision(over, false));
                 }
             }
         }
@@ -483,7 +489,7 @@ impl TransactionDriver {
             self.asked = Some(now);
             let silent = plan.asked().filter(|party| !self.votes.contains_key(&party.group.id));
             for party in silent.map(|party| party.group.clone()).collect::<Vec<_>>() {
-                self.say(own.id, me, &party, Word::Prepare(id, Box::new(plan.clone())));
+                self.say(own.id, me, &party, GroupMessage::Prepare(id, Box::new(plan.clone())));
             }
         }
         self.decide(own, me, id, plan);
@@ -492,13 +498,13 @@ impl TransactionDriver {
     fn ask_outcomes(&mut self, me: &GroupRef, transactions: &TransactionState, now: Time) {
         self.waits.retain(|id, _| transactions.voted().any(|(voted, _)| voted == *id));
         for (id, plan) in transactions.voted() {
-            let (since, word) = match self.waits.get(&id) {
-                None => (now, Word::Vote(id, true)),
-                Some((since, asked)) if now.since(*asked) >= OUTCOME_PATIENCE => (*since, Word::Question(id)),
+            let (since, message) = match self.waits.get(&id) {
+                None => (now, GroupMessage::Vote(id, true)),
+                Some((since, asked)) if now.since(*asked) >= OUTCOME_PATIENCE => (*since, GroupMessage::Question(id)),
                 Some(_) => continue,
             };
             self.waits.insert(id, (since, now));
-            self.say(me.id, me, plan.coordinator(), word);
+            self.say(me.id, me, plan.coordinator(), message);
         }
     }
 
@@ -512,7 +518,7 @@ impl TransactionDriver {
                 let told = self.told.get(&(decision.id, party.group.id));
                 if told.is_none_or(|told| now.since(*told) >= SAID_AGAIN) {
                     self.told.insert((decision.id, party.group.id), now);
-                    self.say(decision.id.group, me, &party.group, Word::Decision(decision.id, true));
+                    self.say(decision.id.group, me, &party.group, GroupMessage::Decision(decision.id, true));
                 }
             }
         }
@@ -538,7 +544,7 @@ impl TransactionDriver {
                     me.id,
                     me,
                     &to,
-                    Word::Push(Box::new(transactions.view(me)), asks, Box::new(self.health.clone())),
+                    GroupMessage::Push(Box::new(transactions.view(me)), asks, Box::new(self.health.clone())),
                 );
             }
         }
@@ -550,12 +556,12 @@ impl TransactionDriver {
         }
     }
 
-    fn say(&mut self, from: GroupId, me: &GroupRef, to: &GroupRef, word: Word) {
+    fn say(&mut self, from: GroupId, me: &GroupRef, to: &GroupRef, message: GroupMessage) {
         let mut by = me.clone();
         if let Some(first) = by.members.iter().position(|contact| Some(contact.node) == self.me) {
             by.members[..=first].rotate_right(1);
         }
-        self.letters.push(Letter { from, by, to: to.clone(), word });
+        self.envelopes.push(GroupEnvelope { from, by, to: to.clone(), message });
     }
 }
 

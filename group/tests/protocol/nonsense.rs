@@ -214,7 +214,7 @@ fn nobody_waits_for_weeks() {
 #[test]
 fn a_plan_has_parties() {
     use group::transaction::TransactionId;
-    use group::transaction::driver::{Letter, Word};
+    use group::transaction::driver::{GroupEnvelope, GroupMessage};
     use group::transaction::plan::{Operation, Plan, Rank};
     use overlay::{Contact, GroupId, GroupRef};
 
@@ -223,9 +223,9 @@ fn a_plan_has_parties() {
     let operation = Operation::Repair { from: Point(1), last: Point(1), lost: vec![GroupId(3)], above: Epoch(1) };
     let plan = Plan { operation, parties: vec![], births: vec![], rank: Rank::new(0, WallMillis(0)) };
     let id = TransactionId { group: GroupId(7), epoch: Epoch(1), slot: Slot(2) };
-    let word = Word::Prepare(id, Box::new(plan));
-    let letter = Letter { from: group.id, by: group.clone(), to: group, word };
-    expect(Nonsense::Malformed, Message::Letter(Box::new(letter)));
+    let message = GroupMessage::Prepare(id, Box::new(plan));
+    let envelope = GroupEnvelope { from: group.id, by: group.clone(), to: group, message };
+    expect(Nonsense::Malformed, Message::Envelope(Box::new(envelope)));
 }
 
 /// Each node describes itself only, and names a bounded number of addresses.

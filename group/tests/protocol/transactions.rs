@@ -11,7 +11,7 @@ use group::config::{Defect, Defects};
 use group::rng::Rng;
 use group::time::{Time, WallMillis};
 use group::transaction::TransactionId;
-use group::transaction::driver::{Letter, TransactionDriver, Word};
+use group::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
 use group::transaction::plan::{Operation, Plan, Rank};
 use group::transaction::state::{Own, TransactionEntry, TransactionState};
 
@@ -46,7 +46,7 @@ struct World {
     rng: Rng,
     now: Time,
     groups: BTreeMap<GroupId, Sim>,
-    letters: Vec<Letter>,
+    envelopes: Vec<GroupEnvelope>,
     /// Plans that were made and not proposed yet: by then they may be old.
     plans: Vec<(GroupId, Plan)>,
     outcomes: BTreeMap<TransactionId, bool>,
@@ -78,7 +78,7 @@ impl World {
             rng: Rng::new(seed),
             now: Time(1),
             groups: BTreeMap::from([(id, founded)]),
-            letters: Vec::new(),
+            envelopes: Vec::new(),
             plans: Vec::new(),
             outcomes: BTreeMap::new(),
             agreed: BTreeSet::new(),
@@ -185,8 +185,8 @@ impl World {
                 *self.committed.entry(plan.operation.name()).or_default() += 1;
             }
         }
-        let letters = sim.driver.take_letters();
-        self.letters.extend(letters);
+        let envelopes = sim.driver.take_envelopes();
+        self.envelopes.extend(envelopes);
         self.bear();
         self.check();
     }
@@ -242,25 +242,25 @@ impl World {
     }
 
     fn deliver(&mut self) {
-        if self.letters.is_empty() {
+        if self.envelopes.is_empty() {
             return;
         }
-        let index = self.rng.below(self.letters.len() as u64) as usize;
-        let letter = match self.rng.below(10) {
-            0 => return drop(self.letters.swap_remove(index)),
-            1 | 2 => self.letters[index].clone(),
-            _ => self.letters.swap_remove(index),
+        let index = self.rng.below(self.envelopes.len() as u64) as usize;
+        let envelope = match self.rng.below(10) {
+            0 => return drop(self.envelopes.swap_remove(index)),
+            1 | 2 => self.envelopes[index].clone(),
+            _ => self.envelopes.swap_remove(index),
         };
-        self.hand_over(letter);
+        self.hand_over(envelope);
     }
 
-    fn hand_over(&mut self, letter: Letter) {
+    fn hand_over(&mut self, envelope: GroupEnvelope) {
         let mut heirs: Vec<GroupId> = Vec::new();
-        if self.groups.contains_key(&letter.to.id) {
-            heirs.push(letter.to.id);
+        if self.groups.contains_key(&envelope.to.id) {
+            heirs.push(envelope.to.id);
         } else {
             heirs.extend(
-                self.groups.values().filter(|sim| sim.transactions.is_heir_of(letter.to.id)).map(|sim| sim.own.id),
+                self.groups.values().filter(|sim| sim.transactions.is_heir_of(envelope.to.id)).map(|sim| sim.own.id),
             );
         }
         if heirs.is_empty() {
@@ -268,9 +268,9 @@ impl World {
         }
         let to = heirs[self.rng.below(heirs.len() as u64) as usize];
         let sim = self.groups.get_mut(&to).expect("one of them");
-        self.trace.push(format!("{:?} {to:?} hears {:?} say {}", self.now, letter.from, name(&letter.word)));
+        self.trace.push(format!("{:?} {to:?} hears {:?} say {}", self.now, envelope.from, name(&envelope.message)));
         let me = sim.reference();
-        sim.driver.on_letter(&sim.own, &me, &sim.transactions, letter);
+        sim.driver.on_envelope(&sim.own, &me, &sim.transactions, envelope);
         self.settle(to);
     }
 
@@ -298,8 +298,8 @@ impl World {
     fn calm_down(&mut self) {
         for round in 0.. {
             assert!(round < 200, "no rest: {}", self.tail());
-            while let Some(letter) = self.letters.pop() {
-                self.hand_over(letter);
+            while let Some(envelope) = self.envelopes.pop() {
+                self.hand_over(envelope);
             }
             let sims = self.groups.values();
             let calm = sims.clone().all(|sim| {
@@ -331,17 +331,17 @@ impl World {
     }
 }
 
-fn name(word: &Word) -> &'static str {
-    match word {
-        Word::Prepare(..) => "prepare",
-        Word::Vote(_, true) => "yes",
-        Word::Vote(_, false) => "no",
-        Word::Decision(_, true) => "commit",
-        Word::Decision(_, false) => "abort",
-        Word::End(_) => "end",
-        Word::Question(_) => "question",
-        Word::Push(..) => "push",
-        Word::Known(_) => "known",
+fn name(message: &GroupMessage) -> &'static str {
+    match message {
+        GroupMessage::Prepare(..) => "prepare",
+        GroupMessage::Vote(_, true) => "yes",
+        GroupMessage::Vote(_, false) => "no",
+        GroupMessage::Decision(_, true) => "commit",
+        GroupMessage::Decision(_, false) => "abort",
+        GroupMessage::End(_) => "end",
+        GroupMessage::Question(_) => "question",
+        GroupMessage::Push(..) => "push",
+        GroupMessage::Known(_) => "known",
     }
 }
 

@@ -511,7 +511,7 @@ impl Node {
         }
         match message {
             Message::State(state) => self.on_foreign_state(sender.node, *state),
-            Message::Letter(letter) => self.on_letter(*letter),
+            Message::Envelope(envelope) => self.on_envelope(*envelope),
             Message::Client(message) => {
                 message.outcomes.into_iter().for_each(|(attempt, outcome)| {
                     self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));

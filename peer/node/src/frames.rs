@@ -8,7 +8,7 @@ use core::time::Duration;
 use group::Group;
 use group::message::{Message, Sender};
 use group::state::GroupState;
-use group::transaction::driver::Letter;
+use group::transaction::driver::GroupEnvelope;
 use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey};
 
 use crate::api::{Class, Event};
@@ -135,47 +135,49 @@ impl Node {
     pub(crate) fn on_own_message(&mut self, id: GroupId, sender: Sender, message: Message) {
         let Some(group) = self.hosts.find_mut(id) else { return };
         match message {
-            Message::Letter(letter) if !group.state().audience().contains(&sender.node) => self.on_letter(*letter),
+            Message::Envelope(envelope) if !group.state().audience().contains(&sender.node) => {
+                self.on_envelope(*envelope)
+            }
             // Another group with the same id: it has another range.
             Message::State(state) if state.born != group.state().born => self.on_foreign_state(sender.node, *state),
             message => group.on_message(sender, message),
         }
     }
 
-    /// Sends a letter from one group to another: to its former members, and to the groups that are known to succeed it.
-    pub(crate) fn send_letter(&mut self, letter: Letter) {
-        let to = letter.to.clone();
+    /// Sends an envelope from one group to another: to its former members, and to the groups that are known to succeed it.
+    pub(crate) fn send_envelope(&mut self, envelope: GroupEnvelope) {
+        let to = envelope.to.clone();
         let heirs = self.whereabouts.hints.overlapping(to.range).into_iter().filter(|group| group.epoch > to.epoch);
         let contacts: Vec<Contact> = to.members.iter().cloned().chain(heirs.flat_map(|group| group.members)).collect();
         contacts.iter().for_each(|contact| self.reach(contact));
         let mut nodes: Vec<NodeId> = contacts.iter().map(|contact| contact.node).collect();
         nodes.sort_unstable();
         nodes.dedup_by_key(|node| node.peer);
-        if letter.word.is_said_again() {
-            // All former members may be gone: the owner of the former range is known when the letter is repeated.
+        if envelope.message.is_said_again() {
+            // All former members may be gone: the owner of the former range is known when the envelope is repeated.
             let cut = self.rng.below(u64::from(PLACES)) as u32;
             self.whereabouts.want(to.range.cut_at(cut, PLACES), self.now.time);
         }
         // The receiver may be born of the very group that asks.
-        self.on_letter(letter.clone());
-        self.send_as(to.id, &nodes, Message::Letter(Box::new(letter)), to.epoch);
+        self.on_envelope(envelope.clone());
+        self.send_as(to.id, &nodes, Message::Envelope(Box::new(envelope)), to.epoch);
     }
 
-    /// Handles a letter from another group, for a group that this node has a part in, or for its successors.
-    pub(crate) fn on_letter(&mut self, letter: Letter) {
-        if !letter.is_sound() {
+    /// Handles an envelope from another group, for a group that this node has a part in, or for its successors.
+    pub(crate) fn on_envelope(&mut self, envelope: GroupEnvelope) {
+        if !envelope.is_sound() {
             self.frames_dropped += 1;
             return;
         }
-        let to = letter.to.id;
+        let to = envelope.to.id;
         let answers = |group: &Group| group.state().id == to || group.state().transactions.is_heir_of(to);
         let mut groups = self.hosts.living_mut().filter(|group| answers(group)).peekable();
         while let Some(group) = groups.next() {
             // In most cases there is one group.
             if groups.peek().is_none() {
-                return group.on_letter(letter);
+                return group.on_envelope(envelope);
             }
-            group.on_letter(letter.clone());
+            group.on_envelope(envelope.clone());
         }
     }
 

@@ -661,7 +661,7 @@ impl Node {
                     self.event(Event::NotReady);
                 }
             }
-            GroupOutput::Letter(letter) => self.send_letter(*letter),
+            GroupOutput::Envelope(envelope) => self.send_envelope(*envelope),
             GroupOutput::Ended => {
                 self.birth_wanted = true;
                 self.follow_wishes();

@@ -11,7 +11,7 @@ use group::message::{LogMessage, Message};
 use group::op::{Answer, OpError};
 use group::state::Entry;
 use group::time::{Now, Time, WallMillis};
-use group::transaction::driver::{Letter, Word};
+use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::watched::Applied;
 use node::wire::{self, Frame};
 use node::{Event, Granted, Input, Node, NodeConfig, Output, Restored, Tail};
@@ -27,12 +27,12 @@ pub struct Machine {
     wake: Time,
 }
 
-/// A frame on its way, with its letter to another group, if it has one.
+/// A frame on its way, with its envelope to another group, if it has one.
 struct Flight {
     from: usize,
     to: usize,
     frame: Bytes,
-    letter: Option<Letter>,
+    envelope: Option<GroupEnvelope>,
     /// Entries of a group's log that the receiver is asked to accept.
     entries: Vec<(GroupId, Entry)>,
 }
@@ -43,10 +43,10 @@ pub enum Happening {
     Proposes(GroupId, Entry),
     /// Another member receives the entry, and accepts it unless it has promised a higher ballot.
     Accepts(GroupId, Entry),
-    /// A member sends this letter to another group. Its fate may be a loss or a delay.
-    Says(Letter, Fate),
-    /// The letter has come to a leader of the group that it is for.
-    Hears(GroupId, Letter),
+    /// A member sends this envelope to another group. Its fate may be a loss or a delay.
+    Says(GroupEnvelope, Fate),
+    /// The envelope has come to a leader of the group that it is for.
+    Hears(GroupId, GroupEnvelope),
     /// A member has applied an entry of its group's log.
     Applies(Box<Applied>),
     /// A machine has taken a step.
@@ -57,19 +57,19 @@ pub enum Happening {
     Quarantined(usize),
 }
 
-/// Fate of a letter.
+/// Fate of an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Arrives,
     Lost,
-    /// The letter is lost, and the story does not tell it: whether the letter is sent at all depends on chance.
+    /// The envelope is lost, and the story does not tell it: whether the envelope is sent at all depends on chance.
     Barred,
     Held,
-    /// The letter arrives, and arrives once more when the script says so.
+    /// The envelope arrives, and arrives once more when the script says so.
     Twice,
 }
 
-/// Selects letters that have another fate than to arrive.
+/// Selects envelopes that have another fate than to arrive.
 pub struct Rule {
     pub word: &'static str,
     pub from: GroupId,
@@ -78,7 +78,7 @@ pub struct Rule {
     pub hits: usize,
 }
 
-/// Number of letters that are remembered as arrived.
+/// Number of envelopes that are remembered as arrived.
 const ARRIVED_MAX: usize = 64;
 
 pub struct Stage {
@@ -91,14 +91,14 @@ pub struct Stage {
     pub replies: Vec<Result<Answer, OpError>>,
     flying: VecDeque<Flight>,
     kept: Vec<Flight>,
-    /// The last letters that have come to some member of the group that they are for.
-    arrived: VecDeque<Letter>,
+    /// The last envelopes that have come to some member of the group that they are for.
+    arrived: VecDeque<GroupEnvelope>,
     defects: Defects,
     chance: u64,
     ring: Option<RingId>,
 }
 
-/// Name in scripts of the last state of a group that has ended. It is no letter: members of a group that ends with it need this
+/// Name in scripts of the last state of a group that has ended. It is no envelope: members of a group that ends with it need this
 /// state to know which groups are born.
 pub const FINAL: &str = "final";
 
@@ -107,16 +107,16 @@ pub fn key(index: usize) -> PeerKey {
 }
 
 /// Returns the name of a message between groups in scripts.
-pub fn name_of(word: &Word) -> &'static str {
+pub fn name_of(word: &GroupMessage) -> &'static str {
     match word {
-        Word::Prepare(..) => "prepare",
-        Word::Vote(..) => "vote",
-        Word::Decision(_, true) => "commit",
-        Word::Decision(_, false) => "abort",
-        Word::End(_) => "end",
-        Word::Question(_) => "question",
-        Word::Push(..) => "push",
-        Word::Known(_) => "known",
+        GroupMessage::Prepare(..) => "prepare",
+        GroupMessage::Vote(..) => "vote",
+        GroupMessage::Decision(_, true) => "commit",
+        GroupMessage::Decision(_, false) => "abort",
+        GroupMessage::End(_) => "end",
+        GroupMessage::Question(_) => "question",
+        GroupMessage::Push(..) => "push",
+        GroupMessage::Known(_) => "known",
     }
 }
 
@@ -191,13 +191,13 @@ impl Stage {
         self.drain(index);
     }
 
-    /// Ends the process of a machine; frames on their way from it or to it are lost. Returns the letters from it of which no
+    /// Ends the process of a machine; frames on their way from it or to it are lost. Returns the envelopes from it of which no
     /// copy has arrived.
-    pub fn crash(&mut self, index: usize) -> Vec<Letter> {
+    pub fn crash(&mut self, index: usize) -> Vec<GroupEnvelope> {
         self.machines[index].node = None;
-        let letters =
-            self.flying.iter().filter(|flight| flight.from == index).filter_map(|flight| flight.letter.clone());
-        let unheard = letters.filter(|letter| !self.arrived.contains(letter)).collect();
+        let envelopes =
+            self.flying.iter().filter(|flight| flight.from == index).filter_map(|flight| flight.envelope.clone());
+        let unheard = envelopes.filter(|envelope| !self.arrived.contains(envelope)).collect();
         self.flying.retain(|flight| flight.from != index && flight.to != index);
         for other in (0..self.machines.len()).filter(|other| *other != index) {
             self.handle(other, Input::PeerDown(key(index)));
@@ -273,25 +273,25 @@ impl Stage {
 
     fn send(&mut self, from: usize, to: PeerKey, frame: Bytes) {
         let Some(to) = (0..self.machines.len()).find(|index| key(*index) == to) else { return };
-        let (mut letter, mut proposed) = (None, Vec::new());
+        let (mut envelope, mut proposed) = (None, Vec::new());
         if let Ok((_, Frame::Group { group, message, .. })) = wire::decode(&frame, None) {
             match message {
                 Message::Log(LogMessage::Accept { entries, .. }) => {
                     proposed.extend(entries.into_iter().map(|(_, entry)| (group, entry)));
                     self.seen.extend(proposed.iter().cloned().map(|(group, entry)| Happening::Proposes(group, entry)));
                 }
-                Message::Letter(said) => letter = Some(*said),
+                Message::Envelope(said) => envelope = Some(*said),
                 Message::State(state) if state.ended.is_some() && self.loses_final(state.id, to) => return,
                 _ => {}
             }
         }
-        let flight = Flight { from, to, frame, letter, entries: proposed };
-        let fate = flight.letter.as_ref().map_or(Fate::Arrives, |letter| self.fate(letter));
-        if let Some(letter) = &flight.letter {
-            // Members pass on letters to their leader; such a frame is no statement of another group.
-            let speaks = |node: &Node| node.groups().any(|group| group.state().id == letter.by.id);
+        let flight = Flight { from, to, frame, envelope, entries: proposed };
+        let fate = flight.envelope.as_ref().map_or(Fate::Arrives, |envelope| self.fate(envelope));
+        if let Some(envelope) = &flight.envelope {
+            // Members pass on envelopes to their leader; such a frame is no statement of another group.
+            let speaks = |node: &Node| node.groups().any(|group| group.state().id == envelope.by.id);
             if self.node(from).is_some_and(speaks) {
-                self.seen.push(Happening::Says(letter.clone(), fate));
+                self.seen.push(Happening::Says(envelope.clone(), fate));
             }
         }
         match fate {
@@ -299,8 +299,8 @@ impl Stage {
             Fate::Lost | Fate::Barred => {}
             Fate::Held => self.kept.push(flight),
             Fate::Twice => {
-                let (frame, letter) = (flight.frame.clone(), flight.letter.clone());
-                let again = Flight { frame, letter, entries: Vec::new(), ..flight };
+                let (frame, envelope) = (flight.frame.clone(), flight.envelope.clone());
+                let again = Flight { frame, envelope, entries: Vec::new(), ..flight };
                 self.kept.push(again);
                 self.flying.push_back(flight);
             }
@@ -319,17 +319,17 @@ impl Stage {
         })
     }
 
-    fn fate(&mut self, letter: &Letter) -> Fate {
-        let word = name_of(&letter.word);
+    fn fate(&mut self, envelope: &GroupEnvelope) -> Fate {
+        let word = name_of(&envelope.message);
         let mut rules = self.rules.iter_mut();
-        let rule = rules.find(|rule| rule.word == word && rule.from == letter.from && rule.to == letter.to.id);
+        let rule = rules.find(|rule| rule.word == word && rule.from == envelope.from && rule.to == envelope.to.id);
         rule.map_or(Fate::Arrives, |rule| {
             rule.hits += 1;
             rule.fate
         })
     }
 
-    /// Lets letters arrive that were held up, or that come twice. Returns their number.
+    /// Lets envelopes arrive that were held up, or that come twice. Returns their number.
     pub fn release(&mut self) -> usize {
         let kept = std::mem::take(&mut self.kept);
         let count = kept.len();
@@ -361,24 +361,24 @@ impl Stage {
     }
 
     fn deliver(&mut self, flight: Flight) {
-        let Flight { from, to, frame, letter, entries } = flight;
+        let Flight { from, to, frame, envelope, entries } = flight;
         if !self.is_up(to) || self.cut.contains(&from) || self.cut.contains(&to) {
             return;
         }
-        if let Some(letter) = &letter {
-            self.arrived.push_back(letter.clone());
+        if let Some(envelope) = &envelope {
+            self.arrived.push_back(envelope.clone());
             if self.arrived.len() > ARRIVED_MAX {
                 self.arrived.pop_front();
             }
         }
         let node = self.node(to).expect("just found");
-        let heard = letter.and_then(|letter| {
+        let heard = envelope.and_then(|envelope| {
             let hears = |group: &&Group| {
                 let state = group.state();
-                group.log().leads() && (state.id == letter.to.id || state.transactions.is_heir_of(letter.to.id))
+                group.log().leads() && (state.id == envelope.to.id || state.transactions.is_heir_of(envelope.to.id))
             };
             let group = node.groups().find(hears)?.state().id;
-            Some(Happening::Hears(group, letter))
+            Some(Happening::Hears(group, envelope))
         });
         self.seen.extend(heard);
         self.handle(to, Input::Frame { from: key(from), frame });

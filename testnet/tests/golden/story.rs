@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use group::ballot::Ballot;
 use group::state::{Entry, GroupState};
 use group::transaction::TransactionId;
-use group::transaction::driver::{Letter, Word};
+use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{Operation, Plan};
 use group::transaction::state::TransactionEntry;
 use group::watched::Applied;
@@ -109,8 +109,8 @@ impl Story {
             let leader = story.leader_now(stage, id).expect("it is led");
             let machines = place * per_group..(place + 1) * per_group;
             let others = machines.filter(|index| *index != leader);
-            for (index, letter) in [leader].into_iter().chain(others).zip('a'..) {
-                story.peers[index] = format!("{}{letter}", place + 1);
+            for (index, envelope) in [leader].into_iter().chain(others).zip('a'..) {
+                story.peers[index] = format!("{}{envelope}", place + 1);
             }
         }
         for index in 0..stage.machines.len() {
@@ -257,15 +257,15 @@ impl Story {
                         self.mark(format!("{name} accepts {kind}"));
                     }
                 }
-                Happening::Says(letter, fate) => self.says(letter, fate),
-                Happening::Hears(group, letter) => {
-                    let (to, from) = (self.name(group), self.name(letter.from));
-                    if let Some((word, (id, _))) = spoken(&letter.word)
-                        && let Some(line) = self.told.get(&(letter.from, letter.to.id, word, id))
+                Happening::Says(envelope, fate) => self.says(envelope, fate),
+                Happening::Hears(group, envelope) => {
+                    let (to, from) = (self.name(group), self.name(envelope.from));
+                    if let Some((word, (id, _))) = spoken(&envelope.message)
+                        && let Some(line) = self.told.get(&(envelope.from, envelope.to.id, word, id))
                     {
                         self.heard.entry(self.number(group)).or_default().push(*line);
                     }
-                    self.mark(format!("{to} hears {} of {from}", name_of(&letter.word)));
+                    self.mark(format!("{to} hears {} of {from}", name_of(&envelope.message)));
                 }
                 Happening::Applies(applied) => self.applies(*applied),
                 Happening::Acts(index) => self.look(stage, index),
@@ -303,19 +303,19 @@ impl Story {
         self.line(Some(self.number(group)), format!("      whoever asked {name} is told: {what}"), false);
     }
 
-    fn says(&mut self, letter: Letter, fate: Fate) {
+    fn says(&mut self, envelope: GroupEnvelope, fate: Fate) {
         if fate == Fate::Barred {
             return;
         }
-        let Letter { from, by, to, word } = letter;
+        let GroupEnvelope { from, by, to, message } = envelope;
         // Repeated messages between neighbours are left out; the entries that are chosen from them are told.
-        let Some((said, of)) = spoken(&word) else { return };
-        if let Word::Prepare(id, plan) = &word {
+        let Some((said, of)) = spoken(&message) else { return };
+        if let GroupMessage::Prepare(id, plan) = &message {
             self.transaction(*id, Some(plan));
         }
         let (name, receiver) = (self.name(from), self.name(to.id));
-        self.mark(format!("{name} says {} to {receiver}", name_of(&word)));
-        if matches!(word, Word::Question(_)) && !self.tells_questions {
+        self.mark(format!("{name} says {} to {receiver}", name_of(&message)));
+        if matches!(message, GroupMessage::Question(_)) && !self.tells_questions {
             return;
         }
         let leadership = self.leaderships.get(&by.id).copied().unwrap_or(0);
@@ -353,11 +353,11 @@ impl Story {
     }
 
     /// Formats the messages of a lost machine that did not arrive.
-    pub fn unheard(&mut self, letters: &[Letter]) -> String {
+    pub fn unheard(&mut self, envelopes: &[GroupEnvelope]) -> String {
         let mut said = BTreeSet::new();
-        for letter in letters {
-            if let Some((word, (id, _))) = spoken(&letter.word).filter(|(word, _)| *word != "QUESTION") {
-                said.insert((word, self.transaction(id, None), self.name(letter.to.id)));
+        for envelope in envelopes {
+            if let Some((word, (id, _))) = spoken(&envelope.message).filter(|(word, _)| *word != "QUESTION") {
+                said.insert((word, self.transaction(id, None), self.name(envelope.to.id)));
             }
         }
         let said: Vec<String> = said.into_iter().map(|(word, of, to)| format!("{word} {of} to {to}")).collect();
@@ -585,14 +585,14 @@ impl Story {
 }
 
 /// Returns the word of a message about a transaction, as it stands in a story.
-fn spoken(word: &Word) -> Option<(&'static str, (TransactionId, bool))> {
+fn spoken(word: &GroupMessage) -> Option<(&'static str, (TransactionId, bool))> {
     Some(match word {
-        Word::Prepare(id, _) => ("PREPARE", (*id, true)),
-        Word::Vote(id, yes) => (if *yes { "YES" } else { "NO" }, (*id, *yes)),
-        Word::Decision(id, commit) => (if *commit { "COMMIT" } else { "ABORT" }, (*id, *commit)),
-        Word::End(id) => ("END", (*id, true)),
-        Word::Question(id) => ("QUESTION", (*id, true)),
-        Word::Push(..) | Word::Known(_) => return None,
+        GroupMessage::Prepare(id, _) => ("PREPARE", (*id, true)),
+        GroupMessage::Vote(id, yes) => (if *yes { "YES" } else { "NO" }, (*id, *yes)),
+        GroupMessage::Decision(id, commit) => (if *commit { "COMMIT" } else { "ABORT" }, (*id, *commit)),
+        GroupMessage::End(id) => ("END", (*id, true)),
+        GroupMessage::Question(id) => ("QUESTION", (*id, true)),
+        GroupMessage::Push(..) | GroupMessage::Known(_) => return None,
     })
 }
 

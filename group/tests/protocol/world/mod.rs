@@ -316,8 +316,8 @@ impl World {
                 GroupOutput::Changed => {}
                 GroupOutput::Halted(why) => self.notes.push(format!("{} {index}: halted: {why}", self.now / 1000)),
                 GroupOutput::Ended => self.notes.push(format!("{} {index}: its group has ended", self.now / 1000)),
-                GroupOutput::Letter(letter) => {
-                    self.wrong.get_or_insert(format!("a letter, and there is no other group: {letter:?}"));
+                GroupOutput::Envelope(envelope) => {
+                    self.wrong.get_or_insert(format!("an envelope, and there is no other group: {envelope:?}"));
                 }
                 GroupOutput::Note(text) => {
                     let note = format!("{} {index}: {text}", self.now / 1000);

@@ -194,7 +194,7 @@ pub fn kind(frame: &Frame) -> String {
         Frame::Group { message, .. } => word(match message {
             Message::State(_) => "State".into(),
             Message::Copied(_) => "Copied".into(),
-            Message::Letter(letter) => format!("Letter{}", word(format!("{:?}", letter.word))),
+            Message::Envelope(envelope) => format!("Envelope{}", word(format!("{:?}", envelope.message))),
             Message::Client(_) => "Client".into(),
             message => format!("{message:?}"),
         }),

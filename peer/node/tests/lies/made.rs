@@ -11,7 +11,7 @@ use group::rng::Rng;
 use group::state::{Entry, GroupState};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
-use group::transaction::driver::{Letter, Word};
+use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{Birth, BirthName, Operation, Party, Plan, Rank};
 use node::copying::CopyOrder;
 use node::wire::Frame;
@@ -316,16 +316,16 @@ pub fn made(rng: &mut Rng, liar: NodeId, node: &Node, other: Option<&Node>) -> O
         }
         5 => {
             let id = transaction(rng, own);
-            let word = match rng.below(6) {
-                0 | 1 => Word::Prepare(id, plan(rng, beside, own).into()),
-                2 => Word::Decision(id, is(rng, 2)),
-                3 => Word::End(id),
-                4 => Word::Question(id),
-                _ => Word::Vote(id, is(rng, 2)),
+            let message = match rng.below(6) {
+                0 | 1 => GroupMessage::Prepare(id, plan(rng, beside, own).into()),
+                2 => GroupMessage::Decision(id, is(rng, 2)),
+                3 => GroupMessage::End(id),
+                4 => GroupMessage::Question(id),
+                _ => GroupMessage::Vote(id, is(rng, 2)),
             };
             let (by, to) = (reference(rng, beside), reference(rng, own));
-            let letter = Letter { from: beside.id, by, to, word };
-            wrap(own.id, own.epoch, Message::Letter(Box::new(letter)))
+            let envelope = GroupEnvelope { from: beside.id, by, to, message };
+            wrap(own.id, own.epoch, Message::Envelope(Box::new(envelope)))
         }
         6 => {
             let ranges = (0..=rng.below(2)).map(|_| range(rng, beside.range)).collect();

@@ -64,7 +64,7 @@ impl Theme {
             }
             Theme::States => ["State", "Promised", "Addresses"].contains(&kind),
             Theme::Groups => {
-                kind.starts_with("Letter")
+                kind.starts_with("Envelope")
                     || ["Copied", "AskCopy", "Handover", "CopyOrder", "CopyTold", "State"].contains(&kind)
             }
             Theme::Outside => {
