@@ -54,7 +54,8 @@ impl Group {
             born.table.forget_operations();
         }
         born.preloading = parent.preloading;
-        born.pulse = parent.pulse.clone();
+        born.failure_detector = parent.failure_detector.clone();
+        born.clock = parent.clock.clone();
         born.duties.doors.removals = parent.duties.doors.removals.clone();
         born.doubting = parent.doubting.heir(born.state.applied, now.time);
         born.vouching = (parent.vouching.is_some() || born.doubting.doubt.is_some()).then(|| Vouching::new(now.time));

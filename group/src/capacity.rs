@@ -126,7 +126,7 @@ impl Group {
     pub fn told_capacity(&self, node: NodeId) -> Option<u32> {
         match node == self.me {
             true => self.capacities.own,
-            false => self.pulse.last_heartbeat(node)?.capacity,
+            false => self.failure_detector.last_heartbeat(node)?.capacity,
         }
     }
 

@@ -36,11 +36,11 @@ impl Group {
     /// old as a heartbeat; drifting clocks falsify them by at most their drift in the time between two heartbeats.
     pub fn round_trips(&self) -> Vec<Vec<Option<Duration>>> {
         let (nodes, limit) = (self.state.nodes(), self.config.timing.suspicion());
-        let heartbeat = |node: NodeId| self.pulse.heartbeat(node, limit, self.now.time);
+        let heartbeat = |node: NodeId| self.failure_detector.heartbeat(node, limit, self.now.time);
         let between = |one: NodeId, other: NodeId| match (one == self.me, other == self.me) {
             _ if one == other => Some(Duration::ZERO),
-            (true, _) => self.pulse.round_trip(other),
-            (_, true) => self.pulse.round_trip(one),
+            (true, _) => self.failure_detector.round_trip(other),
+            (_, true) => self.failure_detector.round_trip(one),
             _ => round_trip((one, heartbeat(one)?), (other, heartbeat(other)?), limit),
         };
         nodes.iter().map(|one| nodes.iter().map(|other| between(*one, *other)).collect()).collect()

@@ -417,8 +417,8 @@ impl Group {
             return Some(Doubt::told(self.doubting.doubt));
         }
         let timing = &self.config.timing;
-        let heartbeat = self.pulse.heartbeat(node, timing.suspicion(), self.now.time)?;
-        (!self.pulse.suspects(node, timing, self.now.time)).then_some(Doubt::told(heartbeat.doubt))
+        let heartbeat = self.failure_detector.heartbeat(node, timing.suspicion(), self.now.time)?;
+        (!self.failure_detector.suspects(node, timing, self.now.time)).then_some(Doubt::told(heartbeat.doubt))
     }
 
     fn others_suffice(&self) -> bool {

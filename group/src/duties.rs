@@ -167,7 +167,7 @@ impl Duties {
 impl Group {
     pub(crate) fn send_heartbeat(&mut self) {
         self.heartbeat_due = self.now.time + self.config.timing.heartbeat;
-        self.pulse.set_clock(self.now);
+        self.clock.set(self.now);
         self.meter.fold(self.state.range, self.now.time, self.config.timing.heartbeat);
         self.fold_capacities();
         self.follow_trips();
@@ -183,7 +183,7 @@ impl Group {
             applied: self.state.applied,
             leads: self.log.leads_under(),
             chosen: self.log.chosen(self.state.applied),
-            echoes: self.pulse.echoes(&hears, self.now.time),
+            echoes: self.failure_detector.echoes(&hears, self.now.time),
             hears,
             terms: self.primaries.keys().map(|ballot| ballot.term).collect(),
             parting: self.parting,
@@ -194,7 +194,7 @@ impl Group {
             doubt: self.doubt_to_tell(),
             load: self.meter.told(self.config.timing.heartbeat),
             full: self.shortage.told,
-            absences: self.pulse.absences(self.now),
+            absences: self.failure_detector.absences(self.group_time(), self.now.time),
             capacity: self.capacities.own,
             history: self.history,
             progress: progress.clone().filter(|_| is_durable),
@@ -403,7 +403,7 @@ impl Group {
         if node == self.me {
             return self.shortage.told;
         }
-        let heartbeat = self.pulse.heartbeat(node, self.config.timing.suspicion(), self.now.time);
+        let heartbeat = self.failure_detector.heartbeat(node, self.config.timing.suspicion(), self.now.time);
         heartbeat.is_some_and(|heartbeat| heartbeat.full)
     }
 
@@ -433,7 +433,7 @@ impl Group {
     /// Returns the age of a member of any state of this group.
     pub(crate) fn age(&self, member: &Member) -> Duration {
         let since_joined = Duration::from_millis(self.group_time().0.saturating_sub(member.joined.0));
-        since_joined.saturating_sub(self.pulse.absent(member.node, &self.config.timing, self.now.time))
+        since_joined.saturating_sub(self.failure_detector.absent(member.node, &self.config.timing, self.now.time))
     }
 
     /// Returns whether this member can be primary: it is alive, connected to a quorum, not in doubt, and its announced departure leaves it
@@ -443,10 +443,12 @@ impl Group {
             return here(self.parting) && !self.doubts(self.state.epoch);
         }
         let timing = &self.config.timing;
-        if self.pulse.suspects(node, timing, self.now.time) {
+        if self.failure_detector.suspects(node, timing, self.now.time) {
             return false;
         }
-        let Some(heartbeat) = self.pulse.heartbeat(node, timing.suspicion(), self.now.time) else { return false };
+        let Some(heartbeat) = self.failure_detector.heartbeat(node, timing.suspicion(), self.now.time) else {
+            return false;
+        };
         let reached = 1 + heartbeat.hears.iter().filter(|other| self.state.is_member(**other)).count();
         here(heartbeat.parting) && reached >= self.state.quorum() && !Doubt::covers(heartbeat.doubt, self.state.epoch)
     }
@@ -456,7 +458,7 @@ impl Group {
         if node == self.me {
             return !self.primaries.iter().any(|(ballot, primary)| ballot.term == term && !primary.is_ended());
         }
-        self.pulse
+        self.failure_detector
             .heartbeat(node, self.config.timing.suspicion(), self.now.time)
             .is_some_and(|heartbeat| heartbeat.applied >= term.slot() && !heartbeat.terms.contains(&term))
     }
@@ -485,7 +487,7 @@ impl Group {
     pub(crate) fn agreement_us(&self) -> Option<u32> {
         let hears = self.hears();
         let others = self.state.nodes().into_iter().filter(|node| *node != self.me && hears.contains(node));
-        self.pulse.agreement_us(others, self.state.quorum().checked_sub(1)?)
+        self.failure_detector.agreement_us(others, self.state.quorum().checked_sub(1)?)
     }
 
     /// Returns how long a member that could lead waits for a majority; `None` where unknown.
@@ -496,7 +498,7 @@ impl Group {
 
     /// Returns the last heartbeat of a member that could lead: it is heard, stays, and hears a majority.
     fn candidate_for_lead(&self, node: NodeId) -> Option<&Heartbeat> {
-        let heartbeat = self.pulse.heartbeat(node, 3 * self.config.timing.heartbeat, self.now.time)?;
+        let heartbeat = self.failure_detector.heartbeat(node, 3 * self.config.timing.heartbeat, self.now.time)?;
         let reached =
             heartbeat.hears.iter().filter(|other| **other != node && self.state.is_member(**other)).count() + 1;
         let reaches = reached >= self.state.quorum() && self.hears().contains(&node);

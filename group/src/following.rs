@@ -203,7 +203,8 @@ impl Group {
         self.duties.keep(&audience);
         self.capacities.keep(&audience);
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
-        self.pulse.watch(&others, self.now.time);
+        self.failure_detector.watch(&others, self.now.time);
+        self.clock.keep(&others);
         let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
         for (ballot, primary) in &mut self.primaries {
             if !granted.contains(ballot) {

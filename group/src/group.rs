@@ -17,6 +17,8 @@ use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::doubt::Doubting;
 use crate::duties::{Duties, Shortage};
+use crate::failure_detector::FailureDetector;
+use crate::group_clock::GroupClock;
 use crate::handover::{Handovers, Inheritance};
 use crate::history::History;
 use crate::load::Meter;
@@ -26,7 +28,6 @@ use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::op::Limit;
 use crate::operations::Strays;
 use crate::outbox::{Attempt, GroupOutput, Outbox};
-use crate::pulse::Pulse;
 use crate::purge::Purging;
 use crate::record::Record;
 use crate::rng::Rng;
@@ -52,7 +53,8 @@ pub struct Group {
     pub(crate) rng: Rng,
     pub(crate) out: Outbox,
     pub(crate) log: Log,
-    pub(crate) pulse: Pulse,
+    pub(crate) failure_detector: FailureDetector,
+    pub(crate) clock: GroupClock,
     pub(crate) acceptor: Acceptor,
     pub(crate) table: Table,
     pub(crate) primaries: BTreeMap<TermBallot, Primary>,
@@ -124,7 +126,7 @@ macro_rules! local {
             is_relieved: $group.shortage.relieved,
             table: &mut $group.table,
             acceptor: &mut $group.acceptor,
-            group_time: $group.pulse.group_time($group.now),
+            group_time: $group.clock.group_time($group.now.time),
         }
     };
 }
@@ -214,14 +216,14 @@ impl Group {
 
     /// Returns the other nodes that are alive, as far as this node can tell.
     pub fn hears(&self) -> Vec<NodeId> {
-        self.pulse.hears(&self.config.timing, self.now.time)
+        self.failure_detector.hears(&self.config.timing, self.now.time)
     }
 
     /// Returns whether this node hears the members that its last heartbeat listed. Learners and former members come and go without a
     /// heartbeat of their own: the leader counts opinions about members only.
     fn hears_as_told(&self) -> bool {
         let is_voter = |node: &NodeId| self.state.is_member(*node);
-        let now = self.pulse.those_heard(&self.config.timing, self.now.time).filter(is_voter);
+        let now = self.failure_detector.those_heard(&self.config.timing, self.now.time).filter(is_voter);
         now.eq(self.heard.iter().copied().filter(is_voter))
     }
 
@@ -231,14 +233,14 @@ impl Group {
     pub fn has_heartbeats_of_majority(&self) -> bool {
         let beats = |node: &NodeId| {
             let interval = self.config.timing.suspicion();
-            *node == self.me || self.pulse.heartbeat(*node, interval, self.now.time).is_some()
+            *node == self.me || self.failure_detector.heartbeat(*node, interval, self.now.time).is_some()
         };
         self.state.nodes().iter().filter(|node| beats(node)).count() >= self.state.quorum()
     }
 
     /// Returns the group time.
     pub fn group_time(&self) -> WallMillis {
-        self.pulse.group_time(self.now)
+        self.clock.group_time(self.now.time)
     }
 
     /// Returns the ballot of the primary that executes operations on this point now.
@@ -291,7 +293,7 @@ impl Group {
             self.dropped.note(nonsense);
             return;
         }
-        self.pulse.on_message(from.node, &self.config.timing, self.now.time);
+        self.failure_detector.on_message(from.node, &self.config.timing, self.now.time);
         if !self.duties.doors.removals.is_empty()
             && !self.state.is_member(from.node)
             && !self.state.is_learner(from.node)
@@ -402,7 +404,11 @@ impl Group {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
             self.ask_what_is_lacking();
         }
-        self.pulse.on_heartbeat(self.me, from, heartbeat, self.now, &self.config.timing);
+        let (wall, group_time) = (heartbeat.wall, self.group_time());
+        if self.failure_detector.on_heartbeat(self.me, from, heartbeat, group_time, self.now.time, &self.config.timing)
+        {
+            self.clock.on_heartbeat(from.node, wall, self.now.time);
+        }
         self.watch_room();
         self.tell_connections();
         if from.epoch == self.state.epoch {
@@ -432,7 +438,7 @@ impl Group {
         if self.keeps_quiet() && message.ends_epoch() {
             return; // It may have granted a lease in its last run (hazard 16).
         }
-        self.log.on_message(&mut context!(self), &self.pulse, from, message);
+        self.log.on_message(&mut context!(self), &self.failure_detector, from, message);
         if self.log.take_seal() {
             self.seal();
         }
@@ -483,7 +489,7 @@ impl Group {
 
     /// Returns whether it hears a majority.
     fn is_connected(&self) -> bool {
-        let heard = self.pulse.hears(&self.config.timing, self.now.time);
+        let heard = self.failure_detector.hears(&self.config.timing, self.now.time);
         1 + heard.iter().filter(|node| self.state.is_member(**node)).count() >= self.state.quorum()
     }
 
@@ -543,7 +549,7 @@ impl Group {
 
     /// Notes that a peer's last connection closed.
     pub fn on_broken(&mut self, peer: PeerKey) {
-        self.pulse.on_broken(peer, self.now.time);
+        self.failure_detector.on_broken(peer, self.now.time);
     }
 
     /// Notes that the store has everything up to this token.
@@ -615,7 +621,7 @@ impl Group {
             self.send_heartbeat(); // The leader counts which members miss which.
         }
         if self.vouching.is_none() {
-            self.log.on_tick(&mut context!(self), &self.pulse);
+            self.log.on_tick(&mut context!(self), &self.failure_detector);
             self.tick_sealed();
             self.apply_chosen();
             self.tick_transactions();
@@ -642,7 +648,7 @@ impl Group {
     /// Returns the nodes that this one may ask and that it suspects, because they have been silent for too long.
     fn silent(&self) -> BTreeSet<NodeId> {
         let (timing, now) = (&self.config.timing, self.now.time);
-        self.state.audience().into_iter().filter(|node| self.pulse.suspects(*node, timing, now)).collect()
+        self.state.audience().into_iter().filter(|node| self.failure_detector.suspects(*node, timing, now)).collect()
     }
 
     /// Returns when [`Group::tick`] has something to do next.
@@ -652,7 +658,7 @@ impl Group {
         for primary in self.primaries.values() {
             next = next.min(primary.next_timeout(&ctx));
         }
-        if let Some(suspicion) = self.pulse.next_suspicion(&self.config.timing, self.now.time) {
+        if let Some(suspicion) = self.failure_detector.next_suspicion(&self.config.timing, self.now.time) {
             next = next.min(suspicion);
         }
         if self.vouching.is_none() {

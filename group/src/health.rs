@@ -63,7 +63,7 @@ impl Group {
         let living = self.state.members.iter().filter(|member| lives(member.node));
         let told = living.map(|member| LivingMember {
             node: member.node,
-            is_heard: member.node == self.me || !self.pulse.suspects(member.node, timing, now),
+            is_heard: member.node == self.me || !self.failure_detector.suspects(member.node, timing, now),
             cluster: member.cluster.clone(),
             joined: member.joined,
         });
@@ -78,7 +78,7 @@ impl Group {
         let (timing, now) = (&self.config.timing, self.now.time);
         let counts = |node: NodeId| {
             self.duties.is_complete(node, &terms)
-                && !self.pulse.suspects(node, timing, now)
+                && !self.failure_detector.suspects(node, timing, now)
                 && self.has_direct_connections(node)
                 && !living.iter().any(|member| member.node.peer == node.peer)
         };

@@ -35,7 +35,7 @@ impl Group {
     pub fn told_history(&self, node: NodeId) -> Option<History> {
         match node == self.me {
             true => self.history,
-            false => self.pulse.last_heartbeat(node)?.history,
+            false => self.failure_detector.last_heartbeat(node)?.history,
         }
     }
 }

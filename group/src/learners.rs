@@ -131,7 +131,9 @@ impl Group {
             return true;
         }
         let timing = &self.config.timing;
-        let Some(heartbeat) = self.pulse.heartbeat(learner, timing.suspicion(), self.now.time) else { return false };
+        let Some(heartbeat) = self.failure_detector.heartbeat(learner, timing.suspicion(), self.now.time) else {
+            return false;
+        };
         let heard = heartbeat.hears.iter().zip(&heartbeat.echoes).filter(|(_, echo)| echo.is_some());
         let members = self.state.members.len() + usize::from(!is_life_of(&self.state.members, learner.peer));
         1 + heard.filter(|(node, _)| self.state.is_member(**node)).count() > members / 2
@@ -157,7 +159,7 @@ impl Group {
             let holds = terms.iter().all(|term| self.duties.keeps_up(learner.node, &nodes, *term));
             (holds || early)
                 && self.duties.knows(learner.node, learner.since)
-                && !self.pulse.suspects(learner.node, &self.config.timing, self.now.time)
+                && !self.failure_detector.suspects(learner.node, &self.config.timing, self.now.time)
                 && self.has_direct_connections(learner.node)
         });
         ready
@@ -184,7 +186,7 @@ impl Group {
             .learners
             .iter()
             .map(|learner| learner.node)
-            .map(|node| (node, !self.pulse.suspects(node, timing, now), self.has_direct_connections(node)))
+            .map(|node| (node, !self.failure_detector.suspects(node, timing, now), self.has_direct_connections(node)))
             .collect();
         let opinions = notes.iter().any(|(_, _, is_connected)| !is_connected).then(|| self.opinions());
         let can_tell = opinions.is_none_or(|opinions| opinions.is_heard_both_ways() && !opinions.is_patchy());
@@ -233,7 +235,7 @@ impl Group {
         let (now, timing) = (self.now.time, &self.config.timing);
         let longest = if self.has_ended(node) {
             timing.exclude_after
-        } else if self.pulse.is_away(node, now) {
+        } else if self.failure_detector.is_away(node, now) {
             LEARNER_ABSENCE_MAX
         } else {
             LEARNER_SILENCE_MAX.max(timing.exclude_after)

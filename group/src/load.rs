@@ -103,7 +103,8 @@ impl Group {
         let mut all = self.meter.told(timing.heartbeat)?;
         all.resize(CELLS as usize, 0);
         for node in self.state.nodes().into_iter().filter(|node| *node != self.me) {
-            let heartbeat = self.pulse.heartbeat_since(node, self.state.born, timing.suspicion(), self.now.time);
+            let heartbeat =
+                self.failure_detector.heartbeat_since(node, self.state.born, timing.suspicion(), self.now.time);
             match heartbeat.and_then(|heartbeat| heartbeat.load.as_ref()) {
                 Some(load) => all.iter_mut().zip(load).for_each(|(sum, load)| *sum = sum.saturating_add(*load)),
                 None if self.state.division.iter().any(|part| part.node == node) => return None,

@@ -170,7 +170,7 @@ impl Group {
     /// `dead`: as [`Group::look_for_dead`] returns it, here and below.
     pub(crate) fn end_sealed(&mut self, dead: &Dead) -> Option<Entry> {
         let told = |node: &NodeId| {
-            let heartbeat = self.pulse.heartbeat_of(*node, self.state.epoch);
+            let heartbeat = self.failure_detector.heartbeat_of(*node, self.state.epoch);
             heartbeat.is_some_and(|heartbeat| heartbeat.sealed)
         };
         let sealed = self.acceptor.has_sealed(self.state.epoch) || self.state.nodes().iter().any(told);
@@ -292,7 +292,7 @@ impl Group {
     /// them, or for their removal.
     fn can_go_on(&self, members: &[Member]) -> bool {
         let timing = &self.config.timing;
-        let lives = |node: NodeId| node == self.me || !self.pulse.suspects(node, timing, self.now.time);
+        let lives = |node: NodeId| node == self.me || !self.failure_detector.suspects(node, timing, self.now.time);
         members.iter().filter(|member| lives(member.node)).count() > members.len() / 2
     }
 
@@ -305,7 +305,7 @@ impl Group {
         }
         self.duties.doors.missed_at = now;
         let voters = self.state.nodes();
-        let is_suspect = |node: &NodeId| *node != self.me && self.pulse.suspects(*node, timing, now);
+        let is_suspect = |node: &NodeId| *node != self.me && self.failure_detector.suspects(*node, timing, now);
         if !voters.iter().any(is_suspect) {
             return self.duties.doors.missed.clear();
         }
@@ -338,13 +338,13 @@ impl Group {
     /// it cannot return as this member. Where a removal was refuted recently, closed connections prove nothing.
     pub(crate) fn has_ended(&self, node: NodeId) -> bool {
         !self.config.durable
-            && self.pulse.has_ended(node, &self.config.timing)
+            && self.failure_detector.has_ended(node, &self.config.timing)
             && !self.duties.doors.removals.has_refuted(self.now.time)
     }
 
     /// Returns when a member counts as dead, if it sends nothing more.
     pub(crate) fn dead_at(&self, node: NodeId) -> Time {
-        self.pulse.dead_at(node, &self.config.timing, self.has_ended(node))
+        self.failure_detector.dead_at(node, &self.config.timing, self.has_ended(node))
     }
 
     /// Returns until when the removal of these dead members waits for other members that seem to have died with them; `None` where it does
@@ -417,12 +417,12 @@ impl Group {
 
     /// Returns the departure that a member last announced, in any epoch; [`Parting::Stays`] before its first heartbeat.
     pub fn last_parting(&self, node: NodeId) -> Parting {
-        self.pulse.last_heartbeat(node).map_or(Parting::Stays, |heartbeat| heartbeat.parting)
+        self.failure_detector.last_heartbeat(node).map_or(Parting::Stays, |heartbeat| heartbeat.parting)
     }
 
     /// Returns the departure that a node last announced in this epoch.
     pub(crate) fn parting_of(&self, node: NodeId) -> Option<Parting> {
-        let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
+        let told = self.failure_detector.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
         if node == self.me { Some(self.parting) } else { told }
     }
 }

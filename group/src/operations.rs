@@ -208,7 +208,7 @@ impl Group {
             let (kind, version) = (record.kind, record.version);
             Some(Live { value: record.value.clone()?, kind, version, deadline: None })
         });
-        let at = Delivery { now: self.pulse.group_time(self.now), value_bytes_max: usize::MAX };
+        let at = Delivery { now: self.group_time(), value_bytes_max: usize::MAX };
         deliver(op, live.as_ref(), &at).1
     }
 

@@ -62,9 +62,9 @@ impl Group {
         let (nodes, timing, now) = (self.state.nodes(), &self.config.timing, self.now.time);
         let of = |node: &NodeId| {
             if *node == self.me {
-                return Some(nodes.iter().map(|other| !self.pulse.suspects(*other, timing, now)).collect());
+                return Some(nodes.iter().map(|other| !self.failure_detector.suspects(*other, timing, now)).collect());
             }
-            let heartbeat = self.pulse.heartbeat(*node, timing.suspicion(), now)?;
+            let heartbeat = self.failure_detector.heartbeat(*node, timing.suspicion(), now)?;
             Some(nodes.iter().map(|other| heartbeat.hears.contains(other)).collect())
         };
         Opinions {

@@ -14,7 +14,9 @@ use crate::committee::Acceptor;
 use crate::config::{Defect, GroupConfig};
 use crate::doubt::{Doubt, Doubting};
 use crate::duties::{Duties, Shortage};
+use crate::failure_detector::FailureDetector;
 use crate::group::{Group, context};
+use crate::group_clock::GroupClock;
 use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
 use crate::log::{Log, LogAcceptor};
@@ -23,7 +25,6 @@ use crate::nonsense::Dropped;
 use crate::number_set::NumberSet;
 use crate::operations::Strays;
 use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
-use crate::pulse::Pulse;
 use crate::purge::{PURGE, Purging};
 use crate::record::Record;
 use crate::rng::Rng;
@@ -167,7 +168,8 @@ impl Group {
             now,
             rng: Rng::new(seed),
             log,
-            pulse: Pulse::default(),
+            failure_detector: FailureDetector::default(),
+            clock: GroupClock::default(),
             acceptor,
             primaries: BTreeMap::new(),
             strays: Strays::default(),

@@ -10,8 +10,8 @@ use super::{AHEAD_MAX, Log, Role};
 use crate::ballot::{Ballot, Slot};
 use crate::context::Context;
 use crate::doubt::decides;
+use crate::failure_detector::FailureDetector;
 use crate::message::{LogMessage, Message};
-use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
 
@@ -77,8 +77,8 @@ impl Candidacy {
 
 impl Log {
     /// Stands for election, if this node hears a quorum.
-    pub(super) fn stand(&mut self, ctx: &mut Context<'_>, pulse: &Pulse) {
-        let heard = pulse.hears(&ctx.config.timing, ctx.now.time);
+    pub(super) fn stand(&mut self, ctx: &mut Context<'_>, detector: &FailureDetector) {
+        let heard = detector.hears(&ctx.config.timing, ctx.now.time);
         let reached = 1 + heard.iter().filter(|node| **node != ctx.me && ctx.state.is_member(**node)).count();
         if reached < ctx.state.quorum() {
             self.arm(ctx);

@@ -26,10 +26,10 @@ use crate::ballot::{Ballot, Slot};
 use crate::config::{Defect, Timing};
 use crate::context::Context;
 use crate::doubt::decides;
+use crate::failure_detector::FailureDetector;
 use crate::message::{LogMessage, Message};
 use crate::nonsense::Nonsense;
 use crate::outbox::Durable;
-use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
 use crate::violation::{Contradicts, Disowned, contradiction};
@@ -284,10 +284,10 @@ impl Log {
     }
 
     /// Handles one message; the caller has checked that it comes from a member of the same epoch.
-    pub fn on_message(&mut self, ctx: &mut Context<'_>, pulse: &Pulse, from: NodeId, message: LogMessage) {
+    pub fn on_message(&mut self, ctx: &mut Context<'_>, detector: &FailureDetector, from: NodeId, message: LogMessage) {
         match message {
             LogMessage::AskPromise { round } => {
-                if !self.has_leader_beside(from, ctx, pulse) {
+                if !self.has_leader_beside(from, ctx, detector) {
                     ctx.out.send(&[from], Message::Log(LogMessage::WouldPromise { round }));
                 }
             }
@@ -310,14 +310,14 @@ impl Log {
     }
 
     /// Handles timers: elections, repeats. Called whenever time has passed.
-    pub fn on_tick(&mut self, ctx: &mut Context<'_>, pulse: &Pulse) {
+    pub fn on_tick(&mut self, ctx: &mut Context<'_>, detector: &FailureDetector) {
         if !ctx.state.is_member(ctx.me) || ctx.state.ended.is_some() {
             self.role = Role::Follower;
             return;
         }
         match &mut self.role {
             Role::Leader(leadership) => {
-                let heard = pulse.hears(&ctx.config.timing, ctx.now.time);
+                let heard = detector.hears(&ctx.config.timing, ctx.now.time);
                 let quorum = ctx.state.quorum();
                 let reached = 1 + heard.iter().filter(|node| **node != ctx.me && ctx.state.is_member(**node)).count();
                 if reached < quorum {
@@ -335,13 +335,13 @@ impl Log {
             }
             Role::Candidate(candidacy) => candidacy.resend(ctx),
             Role::Follower => {
-                let is_leaderless = !self.has_leader(ctx, pulse);
+                let is_leaderless = !self.has_leader(ctx, detector);
                 let was_leaderless = core::mem::replace(&mut self.is_leaderless, is_leaderless);
                 if is_leaderless && !was_leaderless {
                     self.election_due = self.election_due.max(ctx.now.time + self.patience);
                 }
                 if is_leaderless && ctx.now.time >= self.election_due {
-                    self.stand(ctx, pulse);
+                    self.stand(ctx, detector);
                 }
             }
         }
@@ -363,15 +363,17 @@ impl Log {
 
     /// Returns whether there is a leader that this node believes alive, or a candidate that this node has promised to follow and that may
     /// lead soon.
-    fn has_leader(&self, ctx: &Context<'_>, pulse: &Pulse) -> bool {
-        matches!(self.role, Role::Leader(_)) || self.has_leader_beside(ctx.me, ctx, pulse)
+    fn has_leader(&self, ctx: &Context<'_>, detector: &FailureDetector) -> bool {
+        matches!(self.role, Role::Leader(_)) || self.has_leader_beside(ctx.me, ctx, detector)
     }
 
     /// Returns the same for all members but this one.
-    fn has_leader_beside(&self, node: NodeId, ctx: &Context<'_>, pulse: &Pulse) -> bool {
+    fn has_leader_beside(&self, node: NodeId, ctx: &Context<'_>, detector: &FailureDetector) -> bool {
         let timing = &ctx.config.timing;
         let lives = |other: NodeId, at: Time| {
-            other != node && ctx.now.time.since(at) < timing.suspicion() && !pulse.suspects(other, timing, ctx.now.time)
+            other != node
+                && ctx.now.time.since(at) < timing.suspicion()
+                && !detector.suspects(other, timing, ctx.now.time)
         };
         let candidate = self.candidate.filter(|_| !ctx.config.defects.has(Defect::Dueling));
         let is_ahead = match &self.role {

@@ -1,4 +1,4 @@
-//! Failure detection (`docs/design/epochs.md`) and group time (`docs/design/primaries.md`).
+//! Failure detection (`docs/design/epochs.md`).
 //!
 //! A wrong suspicion costs time, never safety.
 
@@ -10,7 +10,7 @@ use overlay::{Epoch, NodeId};
 
 use crate::config::Timing;
 use crate::message::{Echo, Heartbeat, Parting, Sender};
-use crate::time::{Now, Time, WallMillis};
+use crate::time::{Time, WallMillis};
 
 /// Upper limit of an announced absence, in milliseconds: one week.
 const AWAY_MAX_MS: u64 = 7 * 86_400_000;
@@ -24,8 +24,6 @@ struct Heard {
     heartbeat: Option<(Time, Epoch, Heartbeat)>,
     /// The end of the absence that the member announced; in the past where it announced none.
     away_until: Time,
-    /// Its wall clock less the steady clock of this node, in milliseconds.
-    wall_offset: Option<i128>,
     /// Time when its connections broke, if nothing has come since.
     broken: Option<Time>,
     /// Average round trip to it, in microseconds.
@@ -41,7 +39,7 @@ impl Heard {
         if silent >= timing.suspicion() { silent } else { Duration::ZERO }
     }
 
-    /// Returns when the process ended: see [`Pulse::has_ended`].
+    /// Returns when the process ended: see [`FailureDetector::has_ended`].
     fn ended(&self, timing: &Timing) -> Option<Time> {
         self.broken.filter(|broken| broken.since(self.at) < timing.heartbeat * 2)
     }
@@ -59,13 +57,11 @@ impl Heard {
 
 /// Signs of life of the other nodes, as far as this node can tell.
 #[derive(Clone, Debug, Default)]
-pub struct Pulse {
+pub struct FailureDetector {
     heard: BTreeMap<NodeId, Heard>,
-    /// Group time less the steady clock of this node, in milliseconds, as of the last [`Pulse::set_clock`].
-    offset: i128,
 }
 
-impl Pulse {
+impl FailureDetector {
     /// Begins to watch exactly these nodes; newcomers count as heard now.
     pub fn watch(&mut self, nodes: &[NodeId], now: Time) {
         self.heard.retain(|node, _| nodes.contains(node));
@@ -74,7 +70,6 @@ impl Pulse {
                 at: now,
                 heartbeat: None,
                 away_until: Time(0),
-                wall_offset: None,
                 broken: None,
                 round_trip_us: None,
                 absent: Duration::ZERO,
@@ -96,41 +91,48 @@ impl Pulse {
         self.heard.get(&node).map_or(Duration::ZERO, |heard| heard.absent + heard.long_silence(timing, now))
     }
 
-    /// Takes a heartbeat.
-    pub fn on_heartbeat(&mut self, me: NodeId, from: Sender, heartbeat: Heartbeat, now: Now, timing: &Timing) {
+    /// Takes a heartbeat. Returns whether its sender is watched; otherwise nothing has changed.
+    ///
+    /// `group_time` is the present group time, in which absences are told.
+    pub fn on_heartbeat(
+        &mut self,
+        me: NodeId,
+        from: Sender,
+        heartbeat: Heartbeat,
+        group_time: WallMillis,
+        now: Time,
+        timing: &Timing,
+    ) -> bool {
         let Sender { node: from, epoch, .. } = from;
-        if let Some(heard) = self.heard.get_mut(&from) {
-            if let Some(sample) = round_trip(me, &heartbeat, now.time, timing) {
-                heard.round_trip_us = Some(smooth(heard.round_trip_us, sample));
-            }
-            heard.away_until = match heartbeat.parting {
-                Parting::Stops { away_ms } => now.time + Duration::from_millis(away_ms.min(AWAY_MAX_MS)),
-                Parting::Stays | Parting::Leaves { .. } => Time(0),
-            };
-            heard.wall_offset = Some(i128::from(heartbeat.wall.0) - i128::from(now.time.0 / 1_000_000));
-            let absences = heartbeat.absences.clone();
-            heard.heartbeat = Some((now.time, epoch, heartbeat));
-            self.hear_of_absences(&absences, now);
+        let Some(heard) = self.heard.get_mut(&from) else { return false };
+        if let Some(sample) = round_trip(me, &heartbeat, now, timing) {
+            heard.round_trip_us = Some(smooth(heard.round_trip_us, sample));
         }
+        heard.away_until = match heartbeat.parting {
+            Parting::Stops { away_ms } => now + Duration::from_millis(away_ms.min(AWAY_MAX_MS)),
+            Parting::Stays | Parting::Leaves { .. } => Time(0),
+        };
+        let absences = heartbeat.absences.clone();
+        heard.heartbeat = Some((now, epoch, heartbeat));
+        self.hear_of_absences(&absences, group_time, now);
+        true
     }
 
     /// Takes absences that another member reports. Only of members from which no heartbeat ever came here: each other one has told this
     /// node itself whether it stays.
-    fn hear_of_absences(&mut self, absences: &[(NodeId, WallMillis)], now: Now) {
-        let group_time = self.group_time(now);
+    fn hear_of_absences(&mut self, absences: &[(NodeId, WallMillis)], group_time: WallMillis, now: Time) {
         for (node, until) in absences {
             if let Some(heard) = self.heard.get_mut(node).filter(|heard| heard.heartbeat.is_none()) {
                 let left = until.0.saturating_sub(group_time.0).min(AWAY_MAX_MS);
-                heard.away_until = now.time + Duration::from_millis(left);
+                heard.away_until = now + Duration::from_millis(left);
             }
         }
     }
 
     /// Returns the members with announced absences that are not over, and the ends of these, in group time.
-    pub fn absences(&self, now: Now) -> Vec<(NodeId, WallMillis)> {
-        let group_time = self.group_time(now);
-        let away = self.heard.iter().filter(|(_, heard)| heard.is_away(now.time));
-        let until = |heard: &Heard| group_time.0.saturating_add(heard.away_until.since(now.time).as_millis() as u64);
+    pub fn absences(&self, group_time: WallMillis, now: Time) -> Vec<(NodeId, WallMillis)> {
+        let away = self.heard.iter().filter(|(_, heard)| heard.is_away(now));
+        let until = |heard: &Heard| group_time.0.saturating_add(heard.away_until.since(now).as_millis() as u64);
         away.map(|(node, heard)| (*node, WallMillis(until(heard)))).collect()
     }
 
@@ -233,22 +235,6 @@ impl Pulse {
         let silent = heard.at + timing.exclude_after;
         let ended = heard.ended(timing).filter(|_| ended).map(|at| at + timing.ended_after());
         ended.map_or(silent, |ended| ended.min(silent)).max(heard.away_until)
-    }
-
-    /// Returns the group time: the median of the members' wall clocks in their heartbeats.
-    ///
-    /// One wrong clock does not move it. It may step back a little; its decisions are chosen, so nothing that expired comes back.
-    pub fn group_time(&self, now: Now) -> WallMillis {
-        WallMillis(u64::try_from(i128::from(now.time.0 / 1_000_000) + self.offset).unwrap_or(0))
-    }
-
-    /// Sets group time from all known clocks. To be called at every heartbeat of this node.
-    pub fn set_clock(&mut self, now: Now) {
-        let mut offsets: Vec<i128> = self.heard.values().filter_map(|heard| heard.wall_offset).collect();
-        offsets.push(i128::from(now.wall.0) - i128::from(now.time.0 / 1_000_000));
-        offsets.sort_unstable();
-        // Of two clocks in the middle the lower one: rather late than early.
-        self.offset = offsets[(offsets.len() - 1) / 2];
     }
 }
 
