@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use overlay::NodeId;
 
 use crate::ballot::TermBallot;
+use crate::contradiction::{Contradicts, contradiction};
 use crate::group::{Group, context};
 use crate::handover::Inheritance;
 use crate::message::{Message, Parting, Sender};
 use crate::outbox::{Durable, GroupOutput};
 use crate::state::{Entry, GroupState};
 use crate::time::Time;
-use crate::violation::{Contradicts, contradiction};
 use crate::watched::Applied;
 
 impl Group {

@@ -24,7 +24,6 @@ use crate::history::History;
 use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
 use crate::message::{CommitteeMessage, Heartbeat, LogMessage, Message, Operation, Parting, Progress, Sender};
-use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::op::Limit;
 use crate::operations::Strays;
 use crate::outbox::{Attempt, GroupOutput, Outbox};
@@ -36,6 +35,7 @@ use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
 use crate::transactions::Transactions;
+use crate::validate::{Dropped, Violation, acceptable};
 use crate::vouching::{Acknowledgements, Vouching};
 use crate::waiting::Waiting;
 use crate::watched::{Applied, Watched};
@@ -289,8 +289,8 @@ impl Group {
         if self.out.halted().is_some() {
             return; // Any answer would rest on state that is in doubt.
         }
-        if let Err(nonsense) = message.check(from.node) {
-            self.dropped.note(nonsense);
+        if let Err(violation) = message.check(from.node) {
+            self.dropped.note(violation);
             return;
         }
         self.failure_detector.on_message(from.node, &self.config.timing, self.now.time);
@@ -502,7 +502,7 @@ impl Group {
             return; // It may have forgotten a higher promise, or another value that it accepted.
         }
         if ballot.term.slot().0 > self.state.applied.0.saturating_add(AHEAD_MAX) {
-            self.dropped.note(Nonsense::Far);
+            self.dropped.note(Violation::Far);
             return;
         }
         if message.is_for_primary() {

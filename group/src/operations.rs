@@ -11,12 +11,12 @@ use crate::committee::{Arrival, Local, Name, Pending, Primary, Seen, seal_of};
 use crate::group::{Group, context, local};
 use crate::handover::Handover;
 use crate::message::{ClientMessage, Operation, Outcome};
-use crate::nonsense::Nonsense;
 use crate::op::{Answer, Limit, Op, OpError, ReadMode, Refusal};
 use crate::outbox::{Attempt, GroupOutput};
 use crate::record::Record;
 use crate::service::{Delivery, Live, deliver};
 use crate::table::Lookup;
+use crate::validate::Violation;
 
 /// Upper limit of an operation's wait here, whatever time its origin gives. No origin lets a client wait for so long.
 pub const PATIENCE_MAX: Duration = Duration::from_secs(10);
@@ -109,7 +109,7 @@ impl Group {
             match self.arrive_early(ballot, name) {
                 Arrival::First => {}
                 Arrival::Copy => return,
-                Arrival::NoRoom => return self.dropped.note(Nonsense::NoRoom),
+                Arrival::NoRoom => return self.dropped.note(Violation::NoRoom),
             }
         }
         self.out.outcome(attempt, Outcome::NotPrimary);

@@ -21,7 +21,6 @@ use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
 use crate::log::{Log, LogAcceptor};
 use crate::message::{Parting, Write};
-use crate::nonsense::Dropped;
 use crate::number_set::NumberSet;
 use crate::operations::Strays;
 use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
@@ -33,6 +32,7 @@ use crate::state::{Entry, GroupState};
 use crate::table::Table;
 use crate::time::{Now, Time};
 use crate::transactions::Transactions;
+use crate::validate::Dropped;
 use crate::vouching::{Acknowledgements, Vouching};
 use crate::waiting::Waiting;
 

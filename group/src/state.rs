@@ -350,7 +350,7 @@ impl GroupState {
             && self.epoch.0 < u64::MAX / 2
             && self.born <= self.epoch
             && self.born_at <= self.applied
-            && crate::nonsense::is_horizon(self.horizon)
+            && crate::validate::is_horizon(self.horizon)
             && self.members.iter().all(|member| member.since <= self.applied)
             && self.purged.bounds.len() <= 4 * Term::PARTS_MAX
             && self.purged.floor < u32::MAX / 2

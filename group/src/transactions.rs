@@ -97,7 +97,7 @@ pub enum BeginRefusal {
     /// The state of the group does not allow it now, for this reason.
     NotNow(&'static str),
     /// The transaction makes no sense.
-    Nonsense(Refusal),
+    Unsound(Refusal),
 }
 
 impl core::fmt::Display for BeginRefusal {
@@ -109,7 +109,7 @@ impl core::fmt::Display for BeginRefusal {
                 f.write_str("the neighbour that would take part has not said lately what it is; try again")
             }
             BeginRefusal::NotNow(why) => f.write_str(why),
-            BeginRefusal::Nonsense(why) => write!(f, "{why}"),
+            BeginRefusal::Unsound(why) => write!(f, "{why}"),
         }
     }
 }
@@ -172,7 +172,7 @@ impl Group {
         let other = match &operation {
             Operation::Split { .. } => None,
             _ if view.successor.id == view.own.id => {
-                return Err(BeginRefusal::Nonsense(Refusal::Alone));
+                return Err(BeginRefusal::Unsound(Refusal::Alone));
             }
             _ => Some(self.transactions.driver.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
         };
@@ -182,7 +182,7 @@ impl Group {
                 self.transactions.driver.look_again();
                 return Err(BeginRefusal::NeighbourUnknown);
             }
-            Err(why) => return Err(BeginRefusal::Nonsense(why)),
+            Err(why) => return Err(BeginRefusal::Unsound(why)),
         };
         let is_split = matches!(plan.operation, Operation::Split { .. });
         if !is_split && !self.transactions.driver.has_same_sizes(&view.successor) {
@@ -192,7 +192,7 @@ impl Group {
         }
         let is_large = |birth: &Birth| birth.members.len() > self.state.settings.policies.members_max as usize;
         if plan.operation == Operation::Merge && plan.births.iter().any(is_large) {
-            return Err(BeginRefusal::Nonsense(Refusal::TooLarge));
+            return Err(BeginRefusal::Unsound(Refusal::TooLarge));
         }
         Ok(plan)
     }
@@ -248,7 +248,7 @@ impl Group {
             return Err(BeginRefusal::NotNow("the group that is said to be lost answers: nothing is lost"));
         }
         let plan = Plan::repair(from, lost, &self.state.view(), before, self.rank(0));
-        let plan = plan.map_err(BeginRefusal::Nonsense)?;
+        let plan = plan.map_err(BeginRefusal::Unsound)?;
         if !self.transactions.driver.are_silent(plan.lost()) {
             return Err(BeginRefusal::NotNow("a group that is said to be lost was heard a moment ago; try again"));
         }

@@ -144,7 +144,7 @@ impl<P: Protocol> Connection<P> {
 
     fn take(&mut self, answered: &mut impl FnMut(Sent, Option<String>)) -> std::io::Result<()> {
         let taken = self.protocol.take(&self.input[..self.filled], &mut self.out, &mut self.answers);
-        let taken = taken.map_err(|nonsense| std::io::Error::new(ErrorKind::InvalidData, nonsense))?;
+        let taken = taken.map_err(|malformed| std::io::Error::new(ErrorKind::InvalidData, malformed))?;
         self.input.copy_within(taken..self.filled, 0);
         self.filled -= taken;
         for answer in self.answers.drain(..) {

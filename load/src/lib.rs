@@ -24,6 +24,6 @@ pub use driver::{Failed, run};
 pub use keys::{Distribution, Keys};
 pub use plan::{Pace, Plan};
 pub use processes::{CpuTime, cpu_time, resident_bytes};
-pub use protocol::{Answer, Nonsense, Operation, Protocol};
+pub use protocol::{Answer, Operation, Protocol, ProtocolError};
 pub use report::{Report, Tally};
 pub use resp::{Resp, key_name};

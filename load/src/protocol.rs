@@ -24,7 +24,7 @@ pub struct Answer {
 /// An answer that violates the protocol; the connection is closed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the server says what makes no sense: {0}")]
-pub struct Nonsense(pub String);
+pub struct ProtocolError(pub String);
 
 /// The client's side of one connection. Servers may answer out of order.
 pub trait Protocol: Send {
@@ -44,7 +44,7 @@ pub trait Protocol: Send {
     ///
     /// # Errors
     /// The input violates the protocol; answers before it may have been added to `answers`.
-    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, Nonsense>;
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, ProtocolError>;
 }
 
 impl<P: Protocol + ?Sized> Protocol for Box<P> {
@@ -60,7 +60,7 @@ impl<P: Protocol + ?Sized> Protocol for Box<P> {
         (**self).request(number, operation, out);
     }
 
-    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, Nonsense> {
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, ProtocolError> {
         (**self).take(input, out, answers)
     }
 }

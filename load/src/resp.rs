@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::protocol::{Answer, Nonsense, Operation, Protocol};
+use crate::protocol::{Answer, Operation, Protocol, ProtocolError};
 
 /// A connection to a server that speaks the Redis protocol.
 pub struct Resp {
@@ -24,12 +24,12 @@ impl Resp {
         Resp { read: "SCATTER.RGET", ..Resp::new(password) }
     }
 
-    fn take_one(&self, input: &[u8]) -> Result<Option<(usize, Option<String>)>, Nonsense> {
+    fn take_one(&self, input: &[u8]) -> Result<Option<(usize, Option<String>)>, ProtocolError> {
         let Some(end) = input.windows(2).position(|two| two == b"\r\n") else {
             return Ok(None);
         };
         let (line, after) = (&input[..end], end + 2);
-        let nonsense = || Nonsense(String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned());
+        let malformed = || ProtocolError(String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned());
         match line.first() {
             Some(b'+' | b':' | b'_') => Ok(Some((after, None))),
             Some(b'-') => {
@@ -38,16 +38,16 @@ impl Resp {
             }
             Some(b'$') => {
                 let length = str::from_utf8(&line[1..]).ok().and_then(|text| text.parse::<i64>().ok());
-                let Ok(length) = usize::try_from(match length.ok_or_else(nonsense)? {
+                let Ok(length) = usize::try_from(match length.ok_or_else(malformed)? {
                     -1 => return Ok(Some((after, None))),
                     length => length,
                 }) else {
-                    return Err(nonsense());
+                    return Err(malformed());
                 };
                 let whole = after.saturating_add(length).saturating_add(2);
                 Ok((input.len() >= whole).then_some((whole, None)))
             }
-            _ => Err(nonsense()),
+            _ => Err(malformed()),
         }
     }
 }
@@ -71,14 +71,14 @@ impl Protocol for Resp {
         }
     }
 
-    fn take(&mut self, input: &[u8], _out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, Nonsense> {
+    fn take(&mut self, input: &[u8], _out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, ProtocolError> {
         let mut taken = 0;
         while let Some((length, refusal)) = self.take_one(&input[taken..])? {
             taken += length;
             if self.opening > 0 {
                 self.opening -= 1;
                 if let Some(refusal) = refusal {
-                    return Err(Nonsense(format!("the password is refused: {refusal}")));
+                    return Err(ProtocolError(format!("the password is refused: {refusal}")));
                 }
                 continue;
             }

@@ -19,13 +19,13 @@ use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
+use crate::contradiction::{Contradicts, Disowned, contradiction, is_same_value};
 use crate::message::{CommitteeMessage, CommitteeReport, Message, Since, Write};
-use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable};
 use crate::table::{Lookup, Table};
 use crate::time::Time;
-use crate::violation::{Contradicts, Disowned, contradiction, is_same_value};
+use crate::validate::Violation;
 
 /// Upper limit of questions for records that wait for the store. A primary asks for one key at a time for each waiting client.
 pub(super) const ASKED_MAX: usize = 1 << 12;
@@ -144,7 +144,7 @@ impl Acceptor {
     /// Handles one message of a committee; the caller has checked the sender. Messages for primaries are not handled here.
     pub fn on_message(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, message: CommitteeMessage) {
         if message.is_of_primary() && self.disowned.has(&message.ballot()) {
-            return ctx.dropped.note(Nonsense::Contradiction);
+            return ctx.dropped.note(Violation::Contradiction);
         }
         match message {
             CommitteeMessage::Prepare { ballot, range } => self.on_prepare(ctx, from, ballot, range),
@@ -228,10 +228,15 @@ impl Acceptor {
     /// one sub-range and one primary.
     ///
     /// # Errors
-    /// [`Nonsense::Misplaced`] for another sub-range or primary, [`Nonsense::NoRoom`] for a committee too many. No committee is added.
-    pub(super) fn admit(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) -> Result<(), Nonsense> {
+    /// [`Violation::Misplaced`] for another sub-range or primary, [`Violation::NoRoom`] for a committee too many. No committee is added.
+    pub(super) fn admit(
+        &mut self,
+        ctx: &mut Context<'_>,
+        ballot: TermBallot,
+        range: KeyRange,
+    ) -> Result<(), Violation> {
         if let Some(known) = self.committees.get(&ballot) {
-            return if known.range() == range { Ok(()) } else { Err(Nonsense::Misplaced) };
+            return if known.range() == range { Ok(()) } else { Err(Violation::Misplaced) };
         }
         let mut parts = ctx.state.parts();
         let fits = match parts.find(|(_, known)| known.term == ballot.term) {
@@ -241,12 +246,12 @@ impl Acceptor {
             None => ctx.state.range.contains_range(range), // The sender may be ahead of this node.
         };
         if !fits {
-            return Err(Nonsense::Misplaced);
+            return Err(Violation::Misplaced);
         }
         if !self.has_room() {
             self.drop_closed(ctx);
         }
-        if self.has_room() { Ok(()) } else { Err(Nonsense::NoRoom) }
+        if self.has_room() { Ok(()) } else { Err(Violation::NoRoom) }
     }
 
     fn has_room(&self) -> bool {
@@ -337,14 +342,14 @@ impl Acceptor {
         for write in writes {
             let n = write.record.number.n;
             if !committee.range().contains(write.key.point()) {
-                ctx.dropped.note(Nonsense::Misplaced);
+                ctx.dropped.note(Violation::Misplaced);
                 continue;
             }
             if lacks_base {
                 break;
             }
             if !committee.has_room_for(n) {
-                ctx.dropped.note(Nonsense::NoRoom);
+                ctx.dropped.note(Violation::NoRoom);
                 continue;
             }
             if committee.accept(write, ctx.out) {

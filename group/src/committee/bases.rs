@@ -17,10 +17,10 @@ use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
+use crate::contradiction::contradiction;
 use crate::message::{Base, Chain, CommitteeMessage, Message};
 use crate::outbox::{Durable, GroupOutput};
 use crate::table::Table;
-use crate::violation::contradiction;
 
 /// Upper limit of closed committees that are kept for members that lag; no other member needs them.
 pub(super) const CLOSED_MAX: usize = 16;

@@ -26,13 +26,13 @@ use crate::config::Defect;
 use crate::context::Context;
 use crate::doubt::{decides, meets_majorities};
 use crate::message::{AskCompare, AskCopy, Base, CommitteeMessage, Compared, Message, Since, Write};
-use crate::nonsense::Nonsense;
 use crate::outbox::{Durable, GroupOutput};
 use crate::record::Record;
 use crate::state::Config;
 use crate::table::Table;
 use crate::throttle::Throttle;
 use crate::time::Time;
+use crate::validate::Violation;
 
 /// Upper limit of keys listed in one page of a scan.
 pub(super) const PAGE_KEYS_MAX: usize = 2000;
@@ -414,7 +414,7 @@ impl Acceptor {
         }
         self.catch_up.note_page(lane, ctx.now.time);
         if self.has_enough(ballot) {
-            return ctx.dropped.note(Nonsense::NoRoom);
+            return ctx.dropped.note(Violation::NoRoom);
         }
         let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         let Some(up_to) = up_to else {
@@ -449,7 +449,7 @@ impl Acceptor {
         }
         self.catch_up.note_page(lane, ctx.now.time);
         if self.has_enough(ballot) {
-            return ctx.dropped.note(Nonsense::NoRoom);
+            return ctx.dropped.note(Violation::NoRoom);
         }
         let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         let asks = asked_configs(ctx, answer.piece);

@@ -17,10 +17,10 @@ use super::catch_up::{LOOKED_MAX, ScanUse, page_bytes, scan_from};
 use crate::ballot::Slot;
 use crate::context::Context;
 use crate::message::{AskCopy, Copied, Message, Write};
-use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
 use crate::table::Table;
+use crate::validate::Violation;
 
 /// Upper limit of pages of the store that are read for neighbours at one time: this group's own copying must not wait for them.
 const SCANS_MAX: usize = 8;
@@ -32,7 +32,7 @@ impl Acceptor {
             return;
         }
         if !is_straight(ask.piece) {
-            return ctx.dropped.note(Nonsense::Malformed);
+            return ctx.dropped.note(Violation::Malformed);
         }
         let as_of = as_of(ctx, ask.piece);
         if table.is_whole() {

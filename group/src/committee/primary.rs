@@ -25,13 +25,13 @@ use crate::ballot::TermBallot;
 use crate::context::Context;
 use crate::handover::Handover;
 use crate::message::{Base, CommitteeMessage, Message, Outcome, Write};
-use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::op::{Limit, Op, OpError, Refusal};
 use crate::outbox::Attempt;
 use crate::record::{OpId, Record};
 use crate::table::Table;
 use crate::time::{Time, WallMillis};
+use crate::validate::Violation;
 
 /// Parts of the member that a primary works with.
 pub struct Local<'a> {
@@ -286,7 +286,7 @@ impl Primary {
         match self.seen.arrive(pending.name(), ctx.now.time) {
             Arrival::First => {}
             Arrival::Copy => return, // The first one is answered.
-            Arrival::NoRoom => return ctx.dropped.note(Nonsense::NoRoom),
+            Arrival::NoRoom => return ctx.dropped.note(Violation::NoRoom),
         }
         if self.is_ended() {
             ctx.out.outcome(pending.attempt, Outcome::NotPrimary);

@@ -12,10 +12,10 @@ use crate::ballot::Number;
 use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since, Write};
-use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
 use crate::table::Table;
+use crate::validate::Violation;
 
 /// Question that a page of the store answers.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Acceptor {
     pub(super) fn on_ask_compare(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ask: AskCompare) {
         let Some(committee) = self.committee(ask.ballot).filter(|committee| committee.base().is_some()) else { return };
         if !ordered(&ask) {
-            return ctx.dropped.note(Nonsense::Malformed);
+            return ctx.dropped.note(Violation::Malformed);
         }
         let mark = committee.chosen().unwrap_or(0).min(committee.received().mark());
         let complete = committee.lacks_nothing_before(ask.piece) && committee.chosen().is_some();
@@ -89,7 +89,7 @@ impl Acceptor {
             let records = table.scan(asked.ask.piece, asked.ask.after.as_ref());
             self.answer_compare(ctx, from, &asked, records, false);
         } else if self.catch_up.scans.len() >= SCANS_MAX {
-            ctx.dropped.note(Nonsense::NoRoom); // The member will ask again, or ask another source.
+            ctx.dropped.note(Violation::NoRoom); // The member will ask again, or ask another source.
         } else {
             let first = scan_from(asked.ask.after.as_ref(), asked.ask.piece);
             let token = self.catch_up.begin_scan(ScanUse::Theirs { from, asked: asked.into() });

@@ -10,11 +10,11 @@ use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::context::Context;
 use crate::message::{CommitteeMessage, Message, Progress, VouchedCommittee};
-use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::outbox::Durable;
 use crate::table::{Lookup, Table};
 use crate::time::Time;
+use crate::validate::Violation;
 
 /// Bases that were asked for, and when: a base is not asked for with every message that rests on it.
 #[derive(Clone, Debug, Default)]
@@ -173,7 +173,7 @@ impl Acceptor {
                 ctx.out.send_after(&[from], Message::Committee(message));
             }
             // The reader will ask again.
-            Lookup::Loading if self.asked.len() >= ASKED_MAX => ctx.dropped.note(Nonsense::NoRoom),
+            Lookup::Loading if self.asked.len() >= ASKED_MAX => ctx.dropped.note(Violation::NoRoom),
             Lookup::Loading => {
                 self.asked.insert((key, asker));
             }

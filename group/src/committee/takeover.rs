@@ -17,8 +17,8 @@ use crate::context::Context;
 use crate::doubt::SURE;
 use crate::handover::{Handover, covers};
 use crate::message::{Base, Chain, CommitteeMessage, CommitteeReport, Message, Write};
-use crate::nonsense::Nonsense;
 use crate::time::Time;
+use crate::validate::Violation;
 
 /// Promise of one acceptor, as far as its parts have arrived.
 #[derive(Clone, Debug, Default)]
@@ -122,7 +122,7 @@ impl Primary {
     ) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
         if unsettled.iter().any(|write| !self.range.contains(write.key.point())) {
-            return ctx.dropped.note(Nonsense::Misplaced);
+            return ctx.dropped.note(Violation::Misplaced);
         }
         if let Some(known) = takeover.promised.get_mut(&from) {
             if doubt < *known {

@@ -9,12 +9,12 @@ use overlay::{Key, KeyRange};
 
 use super::numbered::Numbered;
 use crate::ballot::TermBallot;
+use crate::contradiction::Contradicts;
 use crate::message::{Base, Write};
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable, Outbox};
 use crate::table::Table;
 use crate::time::Time;
-use crate::violation::Contradicts;
 
 /// Upper limit of recent writes that are kept for other members, regardless of their size.
 const WINDOW_LENGTH_MAX: usize = 1 << 16;

@@ -13,13 +13,13 @@ use crate::ballot::Number;
 use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{CommitteeMessage, Message, Outcome, Write};
-use crate::nonsense::NUMBERS_AHEAD_MAX;
 use crate::op::{Answer, Kind, Limit, Op, OpError, Refusal, Version};
 use crate::outbox::Attempt;
 use crate::record::{DoneOp, KEPT_ANSWER_BYTES_MAX, OpId, Record};
 use crate::service::{Change, Delivery, Live, deliver};
 use crate::table::Lookup;
 use crate::time::{Time, WallMillis};
+use crate::validate::NUMBERS_AHEAD_MAX;
 
 /// Delay after which the primary announces a moved chosen mark by a message of its own, if no other message carries the mark before.
 pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(5);

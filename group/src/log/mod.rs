@@ -25,14 +25,14 @@ use leader::Leadership;
 use crate::ballot::{Ballot, Slot};
 use crate::config::{Defect, Timing};
 use crate::context::Context;
+use crate::contradiction::{Contradicts, Disowned, contradiction};
 use crate::doubt::decides;
 use crate::failure_detector::FailureDetector;
 use crate::message::{LogMessage, Message};
-use crate::nonsense::Nonsense;
 use crate::outbox::Durable;
 use crate::state::Entry;
 use crate::time::Time;
-use crate::violation::{Contradicts, Disowned, contradiction};
+use crate::validate::Violation;
 
 /// Upper limit of the distance by which an entry, or a term, may be ahead of the applied state, in slots. A leader has one decision in
 /// flight, and a few from before. A member that is further behind gets the state, and stores and fills no slots up to there.
@@ -274,7 +274,7 @@ impl Log {
     pub fn on_leader_heartbeat(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
         self.round_seen = self.round_seen.max(ballot.round);
         if self.disowned.has(&ballot) {
-            return ctx.dropped.note(Nonsense::Contradiction); // Its silence makes other members stand.
+            return ctx.dropped.note(Violation::Contradiction); // Its silence makes other members stand.
         }
         if self.acceptor.promised().is_some_and(|promised| ballot < promised) {
             return; // Outrun already.
@@ -467,12 +467,12 @@ impl Log {
     ) {
         let proposed = entries.len();
         if self.disowned.has(&ballot) {
-            return ctx.dropped.note(Nonsense::Contradiction);
+            return ctx.dropped.note(Violation::Contradiction);
         }
         let last = ctx.state.applied.0 + AHEAD_MAX;
         entries.retain(|(slot, _)| slot.0 <= last);
         if entries.len() < proposed {
-            ctx.dropped.note(Nonsense::Far);
+            ctx.dropped.note(Violation::Far);
         }
         self.round_seen = self.round_seen.max(ballot.round);
         entries.retain(|(slot, _)| *slot > ctx.state.applied); // The rest is chosen, and in the state.

@@ -3,12 +3,12 @@
 use group::Group;
 use group::ballot::Slot;
 use group::message::{CommitteeMessage, Message, Operation, Outcome};
-use group::nonsense::Nonsense;
 use group::op::{Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
 use group::state::Member;
 use group::table::Table;
 use group::time::WallMillis;
+use group::validate::Violation;
 use overlay::{Incarnation, KeyRange, NodeId, PeerKey, Point};
 
 use crate::bench::{Bench, Whole, ballot, key, node, operate, operation, write};
@@ -22,16 +22,16 @@ fn runs_of_origins() {
     for run in 0..1500 {
         whole.hear(2, operate(of_run(run)));
     }
-    assert_eq!(whole.group.dropped().of(Nonsense::NoRoom), 1500 - 64);
+    assert_eq!(whole.group.dropped().of(Violation::NoRoom), 1500 - 64);
     whole.hear(3, operate(of_run(0)));
-    assert_eq!(whole.group.dropped().of(Nonsense::NoRoom), 1500 - 64);
+    assert_eq!(whole.group.dropped().of(Violation::NoRoom), 1500 - 64);
     whole.wait(300);
     let mut state = whole.group.state().clone();
     (state.applied, state.horizon) = (state.applied.next(), 4);
     whole.hear(2, Message::State(Box::new(state)));
     whole.wait(11_000);
     whole.hear(2, operate(Operation { horizon: 4, ..of_run(5000) }));
-    assert_eq!(whole.group.dropped().of(Nonsense::NoRoom), 1500 - 64);
+    assert_eq!(whole.group.dropped().of(Violation::NoRoom), 1500 - 64);
     assert_eq!(whole.group.primaries().next().unwrap().counts().waiting, 1);
 }
 
@@ -77,7 +77,7 @@ fn questions_for_records_that_wait_for_the_store() {
     for number in 0..5000 {
         bench.hear(1, CommitteeMessage::AskRecord { ballot: term, key: key(&format!("k{number}")), attempt: 1 });
     }
-    assert_eq!(bench.dropped.of(Nonsense::NoRoom), 5000 - 4096);
+    assert_eq!(bench.dropped.of(Violation::NoRoom), 5000 - 4096);
     bench.said.clear();
     bench.act(|acceptor, ctx, table| {
         table.on_loaded(&key("k7"), None);
@@ -85,7 +85,7 @@ fn questions_for_records_that_wait_for_the_store() {
     });
     assert!(matches!(&bench.said[..], [(_, CommitteeMessage::RecordIs { record: None, .. })]), "{:?}", bench.said);
     bench.hear(1, CommitteeMessage::AskRecord { ballot: term, key: key("k4999"), attempt: 1 });
-    assert_eq!(bench.dropped.of(Nonsense::NoRoom), 5000 - 4096);
+    assert_eq!(bench.dropped.of(Violation::NoRoom), 5000 - 4096);
 }
 
 /// Terms and sub-ranges that a peer invents are not remembered without end.
@@ -97,7 +97,7 @@ fn committees() {
         bench.hear(2, CommitteeMessage::Prepare { ballot: ballot(1000 + n, 2), range: arc(u128::from(n)) });
     }
     assert_eq!(bench.acceptor.committees().count(), 1024);
-    assert_eq!(bench.dropped.of(Nonsense::NoRoom), 1500 - 1024);
+    assert_eq!(bench.dropped.of(Violation::NoRoom), 1500 - 1024);
     // Earlier promises are given again.
     bench.said.clear();
     bench.hear(2, CommitteeMessage::Prepare { ballot: ballot(1000, 2), range: arc(0) });
@@ -115,7 +115,7 @@ fn gaps_in_what_was_received() {
     }
     let received = bench.acceptor.committee(term).unwrap().received();
     assert_eq!((received.gaps(), received.last()), (4096, 2 * 4096));
-    assert_eq!(bench.dropped.of(Nonsense::NoRoom), 5000 - 4096);
+    assert_eq!(bench.dropped.of(Violation::NoRoom), 5000 - 4096);
     bench.accept(term, Some(0), vec![write(term, 2 * 4096 + 1, "next", "v"), write(term, 1, "first", "v")]);
     let received = bench.acceptor.committee(term).unwrap().received();
     assert_eq!((received.mark(), received.last()), (2, 2 * 4096 + 1));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage, Compared, LogMessage, Message, Outcome, Write};
-use group::nonsense::Nonsense;
 use group::op::{Op, Read};
 use group::state::Entry;
+use group::validate::Violation;
 use overlay::{Epoch, KeyRange};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, nothing_newer, operate, operation, write};
@@ -56,7 +56,7 @@ fn chosen(whole: &Whole) -> Option<bytes::Bytes> {
 }
 
 fn assert_ignored(whole: &mut Whole, times: u64) {
-    assert_eq!(whole.group.dropped().of(Nonsense::Contradiction), times);
+    assert_eq!(whole.group.dropped().of(Violation::Contradiction), times);
     assert!(whole.group.halted().is_none(), "nothing chosen was contradicted");
 }
 
@@ -190,7 +190,7 @@ fn another_record_of_a_chosen_number_halts_the_group_here() {
         done: true,
     };
     bench.since(from, answer);
-    assert_eq!(bench.dropped.of(Nonsense::Contradiction), 1);
+    assert_eq!(bench.dropped.of(Violation::Contradiction), 1);
     assert_eq!(bench.halted.len(), 1);
     assert_eq!(bench.knows(&key("k")).unwrap().value, Some("one".into()));
 }

@@ -146,11 +146,11 @@ fn what_cannot_be_begun_changes_nothing() {
         result.expect_err("it cannot be done")
     };
     assert!(matches!(tried(other, good), BeginRefusal::NotLeader(Some(_))));
-    assert_eq!(tried(leader, Operation::Merge), BeginRefusal::Nonsense(Refusal::Alone));
+    assert_eq!(tried(leader, Operation::Merge), BeginRefusal::Unsound(Refusal::Alone));
     let outside = Operation::Split { at: Point(0), first: members[..2].to_vec() };
-    assert_eq!(tried(leader, outside), BeginRefusal::Nonsense(Refusal::Outside));
+    assert_eq!(tried(leader, outside), BeginRefusal::Unsound(Refusal::Outside));
     let nobody = Operation::Split { at: MIDDLE, first: members.clone() };
-    assert_eq!(tried(leader, nobody), BeginRefusal::Nonsense(Refusal::NoMembers));
+    assert_eq!(tried(leader, nobody), BeginRefusal::Unsound(Refusal::NoMembers));
     assert!(!tried(leader, Operation::Repartition { at: MIDDLE }).to_string().is_empty());
     world.run(400, &[0, 1, 2, 3, 4]);
     let state = world.group(leader).state();

@@ -4,10 +4,10 @@ use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
 use group::config::VALUE_BYTES_MAX;
 use group::message::{AskCompare, Base, CommitteeMessage, CommitteeReport, Message, Operation};
-use group::nonsense::Nonsense;
 use group::op::{Condition, Expiry, Op, Read};
 use group::record::LIVE_IDS_MAX;
 use group::table::Table;
+use group::validate::Violation;
 use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, key, node, operate, operation, write};
@@ -89,7 +89,7 @@ fn reads_of_a_key_with_many_strays_are_taken() {
         2,
         operate(Operation { retired_below: 3000, retired_except: (1..=LIVE_IDS_MAX as u64).collect(), ..read }),
     );
-    assert_eq!(whole.group.dropped().of(Nonsense::Malformed), 0);
+    assert_eq!(whole.group.dropped().of(Violation::Malformed), 0);
 }
 
 /// The store's page begins with the key behind which the question asks. Where that record alone fills the page, the records behind are

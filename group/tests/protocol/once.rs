@@ -82,7 +82,7 @@ fn what_cannot_be_remembered_is_as_good_as_lost() {
     }
     let answered = (10..200).filter(|attempt| !whole.told(*attempt).is_empty()).count();
     assert_eq!(answered, 64);
-    assert_eq!(whole.group.dropped().of(group::nonsense::Nonsense::NoRoom), 190 - 64);
+    assert_eq!(whole.group.dropped().of(group::validate::Violation::NoRoom), 190 - 64);
 }
 
 /// Its primary is refused, because a higher ballot was promised. Then it learns of a decision that leaves its term unchanged. If it began

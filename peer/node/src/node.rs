@@ -528,7 +528,7 @@ impl Node {
             Input::Scanned { token, records, done } => self.on_scanned(token, records, done),
             Input::Tick => {}
             Input::Addresses(addresses) => {
-                let addresses = group::nonsense::acceptable(addresses);
+                let addresses = group::validate::acceptable(addresses);
                 self.addresses.clone_from(&addresses);
                 self.each_group(|group| group.set_addresses(addresses.clone()));
             }

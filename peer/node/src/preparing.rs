@@ -222,7 +222,7 @@ impl Node {
         if is_ready {
             let (group, operation) = (preparing.group, preparing.operation.clone());
             let begun = self.begin_prepared(group, operation, rank);
-            if matches!(begun, Err(BeginRefusal::Nonsense(_) | BeginRefusal::NotLeader(_))) {
+            if matches!(begun, Err(BeginRefusal::Unsound(_) | BeginRefusal::NotLeader(_))) {
                 self.preparing = None;
             }
             // The present obstacle may soon be gone; otherwise the transaction is given up.

@@ -148,7 +148,7 @@ impl Node {
             return;
         };
         let known = ring.is_none_or(|ring| ring == own);
-        if !known || origin.node.peer != from || !group::nonsense::are_addresses(&origin.addresses) {
+        if !known || origin.node.peer != from || !group::validate::are_addresses(&origin.addresses) {
             self.frames_dropped += 1;
             return;
         }
@@ -183,7 +183,7 @@ impl Node {
     /// Handles an answer.
     pub(crate) fn on_sampled(&mut self, sampled: Sampled) {
         let wrong = self.ring.is_some_and(|ring| ring != sampled.ring)
-            || !group::nonsense::is_reference(&sampled.group)
+            || !group::validate::is_reference(&sampled.group)
             || sampled.clusters.len() > sampled.group.members.len()
             || sampled.clusters.iter().any(|cluster| cluster.len() > CLUSTER_MAX)
             || !sampled.policies.is_sound();

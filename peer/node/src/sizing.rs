@@ -132,7 +132,7 @@ impl Node {
                 let moves_members = matches!(operation, Operation::Migrate { .. });
                 self.size_watch.prepared = moves_members.then_some((operation, copied));
             }
-            Err(BeginRefusal::NotLeader(_) | BeginRefusal::Nonsense(_)) => {}
+            Err(BeginRefusal::NotLeader(_) | BeginRefusal::Unsound(_)) => {}
         }
     }
 

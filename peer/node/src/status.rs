@@ -8,12 +8,12 @@ use group::ballot::{Slot, Term, TermBallot};
 use group::capacity::Believed;
 use group::committee::{CatchUpStatus, Primary};
 use group::history::History;
-use group::nonsense::Dropped;
 use group::state::{Loss, Member, Settings};
 use group::switch::{Switch, Unfit};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
+use group::validate::Dropped;
 use group::{Group, InDoubt};
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, PeerName, Point, RingId};
 

@@ -185,7 +185,7 @@ impl Located {
             && self.heard.of <= MEMBERS_MAX
             && self.heard.epoch <= self.group.epoch
             && self.ballot.epoch == self.group.epoch
-            && group::nonsense::is_horizon(self.horizon)
+            && group::validate::is_horizon(self.horizon)
     }
 }
 
@@ -419,7 +419,7 @@ impl Node {
     /// Handles a question of another peer.
     pub(crate) fn on_locate(&mut self, from: PeerKey, locate: Locate) {
         let Locate { ring, point, ref origin, wanted, hops, taken_for, .. } = locate;
-        if self.ring != Some(ring) || hops >= HOPS_MAX || !group::nonsense::are_addresses(&origin.addresses) {
+        if self.ring != Some(ring) || hops >= HOPS_MAX || !group::validate::are_addresses(&origin.addresses) {
             self.frames_dropped += 1;
             return;
         }
@@ -489,7 +489,7 @@ impl Node {
     /// hint is believed.
     pub(crate) fn on_astray(&mut self, from: PeerKey, astray: Astray) {
         let Astray { ring, taken_for: (id, epoch), group } = astray;
-        if self.ring != Some(ring) || !group.as_ref().is_none_or(group::nonsense::is_reference) {
+        if self.ring != Some(ring) || !group.as_ref().is_none_or(group::validate::is_reference) {
             self.frames_dropped += 1;
             return;
         }
@@ -583,7 +583,7 @@ impl Node {
     /// Handles the answer to a question.
     pub(crate) fn on_located(&mut self, from: PeerKey, located: Located) {
         let Located { ring, ref group, part, ballot, .. } = located;
-        let is_sound = group::nonsense::is_reference(group) && group.range.contains_range(part) && located.is_sound();
+        let is_sound = group::validate::is_reference(group) && group.range.contains_range(part) && located.is_sound();
         if self.ring != Some(ring) || !is_sound {
             self.frames_dropped += 1;
             return;

@@ -134,7 +134,7 @@ pub enum Granted {
 impl From<BeginRefusal> for Granted {
     fn from(why: BeginRefusal) -> Granted {
         match why {
-            BeginRefusal::Nonsense(why) => Granted::Refused(why.to_string()),
+            BeginRefusal::Unsound(why) => Granted::Refused(why.to_string()),
             BeginRefusal::NotLeader(_) | BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_) => {
                 Granted::NotNow(why.to_string())
             }

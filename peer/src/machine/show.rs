@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use group::InDoubt;
-use group::nonsense::Nonsense;
 use group::state::Loss;
+use group::validate::Violation;
 use node::{
     GroupStatus as NodeGroup, LeaveStatus, Lifetimes, NINES_TARGET, NodeStatus, SpreadCounts,
     TransactionStatus as NodeTransaction,
@@ -411,7 +411,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         ops_per_s,
         load_ops_per_s: group.load.as_ref().map(|cells| cells.iter().map(|cell| f64::from(*cell)).sum::<f64>() / 60.0),
         in_doubt: in_doubt(&group.in_doubt),
-        dropped: Nonsense::ALL.iter().map(|why| (why.name().to_owned(), group.dropped.of(*why))).collect(),
+        dropped: Violation::ALL.iter().map(|why| (why.name().to_owned(), group.dropped.of(*why))).collect(),
         halted: group.halted.clone(),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use load::{Answer, Nonsense, Operation, Protocol, key_name};
+use load::{Answer, Operation, Protocol, ProtocolError, key_name};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Kinds of frames.
@@ -60,7 +60,7 @@ impl Protocol for Etcd {
         frame(out, DATA, END_STREAM, stream, &body);
     }
 
-    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, Nonsense> {
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, ProtocolError> {
         let mut taken = 0;
         while let Some(header) = input.get(taken..taken + 9) {
             let length = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
@@ -104,7 +104,7 @@ impl Etcd {
         payload: &[u8],
         out: &mut Vec<u8>,
         answers: &mut Vec<Answer>,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), ProtocolError> {
         let answer = |refusal: Option<&str>| Answer {
             number: u64::from(stream.saturating_sub(1) / 2),
             refusal: refusal.map(str::to_owned),
@@ -130,7 +130,7 @@ impl Etcd {
             PING if flags & ACK == 0 => frame(out, PING, ACK, 0, payload),
             GOAWAY => {
                 let text = String::from_utf8_lossy(payload.get(8..).unwrap_or_default()).into_owned();
-                return Err(Nonsense(format!("it goes away: {text}")));
+                return Err(ProtocolError(format!("it goes away: {text}")));
             }
             // Among them the server's windows: a few small requests under way never fill them.
             _ => {}

@@ -1,6 +1,6 @@
 //! The parts of ZooKeeper's protocol that nodes with values need.
 
-use load::{Answer, Nonsense, Operation, Protocol};
+use load::{Answer, Operation, Protocol, ProtocolError};
 
 const CREATE: i32 = 1;
 const GET_DATA: i32 = 4;
@@ -87,21 +87,21 @@ impl Protocol for ZooKeeper {
         }
     }
 
-    fn take(&mut self, input: &[u8], _out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, Nonsense> {
+    fn take(&mut self, input: &[u8], _out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, ProtocolError> {
         let mut taken = 0;
         while let Some(length) = input.get(taken..).and_then(|rest| int(rest, 0)) {
-            let length = usize::try_from(length).map_err(|_| Nonsense(format!("a packet of {length} bytes")))?;
+            let length = usize::try_from(length).map_err(|_| ProtocolError(format!("a packet of {length} bytes")))?;
             let Some(body) = input.get(taken + 4..taken + 4 + length) else { break };
             taken += 4 + length;
             if !self.has_session {
                 self.has_session = true;
                 if int(body, 4).is_none_or(|timeout| timeout <= 0) {
-                    return Err(Nonsense("the session is refused".into()));
+                    return Err(ProtocolError("the session is refused".into()));
                 }
                 continue;
             }
             let (Some(id), Some(error)) = (int(body, 0), int(body, 12)) else {
-                return Err(Nonsense(format!("an answer of {length} bytes")));
+                return Err(ProtocolError(format!("an answer of {length} bytes")));
             };
             // 0 is a sync; below it are pings and watches.
             if let Ok(number @ 1..) = u64::try_from(id) {

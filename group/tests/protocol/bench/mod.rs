@@ -10,7 +10,6 @@ use group::config::{Defects, GroupConfig, Timing};
 use group::message::{
     AskCompare, Base, ClientMessage, CommitteeMessage, Compared, Message, Operation, Sender, Since, Write,
 };
-use group::nonsense::Dropped;
 use group::op::{Op, ReadMode, Version};
 use group::outbox::{Durable, GroupOutput, Outbox};
 use group::record::{OpId, Record};
@@ -18,6 +17,7 @@ use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::table::Table;
 use group::time::{Now, Time, WallMillis};
+use group::validate::Dropped;
 use group::{Context, Group, Stored};
 use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use group::Group;
 use group::ballot::Number;
-use group::nonsense::Nonsense;
 use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode};
 use group::record::Record;
 use group::rng::Rng;
 use group::time::{Now, Time, WallMillis};
+use group::validate::Violation;
 use node::wire::{self, Frame, Stamp};
 use node::{
     ConnectionId, Durability, Event, Input, Node, NodeConfig, Output, Request, RequestId, Restored, Timing, Wish,
@@ -401,7 +401,7 @@ impl Network {
     /// halted a group.
     pub fn noticed(&self) -> [u64; 3] {
         let groups = || self.nodes.iter().flat_map(Node::groups);
-        let contradictions = groups().map(|group| group.dropped().of(Nonsense::Contradiction)).sum();
+        let contradictions = groups().map(|group| group.dropped().of(Violation::Contradiction)).sum();
         let halted = groups().filter(|group| group.halted().is_some()).count() as u64;
         [groups().map(|group| group.dropped().total()).sum(), contradictions, halted]
     }

@@ -3,17 +3,17 @@
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::history::{FAILURES_MAX, History};
 use group::message::{Base, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Operation, Progress, Since};
-use group::nonsense::Nonsense;
 use group::op::{Op, Read};
 use group::outbox::Durable;
 use group::state::Entry;
 use group::time::WallMillis;
+use group::validate::Violation;
 use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, nothing_newer, operate, operation, promise, write};
 
 /// Member 1 of three gets this from member 2, as it is and some time later: the message is dropped, for this reason.
-fn expect(why: Nonsense, message: impl Into<Message>) {
+fn expect(why: Violation, message: impl Into<Message>) {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     let message = message.into();
     let stored = whole.stored.len();
@@ -36,33 +36,33 @@ fn numbers_that_nobody_comes_to_are_dropped() {
     let other = ballot(5, 2);
     let far = |n| vec![write(other, n, "k", "v")];
     let accept = |chosen, writes| committee(CommitteeMessage::Accept { ballot: other, chosen, writes });
-    expect(Nonsense::Far, accept(Some(1), far(u64::MAX)));
-    expect(Nonsense::Far, accept(None, far(1 << 40)));
-    expect(Nonsense::Malformed, accept(Some(u64::MAX), far(1)));
-    expect(Nonsense::Malformed, accept(Some(0), far(0)));
-    expect(Nonsense::Malformed, accept(Some(0), vec![write(ballot(6, 2), 1, "k", "v")]));
+    expect(Violation::Far, accept(Some(1), far(u64::MAX)));
+    expect(Violation::Far, accept(None, far(1 << 40)));
+    expect(Violation::Malformed, accept(Some(u64::MAX), far(1)));
+    expect(Violation::Malformed, accept(Some(0), far(0)));
+    expect(Violation::Malformed, accept(Some(0), vec![write(ballot(6, 2), 1, "k", "v")]));
     let accepted = |numbers| committee(CommitteeMessage::Accepted { ballot: own, numbers });
-    expect(Nonsense::Malformed, accepted(vec![(1, u64::MAX)]));
-    expect(Nonsense::Malformed, accepted(vec![(1, 5), (1, 1), (1, 1)]));
-    expect(Nonsense::Malformed, accepted(vec![(5, 1)]));
+    expect(Violation::Malformed, accepted(vec![(1, u64::MAX)]));
+    expect(Violation::Malformed, accepted(vec![(1, 5), (1, 1), (1, 1)]));
+    expect(Violation::Malformed, accepted(vec![(5, 1)]));
     let since = Number { term: other.term, n: u64::MAX };
     expect(
-        Nonsense::Malformed,
+        Violation::Malformed,
         committee(CommitteeMessage::AskSince { ballot: other, piece: KeyRange::FULL, since, attempt: 0 }),
     );
     let high = Ballot { round: u64::MAX, node: node(2) };
     expect(
-        Nonsense::Malformed,
+        Violation::Malformed,
         Message::Log(LogMessage::Prepare { ballot: high, applied: Slot(u64::MAX), stop: false }),
     );
-    expect(Nonsense::Malformed, Message::Log(LogMessage::Refused { ballot: high, promised: high }));
+    expect(Violation::Malformed, Message::Log(LogMessage::Refused { ballot: high, promised: high }));
     let mut state = bench.state.clone();
     (state.applied, state.division) = (Slot(u64::MAX), Vec::new());
-    expect(Nonsense::Malformed, Message::State(Box::new(state)));
+    expect(Violation::Malformed, Message::State(Box::new(state)));
     let progress = Progress { applied: Slot(u64::MAX), complete: Vec::new(), marks: Vec::new() };
-    expect(Nonsense::Malformed, Message::Progress(progress));
+    expect(Violation::Malformed, Message::Progress(progress));
     let asked = operation(own, 1, "k", Op::Read(Read::Value));
-    expect(Nonsense::Malformed, operate(Operation { horizon: u64::MAX, ..asked }));
+    expect(Violation::Malformed, operate(Operation { horizon: u64::MAX, ..asked }));
 }
 
 /// Only the owner of a ballot proposes under it.
@@ -78,12 +78,15 @@ fn nobody_proposes_under_the_ballot_of_another() {
         CommitteeMessage::AskRecord { ballot: theirs, key: key("k"), attempt: 1 },
     ];
     for message in messages {
-        expect(Nonsense::NotItsBallot, committee(message));
+        expect(Violation::NotItsBallot, committee(message));
     }
     let theirs = Ballot { round: 9, node: node(3) };
-    expect(Nonsense::NotItsBallot, Message::Log(LogMessage::Prepare { ballot: theirs, applied: Slot(0), stop: false }));
+    expect(
+        Violation::NotItsBallot,
+        Message::Log(LogMessage::Prepare { ballot: theirs, applied: Slot(0), stop: false }),
+    );
     let entries = vec![(Slot(2), Entry::Noop)];
-    expect(Nonsense::NotItsBallot, Message::Log(LogMessage::Accept { ballot: theirs, entries, chosen: Slot(0) }));
+    expect(Violation::NotItsBallot, Message::Log(LogMessage::Accept { ballot: theirs, entries, chosen: Slot(0) }));
     let heartbeat = Heartbeat {
         applied: Slot(1),
         leads: Some(theirs),
@@ -106,16 +109,16 @@ fn nobody_proposes_under_the_ballot_of_another() {
         marks: Vec::new(),
     };
     let load = Some(vec![1; 33]);
-    expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }.into()));
+    expect(Violation::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }.into()));
     let history = Some(History { failures: FAILURES_MAX + 1, lived_s: 1 });
-    expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, history, ..heartbeat.clone() }.into()));
+    expect(Violation::Malformed, Message::Heartbeat(Heartbeat { leads: None, history, ..heartbeat.clone() }.into()));
     for capacity in [0, group::capacity::CAPACITY_MAX + 1].map(Some) {
         expect(
-            Nonsense::Malformed,
+            Violation::Malformed,
             Message::Heartbeat(Heartbeat { leads: None, capacity, ..heartbeat.clone() }.into()),
         );
     }
-    expect(Nonsense::NotItsBallot, Message::Heartbeat(heartbeat.into()));
+    expect(Violation::NotItsBallot, Message::Heartbeat(heartbeat.into()));
 }
 
 #[test]
@@ -125,15 +128,15 @@ fn a_base_fits_its_committee() {
     let message = |base| committee(CommitteeMessage::Base { ballot: theirs, base, chosen: Some(0) });
     // Its pieces are not its range.
     let pieces = vec![(half, vec![])];
-    expect(Nonsense::Misplaced, message(Base { range: KeyRange::FULL, pieces, reproposed: 0 }.into()));
-    expect(Nonsense::Misplaced, message(Base { range: KeyRange::FULL, pieces: vec![], reproposed: 0 }.into()));
+    expect(Violation::Misplaced, message(Base { range: KeyRange::FULL, pieces, reproposed: 0 }.into()));
+    expect(Violation::Misplaced, message(Base { range: KeyRange::FULL, pieces: vec![], reproposed: 0 }.into()));
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     whole.hear(2, committee(CommitteeMessage::Prepare { ballot: theirs, range: KeyRange::FULL }));
     assert_eq!(whole.group.dropped().total(), 0);
     // Its range is not the promised one.
     let pieces = vec![(half, vec![])];
     whole.hear(2, message(Base { range: half, pieces, reproposed: 0 }.into()));
-    assert_eq!(whole.group.dropped().of(Nonsense::Misplaced), 1);
+    assert_eq!(whole.group.dropped().of(Violation::Misplaced), 1);
     assert!(whole.group.acceptor().committee(theirs).unwrap().base().is_none());
     whole.hear(2, message(base(&[], 0)));
     assert!(whole.group.acceptor().committee(theirs).unwrap().base().is_some());
@@ -145,7 +148,7 @@ fn the_division_says_whose_a_term_is() {
     let bench = Bench::new(node(1), 3);
     let known = bench.state.parts().next().unwrap().1;
     let stolen = TermBallot { node: node(2), ..known };
-    expect(Nonsense::Misplaced, committee(CommitteeMessage::Prepare { ballot: stolen, range: KeyRange::FULL }));
+    expect(Violation::Misplaced, committee(CommitteeMessage::Prepare { ballot: stolen, range: KeyRange::FULL }));
 }
 
 #[test]
@@ -156,9 +159,9 @@ fn what_catching_up_brings_lies_in_the_piece_that_was_asked_for() {
     let writes = || vec![write(theirs, 1, "k", "v")];
     let since = Number { term: theirs.term, n: 0 };
     let answer = Since { ballot: theirs, piece, since, attempt: 0, writes: writes(), up_to: None, done: true };
-    expect(Nonsense::Misplaced, committee(CommitteeMessage::Since(answer)));
+    expect(Violation::Misplaced, committee(CommitteeMessage::Since(answer)));
     let answer = Compared { writes: writes(), ..nothing_newer(theirs, piece) };
-    expect(Nonsense::Misplaced, committee(CommitteeMessage::Compared(answer.into())));
+    expect(Violation::Misplaced, committee(CommitteeMessage::Compared(answer.into())));
 }
 
 /// Slots and terms far beyond the chosen ones are not stored, and no slots are filled up to there.
@@ -172,12 +175,12 @@ fn what_is_far_ahead_is_not_stored() {
     }
     assert_eq!(whole.group.log().last_accepted(), None);
     assert!(!whole.stored.iter().any(|change| matches!(change, Durable::LogAccepted(..))));
-    assert_eq!(whole.group.dropped().of(Nonsense::Far), 100);
+    assert_eq!(whole.group.dropped().of(Violation::Far), 100);
     assert_eq!(whole.group.leader(), Some(node(2)), "it is heeded all the same: it may be this node that is behind");
     let term = Term::new(Slot(1 << 40), 0);
     let message = CommitteeMessage::Prepare { ballot: TermBallot { term, ..ballot(5, 2) }, range: KeyRange::FULL };
     whole.hear(2, committee(message));
-    assert_eq!(whole.group.dropped().of(Nonsense::Far), 101);
+    assert_eq!(whole.group.dropped().of(Violation::Far), 101);
     assert_eq!(whole.group.acceptor().committees().count(), 1, "its own alone");
 }
 
@@ -225,7 +228,7 @@ fn a_plan_has_parties() {
     let id = TransactionId { group: GroupId(7), epoch: Epoch(1), slot: Slot(2) };
     let message = GroupMessage::Prepare(id, Box::new(plan));
     let envelope = GroupEnvelope { from: group.id, by: group.clone(), to: group, message };
-    expect(Nonsense::Malformed, Message::Envelope(Box::new(envelope)));
+    expect(Violation::Malformed, Message::Envelope(Box::new(envelope)));
 }
 
 /// Each node describes itself only, and names a bounded number of addresses.
@@ -234,8 +237,8 @@ fn a_contact_is_its_senders_own() {
     use overlay::Contact;
 
     let contact = |peer, addresses| Contact { node: node(peer), addresses, name: "oak".parse().ok() };
-    expect(Nonsense::Malformed, Message::Contact(contact(3, vec![])));
-    expect(Nonsense::Malformed, Message::Contact(contact(2, vec!["far away".repeat(1 << 10)])));
+    expect(Violation::Malformed, Message::Contact(contact(3, vec![])));
+    expect(Violation::Malformed, Message::Contact(contact(2, vec!["far away".repeat(1 << 10)])));
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     whole.hear(2, Message::Contact(contact(2, vec![])));
     assert_eq!(whole.group.dropped().total(), 0);
@@ -252,7 +255,7 @@ fn versions_and_horizons_of_records_are_some_that_a_key_comes_to() {
         let mut record = (*good.record).clone();
         change(&mut record);
         let writes = vec![group::message::Write { key: key("k"), record: Arc::new(record) }];
-        expect(Nonsense::Malformed, committee(CommitteeMessage::Accept { ballot: theirs, chosen: None, writes }));
+        expect(Violation::Malformed, committee(CommitteeMessage::Accept { ballot: theirs, chosen: None, writes }));
     };
     with(&|record| record.version.generation = u32::MAX);
     with(&|record| record.version.timestamp = u64::MAX);
@@ -271,7 +274,7 @@ fn a_state_leaves_room_for_what_follows() {
     let adopted = |change: &dyn Fn(&mut GroupState)| {
         let mut state = GroupState { applied: Slot(9), ..state.clone() };
         change(&mut state);
-        expect(Nonsense::Malformed, Message::State(Box::new(state)));
+        expect(Violation::Malformed, Message::State(Box::new(state)));
     };
     adopted(&|state| state.epoch = Epoch(u64::MAX - 1));
     adopted(&|state| state.members.clear());

@@ -44,7 +44,7 @@ pub(crate) const NUMBERS_AHEAD_MAX: u64 = 1 << 20;
 
 /// Reason why a message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Nonsense {
+pub enum Violation {
     /// Its sender does not own the ballot that it proposes under.
     NotItsBallot,
     /// Numbers or lists that no honest node reaches.
@@ -59,43 +59,43 @@ pub enum Nonsense {
     Contradiction,
 }
 
-impl Nonsense {
+impl Violation {
     /// All reasons, in order.
-    pub const ALL: [Nonsense; 6] = [
-        Nonsense::NotItsBallot,
-        Nonsense::Malformed,
-        Nonsense::Misplaced,
-        Nonsense::Far,
-        Nonsense::NoRoom,
-        Nonsense::Contradiction,
+    pub const ALL: [Violation; 6] = [
+        Violation::NotItsBallot,
+        Violation::Malformed,
+        Violation::Misplaced,
+        Violation::Far,
+        Violation::NoRoom,
+        Violation::Contradiction,
     ];
 
     /// Returns its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Nonsense::NotItsBallot => "not_its_ballot",
-            Nonsense::Malformed => "malformed",
-            Nonsense::Misplaced => "misplaced",
-            Nonsense::Far => "far",
-            Nonsense::NoRoom => "no_room",
-            Nonsense::Contradiction => "contradiction",
+            Violation::NotItsBallot => "not_its_ballot",
+            Violation::Malformed => "malformed",
+            Violation::Misplaced => "misplaced",
+            Violation::Far => "far",
+            Violation::NoRoom => "no_room",
+            Violation::Contradiction => "contradiction",
         }
     }
 }
 
 /// Counts of dropped messages since the start, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped([u64; Nonsense::ALL.len()]);
+pub struct Dropped([u64; Violation::ALL.len()]);
 
 impl Dropped {
     /// Counts one more.
-    pub fn note(&mut self, nonsense: Nonsense) {
-        self.0[nonsense as usize] += 1;
+    pub fn note(&mut self, violation: Violation) {
+        self.0[violation as usize] += 1;
     }
 
     /// Returns the count for this reason.
-    pub fn of(&self, nonsense: Nonsense) -> u64 {
-        self.0[nonsense as usize]
+    pub fn of(&self, violation: Violation) -> u64 {
+        self.0[violation as usize]
     }
 
     /// Returns the count for all reasons.
@@ -104,9 +104,9 @@ impl Dropped {
     }
 }
 
-/// Returns `nonsense` unless the condition holds.
-fn unless(holds: bool, nonsense: Nonsense) -> Result<(), Nonsense> {
-    if holds { Ok(()) } else { Err(nonsense) }
+/// Returns `violation` unless the condition holds.
+fn unless(holds: bool, violation: Violation) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(violation) }
 }
 
 fn fits(n: u64) -> bool {
@@ -154,21 +154,21 @@ impl Message {
     ///
     /// # Errors
     /// Returns the reason to drop the message.
-    pub fn check(&self, from: NodeId) -> Result<(), Nonsense> {
+    pub fn check(&self, from: NodeId) -> Result<(), Violation> {
         match self {
             Message::Heartbeat(heartbeat) => heartbeat.check(from),
             Message::Progress(progress) => progress.check(),
             Message::Log(message) => message.check(from),
             Message::Committee(message) => message.check(from),
             Message::Client(ClientMessage { operations, .. }) => operations.iter().try_for_each(Operation::check),
-            Message::Join(member) => unless(member.is_sound(), Nonsense::Malformed),
+            Message::Join(member) => unless(member.is_sound(), Violation::Malformed),
             Message::Contact(contact) => {
                 // Each node speaks only for itself.
-                unless(contact.node == from && are_addresses(&contact.addresses), Nonsense::Malformed)
+                unless(contact.node == from && are_addresses(&contact.addresses), Violation::Malformed)
             }
-            Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
+            Message::State(state) => unless(state.is_sound(), Violation::Malformed),
             Message::Vouch(vouch) => vouch.check(),
-            Message::Envelope(envelope) => unless(envelope.is_sound(), Nonsense::Malformed),
+            Message::Envelope(envelope) => unless(envelope.is_sound(), Violation::Malformed),
             Message::Handover(handover) => handover.check(from),
             Message::Copied(copied) => copied.check(),
             Message::AskCopy(_)
@@ -182,9 +182,9 @@ impl Message {
 }
 
 impl Copied {
-    fn check(&self) -> Result<(), Nonsense> {
+    fn check(&self) -> Result<(), Violation> {
         let Copied { piece, after, writes, up_to, applied, purged, .. } = self;
-        unless(all_within(writes, *piece), Nonsense::Misplaced)?;
+        unless(all_within(writes, *piece), Violation::Misplaced)?;
         let ordered = writes.windows(2).all(|pair| pair[0].key < pair[1].key);
         let behind = |key: &Key| after.as_ref().is_none_or(|after| after < key);
         let begins = writes.first().is_none_or(|first| behind(&first.key));
@@ -192,7 +192,7 @@ impl Copied {
             behind(up_to) && piece.contains(up_to.point()) && writes.last().is_none_or(|last| last.key <= *up_to)
         });
         let sound = is_slot(applied) && purged <= applied && writes.iter().all(is_written);
-        unless(ordered && begins && onward && sound, Nonsense::Malformed)
+        unless(ordered && begins && onward && sound, Violation::Malformed)
     }
 }
 
@@ -216,8 +216,8 @@ pub fn acceptable(mut addresses: Vec<String>) -> Vec<String> {
 }
 
 impl Heartbeat {
-    fn check(&self, from: NodeId) -> Result<(), Nonsense> {
-        unless(self.leads.is_none_or(|ballot| ballot.node == from), Nonsense::NotItsBallot)?;
+    fn check(&self, from: NodeId) -> Result<(), Violation> {
+        unless(self.leads.is_none_or(|ballot| ballot.node == from), Violation::NotItsBallot)?;
         let sound = self.leads.as_ref().is_none_or(is_round) && is_slot(&self.applied) && is_slot(&self.chosen);
         // Heard nodes count towards a quorum: none may be listed twice.
         let hears = self.hears.len() <= HEARD_MAX && self.hears.windows(2).all(|pair| pair[0] < pair[1]);
@@ -229,28 +229,28 @@ impl Heartbeat {
             && self.marks.windows(2).all(|pair| pair[0].0 < pair[1].0)
             && self.marks.iter().all(|(_, mark)| fits(*mark));
         let terms = self.terms.len() <= Term::PARTS_MAX && marks;
-        unless(sound && hears && load && capacity && history && terms, Nonsense::Malformed)?;
+        unless(sound && hears && load && capacity && history && terms, Violation::Malformed)?;
         self.progress.as_ref().map_or(Ok(()), Progress::check)
     }
 }
 
 impl Vouch {
-    fn check(&self) -> Result<(), Nonsense> {
+    fn check(&self) -> Result<(), Violation> {
         let bounded = self.committees.len().max(self.held.len()) <= Term::PARTS_MAX && is_slot(&self.slot);
-        unless(bounded && fits(self.round) && self.last.0 < u64::MAX / 2, Nonsense::Malformed)?;
+        unless(bounded && fits(self.round) && self.last.0 < u64::MAX / 2, Violation::Malformed)?;
         self.progress.as_ref().map_or(Ok(()), Progress::check)
     }
 }
 
 impl Progress {
-    fn check(&self) -> Result<(), Nonsense> {
+    fn check(&self) -> Result<(), Violation> {
         let bounded = self.complete.len() <= Term::PARTS_MAX && self.marks.len() <= Term::PARTS_MAX;
-        unless(bounded && is_slot(&self.applied), Nonsense::Malformed)
+        unless(bounded && is_slot(&self.applied), Violation::Malformed)
     }
 }
 
 impl Operation {
-    fn check(&self) -> Result<(), Nonsense> {
+    fn check(&self) -> Result<(), Violation> {
         // Any member may answer a relaxed operation, and no such answer changes anything.
         let relaxed = self.mode == ReadMode::Relaxed;
         let id = match &self.id {
@@ -262,16 +262,16 @@ impl Operation {
             && self.retired_except.len() <= LIVE_IDS_MAX
             && is_horizon(self.horizon)
             && !self.key.is_companion();
-        unless(sound, Nonsense::Malformed)
+        unless(sound, Violation::Malformed)
     }
 }
 
 impl LogMessage {
-    fn check(&self, from: NodeId) -> Result<(), Nonsense> {
+    fn check(&self, from: NodeId) -> Result<(), Violation> {
         let sound = match self {
             LogMessage::AskPromise { .. } | LogMessage::WouldPromise { .. } => true,
             LogMessage::Prepare { ballot, applied, .. } => {
-                unless(ballot.node == from, Nonsense::NotItsBallot)?;
+                unless(ballot.node == from, Violation::NotItsBallot)?;
                 is_round(ballot) && is_slot(applied)
             }
             LogMessage::Promise { ballot, state, accepted, .. } => {
@@ -282,7 +282,7 @@ impl LogMessage {
                 state && is_round(ballot) && accepted.iter().all(sound)
             }
             LogMessage::Accept { ballot, entries, chosen } => {
-                unless(ballot.node == from, Nonsense::NotItsBallot)?;
+                unless(ballot.node == from, Violation::NotItsBallot)?;
                 let sound = |(slot, entry): &(Slot, Entry)| is_slot(slot) && entry.is_sound();
                 // A slot that is listed twice could have two values.
                 let ordered = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
@@ -292,7 +292,7 @@ impl LogMessage {
             LogMessage::Lead => true,
             LogMessage::Refused { ballot, promised } => is_round(ballot) && is_round(promised),
         };
-        unless(sound, Nonsense::Malformed)
+        unless(sound, Violation::Malformed)
     }
 }
 
@@ -386,12 +386,12 @@ impl TransactionState {
 }
 
 impl CommitteeMessage {
-    fn check(&self, from: NodeId) -> Result<(), Nonsense> {
-        unless(!self.is_of_primary() || self.ballot().node == from, Nonsense::NotItsBallot)?;
+    fn check(&self, from: NodeId) -> Result<(), Violation> {
+        unless(!self.is_of_primary() || self.ballot().node == from, Violation::NotItsBallot)?;
         let sound = match self {
             CommitteeMessage::Accept { ballot, chosen, writes } => {
                 let last = chosen.unwrap_or(0).saturating_add(NUMBERS_AHEAD_MAX);
-                unless(writes.iter().all(|write| write.record.number.n <= last), Nonsense::Far)?;
+                unless(writes.iter().all(|write| write.record.number.n <= last), Violation::Far)?;
                 let own = |write: &Write| is_written(write) && write.record.number.term == ballot.term;
                 is_mark(chosen) && writes.iter().all(own)
             }
@@ -422,12 +422,12 @@ impl CommitteeMessage {
             CommitteeMessage::RecordIs { record, .. } => record.as_deref().is_none_or(is_numbered),
             CommitteeMessage::AskSince { since, .. } => fits(since.n),
             CommitteeMessage::Since(Since { piece, writes, up_to, .. }) => {
-                unless(all_within(writes, *piece), Nonsense::Misplaced)?;
+                unless(all_within(writes, *piece), Violation::Misplaced)?;
                 writes.iter().all(is_written) && up_to.is_none_or(|up_to| fits(up_to.n))
             }
             CommitteeMessage::Compared(answer) => {
                 let Compared { piece, after, writes, looked, digest, up_to, mark, .. } = &**answer;
-                unless(all_within(writes, *piece), Nonsense::Misplaced)?;
+                unless(all_within(writes, *piece), Violation::Misplaced)?;
                 let onward = up_to.as_ref().is_none_or(|up_to| after.as_ref().is_none_or(|after| after < up_to));
                 let whole = writes.iter().fold(0_u64, |sum, write| sum.wrapping_add(write.digest())) == *digest;
                 onward && whole && *looked >= writes.len() as u64 && writes.iter().all(is_written) && fits(*mark)
@@ -440,7 +440,7 @@ impl CommitteeMessage {
             | CommitteeMessage::AskRecord { .. }
             | CommitteeMessage::AskCompare { .. } => true,
         };
-        unless(sound, Nonsense::Malformed)
+        unless(sound, Violation::Malformed)
     }
 
     /// Returns whether only the owner of the ballot sends this.
@@ -463,26 +463,26 @@ impl Handover {
     ///
     /// # Errors
     /// Returns the reason to drop the message.
-    pub fn check(&self, from: NodeId) -> Result<(), Nonsense> {
-        unless(self.ballot.node == from, Nonsense::NotItsBallot)?;
+    pub fn check(&self, from: NodeId) -> Result<(), Violation> {
+        unless(self.ballot.node == from, Violation::NotItsBallot)?;
         self.base.check()?;
-        unless(all_within(&self.unsettled, self.range()), Nonsense::Misplaced)?;
+        unless(all_within(&self.unsettled, self.range()), Violation::Misplaced)?;
         let numbers = || self.unsettled.iter().map(|write| write.record.number);
         let beyond = numbers().all(|number| number.term == self.ballot.term && number.n > self.chosen);
         let ordered = numbers().zip(numbers().skip(1)).all(|(one, next)| one < next);
         let sound = fits(self.chosen) && beyond && ordered && self.unsettled.iter().all(is_written);
-        unless(sound, Nonsense::Malformed)
+        unless(sound, Violation::Malformed)
     }
 }
 
 impl Base {
     /// Checks that its pieces cover its range exactly, and that a primary can reach its numbers.
-    fn check(&self) -> Result<(), Nonsense> {
-        unless(tile(self.range, &self.pieces), Nonsense::Misplaced)?;
+    fn check(&self) -> Result<(), Violation> {
+        unless(tile(self.range, &self.pieces), Violation::Misplaced)?;
         let known = |(_, chain): &(KeyRange, Chain)| {
             chain.len() <= CHAIN_LENGTH_MAX && chain.iter().all(|(_, mark)| fits(*mark))
         };
-        unless(self.reproposed <= NUMBERS_AHEAD_MAX && self.pieces.iter().all(known), Nonsense::Malformed)
+        unless(self.reproposed <= NUMBERS_AHEAD_MAX && self.pieces.iter().all(known), Violation::Malformed)
     }
 }
 

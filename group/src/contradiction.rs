@@ -18,9 +18,9 @@ use core::fmt;
 use overlay::NodeId;
 
 use crate::context::Context;
-use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
+use crate::validate::Violation;
 
 /// Upper limit of ignored ballots. Beyond it the lowest are forgotten: newer promises stand against them.
 const DISOWNED_MAX: usize = 64;
@@ -65,7 +65,7 @@ impl<B: Ord> Disowned<B> {
 /// Where contradictions are fatal.
 pub(crate) fn contradiction(ctx: &mut Context<'_>, of: Contradicts, from: NodeId, what: fmt::Arguments<'_>) {
     assert!(!ctx.config.fatal_contradictions, "{from:?} {what}, against what is {of:?}");
-    ctx.dropped.note(Nonsense::Contradiction);
+    ctx.dropped.note(Violation::Contradiction);
     let who = ctx.state.called(from);
     match of {
         Contradicts::Accepted => {
