@@ -51,14 +51,14 @@ impl Group {
     /// for at most four times the average, for those of other members are single ones.
     pub(crate) fn follow_trips(&mut self) {
         if !self.log.leads() {
-            return self.duties.agreements.clear();
+            return self.leader.agreements.clear();
         }
         let quorum = self.state.quorum();
         for (node, trips) in self.state.nodes().into_iter().zip(self.round_trips()) {
             let mut known: Vec<Duration> = trips.into_iter().flatten().collect();
             known.sort_unstable();
             let Some(measured) = known.get(quorum - 1).copied() else { continue };
-            let average = self.duties.agreements.entry(node).or_insert(measured);
+            let average = self.leader.agreements.entry(node).or_insert(measured);
             *average = (*average * 7 + measured.min(*average * 4 + SHORT)) / 8;
         }
     }

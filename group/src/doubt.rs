@@ -3,7 +3,7 @@
 //!
 //! # Scope
 //! A member knows everything that it sent in epochs that began after its restart. Doubt therefore covers *epochs*: all up to
-//! [`Doubt::up_to`], a bound that the other members supply ([`crate::vouching`]). In these epochs the member sends nothing in committees,
+//! [`Doubt::up_to`], a bound that the other members supply ([`crate::crash_recovery`]). In these epochs the member sends nothing in committees,
 //! is primary of no sub-range, and ends the epoch. In later epochs it is an ordinary member that was away: it knows which records it holds
 //! and which it lacks.
 //!
@@ -37,12 +37,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Number, Slot};
 use crate::config::{Defect, Defects};
+use crate::crash_recovery::CrashRecovery;
 use crate::group::{Group, context};
 use crate::message::Message;
 use crate::outbox::{Durable, GroupOutput};
 use crate::state::{Config, GroupState};
 use crate::time::Time;
-use crate::vouching::Vouching;
 
 /// How long a member waits in doubt while a sure majority serves without it. Then it enters again as a new incarnation.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -204,7 +204,7 @@ impl Group {
     /// Returns the doubt as heartbeats carry it. A member that still waits for answers can serve in no epoch, and its heartbeat reports
     /// that.
     pub(crate) fn doubt_to_tell(&self) -> Option<Doubt> {
-        let up_to = |doubt: Doubt| if self.vouching.is_some() { Doubt::UNKNOWN } else { doubt.up_to };
+        let up_to = |doubt: Doubt| if self.crash_recovery.is_some() { Doubt::UNKNOWN } else { doubt.up_to };
         self.doubting.doubt.map(|doubt| Doubt { up_to: up_to(doubt), ..doubt })
     }
 
@@ -216,8 +216,8 @@ impl Group {
         doubt.older = true;
         let doubt = *doubt;
         self.doubting.left_in = None;
-        if self.vouching.is_some() {
-            self.vouching = Some(Vouching::new(self.now.time));
+        if self.crash_recovery.is_some() {
+            self.crash_recovery = Some(CrashRecovery::new(self.now.time));
         }
         self.out.persist(Durable::Doubt(Some(doubt)));
         Some(doubt)
@@ -226,9 +226,9 @@ impl Group {
     /// Returns the members whose stores are older, as far as their answers show, where they are a majority of a configuration that recovery
     /// asks. It may be that no member holds the data that they acknowledged then.
     pub(crate) fn older_majority(&self) -> Vec<NodeId> {
-        let is_older = |node: NodeId| match &self.vouching {
+        let is_older = |node: NodeId| match &self.crash_recovery {
             _ if node == self.me => self.doubting.doubt.is_some_and(|doubt| doubt.older),
-            Some(vouching) => vouching.is_older(node),
+            Some(recovery) => recovery.is_older(node),
             None => false,
         };
         let mut majorities = Vec::new();
@@ -251,7 +251,7 @@ impl Group {
         let inherited = other.doubting.heir(self.state.applied, self.now.time);
         if let (None, Some(doubt)) = (self.doubting.doubt, inherited.doubt) {
             self.doubting = inherited;
-            self.vouching = Some(Vouching::new(self.now.time));
+            self.crash_recovery = Some(CrashRecovery::new(self.now.time));
             self.primaries.values_mut().for_each(|primary| primary.end(&mut context!(self)));
             self.drop_ended();
             self.out.persist(Durable::Doubt(Some(doubt)));
@@ -378,7 +378,7 @@ impl Group {
             );
             self.out.push(GroupOutput::Note(note.into()));
         }
-        if self.vouching.is_some() {
+        if self.crash_recovery.is_some() {
             if self.now.time.since(self.doubting.since) >= PATIENCE && self.others_suffice() && !doubt.accepted {
                 self.failed_with("it may have forgotten the last thing it acknowledged, and others go on without it");
             }
@@ -402,7 +402,7 @@ impl Group {
 
     /// Returns when [`Group::tick_doubt`] is due next.
     pub(crate) fn doubt_due(&self) -> Time {
-        let is_due = self.vouching.is_none() && self.ends_doubted_epoch();
+        let is_due = self.crash_recovery.is_none() && self.ends_doubted_epoch();
         if is_due { self.end_due() } else { Time::NEVER }
     }
 
@@ -450,7 +450,7 @@ impl Group {
         let of = |node: &&NodeId| heard(**node).is_some_and(|doubt| doubt >= config.epoch);
         let members: Vec<NodeId> = config.members.iter().filter(of).copied().collect();
         let is_needed = |node: &&NodeId| {
-            let is_asked = self.vouching.as_ref().is_some_and(|vouching| !vouching.has(**node));
+            let is_asked = self.crash_recovery.as_ref().is_some_and(|recovery| !recovery.has(**node));
             heard(**node).is_none() || is_asked && **node != self.me && members.contains(&self.me)
         };
         let waits = !members.is_empty() && !self.has_sure_majority(config);
@@ -488,7 +488,7 @@ impl Group {
         self.out.persist(Durable::Doubt(Some(doubt)));
         self.out.push(GroupOutput::Note("goes on with what its store has: somebody accepted what may be lost".into()));
         self.heartbeat_due = self.now.time;
-        self.tick_vouching();
+        self.tick_crash_recovery();
     }
 }
 

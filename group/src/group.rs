@@ -15,12 +15,13 @@ use crate::ballot::{Slot, Term, TermBallot};
 use crate::capacity::Capacities;
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
+use crate::crash_recovery::{Acknowledgements, CrashRecovery};
 use crate::doubt::Doubting;
-use crate::duties::{Duties, Shortage};
 use crate::failure_detector::FailureDetector;
 use crate::group_clock::GroupClock;
 use crate::handover::{Handovers, Inheritance};
 use crate::history::History;
+use crate::leader::{LeaderState, Shortage};
 use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
 use crate::message::{CommitteeMessage, Heartbeat, LogMessage, Message, Operation, Parting, Progress, Sender};
@@ -36,7 +37,6 @@ use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
 use crate::transactions::Transactions;
 use crate::validate::{Dropped, Violation, acceptable};
-use crate::vouching::{Acknowledgements, Vouching};
 use crate::waiting::Waiting;
 use crate::watched::{Applied, Watched};
 
@@ -59,9 +59,9 @@ pub struct Group {
     pub(crate) table: Table,
     pub(crate) primaries: BTreeMap<TermBallot, Primary>,
     pub(crate) strays: Strays,
-    pub(crate) duties: Duties,
+    pub(crate) leader: LeaderState,
     pub(crate) purging: Purging,
-    pub(crate) vouching: Option<Vouching>,
+    pub(crate) crash_recovery: Option<CrashRecovery>,
     pub(crate) doubting: Doubting,
     pub(crate) acknowledgements: Acknowledgements,
     /// Terms up to this slot were granted to an earlier run of this process.
@@ -200,8 +200,8 @@ impl Group {
     }
 
     /// Returns whether it is still finding out whether its store lost anything.
-    pub fn is_vouching(&self) -> bool {
-        self.vouching.is_some()
+    pub fn is_recovering(&self) -> bool {
+        self.crash_recovery.is_some()
     }
 
     /// Returns the number of tombstones that it dropped since its start.
@@ -211,7 +211,7 @@ impl Group {
 
     /// Returns the number of peers that wait to be admitted; only the leader knows it.
     pub fn waiting_to_join(&self) -> usize {
-        self.duties.doors.joiners()
+        self.leader.membership.joiners()
     }
 
     /// Returns the other nodes that are alive, as far as this node can tell.
@@ -294,11 +294,11 @@ impl Group {
             return;
         }
         self.failure_detector.on_message(from.node, &self.config.timing, self.now.time);
-        if !self.duties.doors.removals.is_empty()
+        if !self.leader.membership.removals.is_empty()
             && !self.state.is_member(from.node)
             && !self.state.is_learner(from.node)
         {
-            self.duties.doors.removals.refute(from.node, self.now.time);
+            self.leader.membership.removals.refute(from.node, self.now.time);
         }
         match message {
             Message::AskState => return self.send_state(from.node),
@@ -344,13 +344,13 @@ impl Group {
             Message::Heartbeat(heartbeat) => self.on_heartbeat(from, *heartbeat),
             Message::Progress(progress) => {
                 self.on_progress(from.node, progress);
-                self.do_duties();
+                self.lead();
             }
-            Message::Contact(contact) => self.duties.on_contact(contact),
+            Message::Contact(contact) => self.leader.on_contact(contact),
             Message::Envelope(envelope) => self.on_envelope(*envelope),
             Message::Declined => {
-                self.duties.doors.on_declined(from.node);
-                self.do_duties();
+                self.leader.membership.on_declined(from.node);
+                self.lead();
             }
             Message::Log(message) => self.on_log_message(from.node, message),
             Message::Committee(message) => self.on_committee_message(from.node, message),
@@ -375,7 +375,7 @@ impl Group {
 
     fn on_progress(&mut self, from: NodeId, progress: Progress) {
         self.acknowledgements.on_progress(from, &progress);
-        self.duties.on_progress(from, progress);
+        self.leader.on_progress(from, progress);
         self.tell_let_go();
     }
 
@@ -399,7 +399,7 @@ impl Group {
         }
         if from.epoch == self.state.epoch
             && let Some(ballot) = heartbeat.leads
-            && self.vouching.is_none()
+            && self.crash_recovery.is_none()
         {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
             self.ask_what_is_lacking();
@@ -416,11 +416,11 @@ impl Group {
             self.on_marks(from, &marks);
         }
         self.apply_chosen();
-        self.do_duties();
+        self.lead();
     }
 
     fn on_log_message(&mut self, from: NodeId, message: LogMessage) {
-        if self.vouching.is_some() || !self.state.is_member(from) || !self.state.is_member(self.me) {
+        if self.crash_recovery.is_some() || !self.state.is_member(from) || !self.state.is_member(self.me) {
             return;
         }
         self.acknowledgements.on_log(from, self.state.epoch, &message);
@@ -461,7 +461,7 @@ impl Group {
 
     /// Ends the epoch, under any leader; the next one has the same members. Any member may do so when it must.
     pub fn stop_epoch(&mut self) {
-        if self.vouching.is_none() && !self.failed && self.state.is_member(self.me) {
+        if self.crash_recovery.is_none() && !self.failed && self.state.is_member(self.me) {
             self.log.stop(&mut context!(self));
         }
     }
@@ -494,7 +494,7 @@ impl Group {
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
-        if self.vouching.is_some() || self.failed {
+        if self.crash_recovery.is_some() || self.failed {
             return;
         }
         let ballot = message.ballot();
@@ -610,7 +610,7 @@ impl Group {
         if self.failed {
             return;
         }
-        self.tick_vouching();
+        self.tick_crash_recovery();
         self.tick_doubt();
         self.look_behind();
         self.watch_room();
@@ -620,12 +620,12 @@ impl Group {
         if !self.hears_as_told() {
             self.send_heartbeat(); // The leader counts which members miss which.
         }
-        if self.vouching.is_none() {
+        if self.crash_recovery.is_none() {
             self.log.on_tick(&mut context!(self), &self.failure_detector);
             self.tick_sealed();
             self.apply_chosen();
             self.tick_transactions();
-            self.do_duties();
+            self.lead();
             if self.state.is_learner(self.me) {
                 self.lacks_bases = self.acceptor.ask_for_bases(&mut context!(self));
             }
@@ -654,14 +654,14 @@ impl Group {
     /// Returns when [`Group::tick`] has something to do next.
     pub fn next_timeout(&mut self) -> Time {
         let ctx = context!(self);
-        let mut next = self.heartbeat_due.min(self.log.next_timeout(&ctx)).min(self.duties.next_timeout(&ctx));
+        let mut next = self.heartbeat_due.min(self.log.next_timeout(&ctx)).min(self.leader.next_timeout(&ctx));
         for primary in self.primaries.values() {
             next = next.min(primary.next_timeout(&ctx));
         }
         if let Some(suspicion) = self.failure_detector.next_suspicion(&self.config.timing, self.now.time) {
             next = next.min(suspicion);
         }
-        if self.vouching.is_none() {
+        if self.crash_recovery.is_none() {
             next = next.min(self.purging.next_timeout(self.now.time)).min(self.acceptor.catch_up_due(&context!(self)));
         }
         if let Some(due) = self.seal_due() {
@@ -671,7 +671,7 @@ impl Group {
         }
         next = next.min(self.doubt_due());
         next = next.min(self.transactions_due()).min(self.behind_due());
-        if self.vouching.is_some() || self.lacks_bases {
+        if self.crash_recovery.is_some() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);
         }
         next

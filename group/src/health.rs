@@ -77,7 +77,7 @@ impl Group {
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
         let (timing, now) = (&self.config.timing, self.now.time);
         let counts = |node: NodeId| {
-            self.duties.is_complete(node, &terms)
+            self.leader.is_complete(node, &terms)
                 && !self.failure_detector.suspects(node, timing, now)
                 && self.has_direct_connections(node)
                 && !living.iter().any(|member| member.node.peer == node.peer)
@@ -91,7 +91,7 @@ impl Group {
         let (dead, _) = self.dead();
         members > MEMBERS_MIN
             && !dead.nodes.is_empty()
-            && (self.duties.doors.removals.allowance(members, self.now.time) > 0
+            && (self.leader.membership.removals.allowance(members, self.now.time) > 0
                 || dead.nodes.iter().any(|node| self.has_ended(*node)))
     }
 

@@ -83,27 +83,27 @@ pub(crate) struct LearnerNotes {
 impl Group {
     /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die
     /// and are replaced all the time, a group that should split might never begin to.
-    pub fn hold_doors(&mut self, time: Duration) {
-        self.duties.doors.held_until = self.now.time + time;
+    pub fn hold_joiners(&mut self, time: Duration) {
+        self.leader.membership.held_until = self.now.time + time;
     }
 
     /// Returns the entry that admits newcomers, as many at once as there is room for: a crowd of newcomers at one group should find two
     /// groups, and not make it one of hundreds before it has split.
     pub(crate) fn admit(&mut self) -> Option<Entry> {
-        let is_held = self.now.time < self.duties.doors.held_until;
+        let is_held = self.now.time < self.leader.membership.held_until;
         // A group that splits has room again.
         let (all, max) =
             (self.state.members.len() + self.state.learners.len(), self.state.settings.policies.members_max as usize);
         let places = LEARNERS_MAX + self.slow_learners().min(SLOW_MAX);
         let mut room = places.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
         let mut coming: Vec<Member> = Vec::new();
-        let waiting = core::mem::take(&mut self.duties.doors.joiners);
+        let waiting = core::mem::take(&mut self.leader.membership.joiners);
         for (mut joiner, asked) in waiting {
             // A later incarnation takes the place of a learner: the group must not wait for a dead one until it is forgotten.
             let takes = usize::from(!is_life_of(&self.state.learners, joiner.node.peer));
             let known = self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node);
             if takes > if is_held { 0 } else { room } {
-                self.duties.doors.joiners.push_back((joiner, asked));
+                self.leader.membership.joiners.push_back((joiner, asked));
             } else if !known && self.now.time.since(asked) < JOINER_SILENCE_MAX {
                 room -= takes;
                 let lived = self.lived_before(joiner.node.peer);
@@ -120,7 +120,7 @@ impl Group {
             return 0;
         }
         let notes =
-            self.state.learners.iter().filter_map(|learner| self.duties.doors.learners_heard.get(&learner.node));
+            self.state.learners.iter().filter_map(|learner| self.leader.membership.learners_heard.get(&learner.node));
         notes.filter(|notes| self.now.time.since(notes.since) >= SLOW_AFTER).count()
     }
 
@@ -141,9 +141,9 @@ impl Group {
 
     /// Reports at once, as a learner, that it has heard a majority of the members, for its vote may wait for that.
     pub(crate) fn tell_connections(&mut self) {
-        let is_news = !self.duties.told_connections && self.state.is_learner(self.me);
+        let is_news = !self.leader.told_connections && self.state.is_learner(self.me);
         if is_news && self.has_heartbeats_of_majority() {
-            self.duties.told_connections = true;
+            self.leader.told_connections = true;
             self.heartbeat_due = self.now.time;
         }
     }
@@ -156,9 +156,9 @@ impl Group {
         let early = self.config.defects.has(Defect::EmptyMembers);
         let mut ready = self.state.learners.clone();
         ready.retain(|learner| {
-            let holds = terms.iter().all(|term| self.duties.keeps_up(learner.node, &nodes, *term));
+            let holds = terms.iter().all(|term| self.leader.keeps_up(learner.node, &nodes, *term));
             (holds || early)
-                && self.duties.knows(learner.node, learner.since)
+                && self.leader.knows(learner.node, learner.since)
                 && !self.failure_detector.suspects(learner.node, &self.config.timing, self.now.time)
                 && self.has_direct_connections(learner.node)
         });
@@ -169,14 +169,14 @@ impl Group {
     fn lived_before(&self, peer: PeerKey) -> Duration {
         let before = self.state.members.iter().find(|member| member.node.peer == peer).map(|member| self.age(member));
         let of_late = |(_, at): &&(Duration, Time)| self.now.time.since(*at) < LIVED_FOR;
-        let removed = self.duties.doors.lived.get(&peer).filter(of_late).map(|(lived, _)| *lived);
+        let removed = self.leader.membership.lived.get(&peer).filter(of_late).map(|(lived, _)| *lived);
         before.or(removed).unwrap_or_default()
     }
 
     /// Notes which learners live and have direct connections. The time in which this node did not look, or could not tell, does not count.
     pub(crate) fn note_learners(&mut self) {
         let (timing, now) = (&self.config.timing, self.now.time);
-        let since = core::mem::replace(&mut self.duties.doors.learners_seen, now);
+        let since = core::mem::replace(&mut self.leader.membership.learners_seen, now);
         if self.state.learners.is_empty() {
             return; // The usual case.
         }
@@ -192,7 +192,7 @@ impl Group {
         let can_tell = opinions.is_none_or(|opinions| opinions.is_heard_both_ways() && !opinions.is_patchy());
         for (node, is_heard, is_connected) in notes {
             let first = LearnerNotes { since: now, heard: now, connected: now };
-            let notes = self.duties.doors.learners_heard.entry(node).or_insert(first);
+            let notes = self.leader.membership.learners_heard.entry(node).or_insert(first);
             if was_away {
                 *notes = first;
             }
@@ -211,14 +211,14 @@ impl Group {
         let now = self.now.time;
         let mut dropped = None;
         for node in self.state.learners.iter().map(|learner| learner.node) {
-            let Some(notes) = self.duties.doors.learners_heard.get(&node).copied() else {
+            let Some(notes) = self.leader.membership.learners_heard.get(&node).copied() else {
                 continue;
             };
             let is_asked = || self.state.recovery.iter().any(|config| config.members.contains(&node));
-            if self.is_dead_learner(node, notes) || self.duties.doors.declined.contains(&node) {
+            if self.is_dead_learner(node, notes) || self.leader.membership.declined.contains(&node) {
                 dropped = Some(node);
             } else if notes.heard == now && now.since(notes.connected) >= UNCONNECTED_MAX && !is_asked() {
-                let pause = self.duties.doors.outside.send(node.peer, now).as_secs();
+                let pause = self.leader.membership.outside.send(node.peer, now).as_secs();
                 let note = format!(
                     "leads the group, and turns {node} away for {pause} s: it hears fewer than a majority of the members directly"
                 );

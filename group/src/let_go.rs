@@ -1,7 +1,7 @@
 //! Notice to a node that its group has released it.
 //!
 //! A node that is neither a member nor a learner, and that recovery asks no more, drops its part in the group as soon as it sees the state
-//! with its release. After that, no member in doubt can ask it for the acknowledgements that this member made to it ([`crate::vouching`]).
+//! with its release. After that, no member in doubt can ask it for the acknowledgements that this member made to it ([`crate::crash_recovery`]).
 //! A member with a store that does not show the release would wait for its answer for ever.
 //!
 //! Therefore a node is told only when a majority of the members hold the release durably. A member that then forgets the last entry in its
@@ -43,15 +43,15 @@ impl Group {
     pub(crate) fn note_let_go(&mut self, before: &GroupState) {
         let jumps = self.state.applied > before.applied.next();
         if jumps || before.audience().into_iter().any(|node| !self.state.is_in_audience(node)) {
-            self.duties.let_go.at = self.state.applied;
+            self.leader.let_go.at = self.state.applied;
             // Usually the leader tells the node, and waits for the progress of members. Other members report it with the next heartbeat.
-            self.duties.on_awaited();
+            self.leader.on_awaited();
         }
     }
 
     /// Takes nodes to be told that the group has released them, at once or when it is time.
     pub(crate) fn await_let_go(&mut self, nodes: Vec<NodeId>) {
-        let waiting = &mut self.duties.let_go.waiting;
+        let waiting = &mut self.leader.let_go.waiting;
         let room = WAITING_MAX.saturating_sub(waiting.len());
         waiting.extend(nodes.into_iter().take(room));
         self.tell_let_go();
@@ -60,17 +60,17 @@ impl Group {
     /// Tells the waiting nodes, once a majority of the members, this one included if it is one, hold the state durably; of the end of the
     /// group at once.
     pub(crate) fn tell_let_go(&mut self) {
-        let LetGo { at, waiting } = &self.duties.let_go;
+        let LetGo { at, waiting } = &self.leader.let_go;
         if waiting.is_empty() {
             return;
         }
         let members = self.state.nodes();
-        let holds = |node: &&NodeId| **node == self.me || self.duties.knows(**node, *at);
+        let holds = |node: &&NodeId| **node == self.me || self.leader.knows(**node, *at);
         let is_held = || members.iter().filter(holds).count() > members.len() / 2;
         if self.state.ended.is_none() && !self.config.defects.has(Defect::LetGoEarly) && !is_held() {
             return;
         }
-        let mut waiting: Vec<NodeId> = core::mem::take(&mut self.duties.let_go.waiting).into_iter().collect();
+        let mut waiting: Vec<NodeId> = core::mem::take(&mut self.leader.let_go.waiting).into_iter().collect();
         waiting.retain(|node| !self.state.is_in_audience(*node));
         if !waiting.is_empty() {
             self.out.send_after(&waiting, Message::State(self.state.clone().into()));

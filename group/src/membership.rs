@@ -30,7 +30,7 @@ pub const MEMBERS_MIN: usize = 3;
 
 /// Newcomers that wait to join, and members that were removed. Kept by every member, used by the leader.
 #[derive(Clone, Debug)]
-pub struct Doors {
+pub struct MembershipState {
     /// Newcomers that asked to join, with the time of the last request, in the order of their first requests.
     pub(crate) joiners: VecDeque<(Member, Time)>,
     /// Notes of this member on each learner.
@@ -55,10 +55,10 @@ pub struct Doors {
     pub(crate) lived: BTreeMap<PeerKey, (Duration, Time)>,
 }
 
-impl Doors {
+impl MembershipState {
     /// Creates empty lists. `confirm_after`: [`crate::config::Timing::confirm_after`].
-    pub(crate) fn new(confirm_after: Duration) -> Doors {
-        Doors {
+    pub(crate) fn new(confirm_after: Duration) -> MembershipState {
+        MembershipState {
             joiners: VecDeque::new(),
             learners_heard: BTreeMap::new(),
             learners_seen: Time(0),
@@ -138,22 +138,22 @@ pub(crate) struct Dead {
 impl Group {
     /// Handles a request to join from a newcomer, direct or forwarded by another member.
     pub(crate) fn on_join(&mut self, joiner: Member) {
-        self.duties.doors.removals.note_return(joiner.node.peer, self.now.time);
+        self.leader.membership.removals.note_return(joiner.node.peer, self.now.time);
         if self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
             // The group knows this incarnation, or a later one of its peer. With a later one, the state may have released this incarnation.
             self.tell_state(&[joiner.node]);
         } else if self.log.leads() {
             let node = joiner.node;
-            if self.duties.doors.outside.holds(node.peer, self.now.time) {
+            if self.leader.membership.outside.holds(node.peer, self.now.time) {
                 return; // The newcomer then looks for groups again.
             }
-            let wait = if self.duties.doors.note(joiner, self.now.time) {
+            let wait = if self.leader.membership.note(joiner, self.now.time) {
                 ASK_AGAIN
             } else {
                 ASK_AGAIN + Duration::from_millis(self.rng.below(2 * ASK_AGAIN.as_millis() as u64))
             };
             self.out.send(&[node], Message::Wait(wait.as_millis() as u64));
-            self.do_duties();
+            self.lead();
         } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
             self.out.send(&[leader], Message::Join(joiner));
         }
@@ -211,7 +211,7 @@ impl Group {
         // An epoch that is not established yet is only healed: a newcomer comes for a dead member, and the dead are removed.
         let heals = !self.state.recovery.is_empty();
         // A member that was removed by mistake replaces none when it returns: each such return would allow another mistake.
-        let removals = &self.duties.doors.removals;
+        let removals = &self.leader.membership.removals;
         let fresh = ready.iter().filter(|member| !removals.is_refuted(member.node.peer, self.now.time)).count();
         let replaced = dead.len().min(fresh);
         let coming: Vec<Member> = if heals { ready.drain(..replaced).collect() } else { ready };
@@ -249,14 +249,14 @@ impl Group {
     /// Returns how many of `wanted` dead members may be removed now without a replacement. Schedules the next look where not all may.
     fn removals_allowed(&mut self, wanted: usize) -> usize {
         let now = self.now.time;
-        let removals = &self.duties.doors.removals;
+        let removals = &self.leader.membership.removals;
         let allowed = match self.config.defects.has(Defect::RemovalsUncapped) {
             true => wanted,
             false => removals.allowance(self.state.members.len(), now).min(wanted),
         };
         if allowed < wanted {
             let due = removals.next_change(now);
-            self.duties.doors.due = Some(self.duties.doors.due.map_or(due, |known| known.min(due)));
+            self.leader.membership.due = Some(self.leader.membership.due.map_or(due, |known| known.min(due)));
         }
         allowed
     }
@@ -268,7 +268,7 @@ impl Group {
         let is_gone = |member: &&Member| !self.state.is_member(member.node) && !self.state.is_learner(member.node);
         for member in before.members.iter().filter(is_gone) {
             let lived = self.age(member);
-            self.duties.doors.note_lived(member.node.peer, lived, now);
+            self.leader.membership.note_lived(member.node.peer, lived, now);
         }
         let leaves = |node| matches!(self.last_parting(node), Parting::Leaves { .. });
         let gone = before.members.iter().filter(is_gone).map(|member| member.node);
@@ -278,7 +278,7 @@ impl Group {
         let comes = |member: &&Member| !before.is_member(member.node) && !is_life_of(&before.members, member.node.peer);
         let coming: Vec<PeerKey> = self.state.members.iter().filter(comes).map(|member| member.node.peer).collect();
         let (ended, silent): (Vec<NodeId>, Vec<NodeId>) = gone.into_iter().partition(|node| self.has_ended(*node));
-        let removals = &mut self.duties.doors.removals;
+        let removals = &mut self.leader.membership.removals;
         own.iter().map(|node| node.peer).chain(coming.iter().copied()).for_each(|peer| removals.note_return(peer, now));
         // After several changes at once this node does not know which newcomer replaced a dead member.
         let is_one_step = before.epoch.0 + 1 == self.state.epoch.0;
@@ -300,20 +300,20 @@ impl Group {
     /// not lead look less often.
     pub(crate) fn note_missed(&mut self) {
         let (timing, now) = (&self.config.timing, self.now.time);
-        if !self.log.leads() && now.since(self.duties.doors.missed_at) < timing.heartbeat / 2 {
+        if !self.log.leads() && now.since(self.leader.membership.missed_at) < timing.heartbeat / 2 {
             return;
         }
-        self.duties.doors.missed_at = now;
+        self.leader.membership.missed_at = now;
         let voters = self.state.nodes();
         let is_suspect = |node: &NodeId| *node != self.me && self.failure_detector.suspects(*node, timing, now);
         if !voters.iter().any(is_suspect) {
-            return self.duties.doors.missed.clear();
+            return self.leader.membership.missed.clear();
         }
         let opinions = self.opinions();
         let suspects = voters.iter().enumerate().filter(|(_, node)| is_suspect(node));
         let missed: BTreeSet<NodeId> =
             suspects.filter(|(index, _)| opinions.is_missed(*index)).map(|(_, node)| *node).collect();
-        let known = &mut self.duties.doors.missed;
+        let known = &mut self.leader.membership.missed;
         known.retain(|node, _| missed.contains(node));
         missed.into_iter().for_each(|node| _ = known.entry(node).or_insert(now));
     }
@@ -331,7 +331,7 @@ impl Group {
         let timing = &self.config.timing;
         let after = if self.has_ended(node) { timing.ended_after() } else { timing.exclude_after };
         let needed = after.saturating_sub(timing.suspicion() + timing.heartbeat);
-        self.duties.doors.missed.get(&node).map(|since| *since + needed)
+        self.leader.membership.missed.get(&node).map(|since| *since + needed)
     }
 
     /// Returns whether the process of a member ended for good: its connections closed while it was being heard, and nothing is durable, so
@@ -339,7 +339,7 @@ impl Group {
     pub(crate) fn has_ended(&self, node: NodeId) -> bool {
         !self.config.durable
             && self.failure_detector.has_ended(node, &self.config.timing)
-            && !self.duties.doors.removals.has_refuted(self.now.time)
+            && !self.leader.membership.removals.has_refuted(self.now.time)
     }
 
     /// Returns when a member counts as dead, if it sends nothing more.
@@ -402,7 +402,7 @@ impl Group {
     /// Returns the dead members, and schedules the next look at them.
     pub(crate) fn look_for_dead(&mut self) -> Dead {
         let (dead, due) = self.dead();
-        self.duties.doors.due = due;
+        self.leader.membership.due = due;
         dead
     }
 

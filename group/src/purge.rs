@@ -124,7 +124,7 @@ impl Group {
         let early = self.config.defects.has(Defect::PurgeEarly);
         let asked = || nodes.iter().filter(|node| !early || **node == self.me);
         let bound = |(range, ballot): (KeyRange, crate::ballot::TermBallot)| {
-            let marks = asked().map(|node| self.duties.mark(*node, ballot.term)).collect::<Option<Vec<u64>>>()?;
+            let marks = asked().map(|node| self.leader.mark(*node, ballot.term)).collect::<Option<Vec<u64>>>()?;
             Some((range, Number { term: ballot.term, n: marks.into_iter().min()? }))
         };
         self.state.parts().map(bound).collect()

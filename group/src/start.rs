@@ -12,12 +12,13 @@ use crate::ballot::{Ballot, Slot, Term, TermBallot};
 use crate::capacity::Capacities;
 use crate::committee::Acceptor;
 use crate::config::{Defect, GroupConfig};
+use crate::crash_recovery::{Acknowledgements, CrashRecovery};
 use crate::doubt::{Doubt, Doubting};
-use crate::duties::{Duties, Shortage};
 use crate::failure_detector::FailureDetector;
 use crate::group::{Group, context};
 use crate::group_clock::GroupClock;
 use crate::handover::{Handovers, Inheritance};
+use crate::leader::{LeaderState, Shortage};
 use crate::load::Meter;
 use crate::log::{Log, LogAcceptor};
 use crate::message::{Parting, Write};
@@ -33,7 +34,6 @@ use crate::table::Table;
 use crate::time::{Now, Time};
 use crate::transactions::Transactions;
 use crate::validate::Dropped;
-use crate::vouching::{Acknowledgements, Vouching};
 use crate::waiting::Waiting;
 
 /// Token of the scan that fills the table at start.
@@ -141,7 +141,7 @@ impl Group {
         let doubt = stored.as_ref().and_then(|stored| stored.doubt);
         let doubt = doubt.filter(|_| !config.defects.has(Defect::DoubtForgotten));
         // Also for a sealed store: it may be a copy that was made when an earlier run stopped.
-        let vouching = stored.as_ref().map(|_| Vouching::new(now.time));
+        let crash_recovery = stored.as_ref().map(|_| CrashRecovery::new(now.time));
         let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };
         let doubting = Doubting::new(doubt, (state.epoch, state.applied), now.time);
         let (log, acceptor) = match stored {
@@ -158,7 +158,7 @@ impl Group {
         let purging = Purging::new(now.time + config.timing.purge_every);
         let meter = Meter::new(state.range, now.time);
         let sealed_since = acceptor.has_sealed(state.epoch).then_some(now.time);
-        let duties = Duties::new(confirm_after, state.applied, now.time);
+        let leader = LeaderState::new(confirm_after, state.applied, now.time);
         Group {
             me,
             out: Outbox::new(me, durable),
@@ -173,9 +173,9 @@ impl Group {
             acceptor,
             primaries: BTreeMap::new(),
             strays: Strays::default(),
-            duties,
+            leader,
             purging,
-            vouching,
+            crash_recovery,
             doubting,
             acknowledgements: Acknowledgements::default(),
             granted_before,

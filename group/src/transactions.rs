@@ -265,7 +265,7 @@ impl Group {
     pub(crate) fn on_ask_copy(&mut self, from: NodeId, ask: AskCopy) {
         let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
         let is_near = predecessor.into_iter().chain(successor).any(|link| link.nodes().any(|node| node == from));
-        if is_near && self.vouching.is_none() && !self.failed && self.state.ended.is_none() {
+        if is_near && self.crash_recovery.is_none() && !self.failed && self.state.ended.is_none() {
             self.acceptor.on_ask_copy(&mut context!(self), &mut self.table, from, ask);
         }
     }
@@ -301,7 +301,7 @@ impl Group {
         let hears = self.hears();
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
         let is_able =
-            |node: &NodeId| (*node == self.me || hears.contains(node)) && self.duties.is_complete(*node, &terms);
+            |node: &NodeId| (*node == self.me || hears.contains(node)) && self.leader.is_complete(*node, &terms);
         plan.births.iter().all(|birth| {
             let own = own_members(birth, members);
             own.is_empty() || own.iter().filter(|node| is_able(node)).count() > own.len() / 2
@@ -318,7 +318,7 @@ impl Group {
         let Some(slot) = self.transactions.seen.get(&id) else { return false };
         let members = self.state.nodes();
         plan.births.iter().map(|birth| own_members(birth, &members)).all(|own| {
-            let knows = |node: &&NodeId| **node == self.me || self.duties.knows(**node, *slot);
+            let knows = |node: &&NodeId| **node == self.me || self.leader.knows(**node, *slot);
             // Where all members go, their group has chosen it.
             own.is_empty() || own.len() == members.len() || own.iter().filter(knows).count() > own.len() / 2
         })
@@ -371,7 +371,7 @@ impl Group {
         let (state, mut hears) = (&self.state, self.hears());
         hears.push(self.me);
         let has_all =
-            |term: Term| hears.iter().any(|node| state.is_member(*node) && self.duties.is_complete(*node, &[term]));
+            |term: Term| hears.iter().any(|node| state.is_member(*node) && self.leader.is_complete(*node, &[term]));
         let waiting: Vec<KeyRange> =
             state.parts().filter(|(_, ballot)| !has_all(ballot.term)).map(|(part, _)| part).collect();
         let mut configs = state.configs(state.range);
@@ -392,7 +392,7 @@ impl Group {
 
     /// Handles an envelope to this group, or to one for which it answers.
     pub fn on_envelope(&mut self, envelope: GroupEnvelope) {
-        if self.vouching.is_some() || self.failed {
+        if self.crash_recovery.is_some() || self.failed {
             return;
         }
         if self.state.losses.iter().any(|loss| loss.is_of(&envelope.by)) {
@@ -423,7 +423,7 @@ impl Group {
                 self.transactions.answered.note(envelope.clone(), applied, now);
                 self.answer(envelope);
             }
-            self.do_duties();
+            self.lead();
         } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
             self.out.send(&[leader], Message::Envelope(Box::new(envelope)));
         }

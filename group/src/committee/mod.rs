@@ -37,7 +37,7 @@ mod chain;
 mod completions;
 mod copying;
 mod expiry;
-mod heritage;
+mod inherit;
 mod job;
 mod leases;
 mod numbered;

@@ -352,7 +352,7 @@ fn vouch(world: &mut World, index: usize) {
             let told = world.take(other, index, |message| matches!(message, Message::Vouch(_)));
             told.into_iter().for_each(|packet| world.deliver(packet));
         }
-        if world.peers[index].group.as_ref().is_none_or(|group| !group.is_vouching()) {
+        if world.peers[index].group.as_ref().is_none_or(|group| !group.is_recovering()) {
             return;
         }
         world.pass(2_000, &[index]);
@@ -527,7 +527,7 @@ fn doubt_of_another_group_ends_too() {
     world.act(0, |group| group.inherit_grants(&gone));
     assert_eq!(world.group(0).doubt(), None);
     world.act(0, |group| group.inherit_doubt(&gone));
-    assert!(world.group(0).is_vouching() && world.group(0).primaries().count() == 0);
+    assert!(world.group(0).is_recovering() && world.group(0).primaries().count() == 0);
     settle(&mut world, &ALL);
     world.run(500, &ALL);
     let epoch = world.epoch();

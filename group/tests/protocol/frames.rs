@@ -233,5 +233,5 @@ fn a_store_that_lacks_a_whole_epoch_is_noticed() {
     while let Some(output) = group.poll_output() {
         over |= matches!(output, group::outbox::GroupOutput::Lost(_));
     }
-    assert!(over, "it takes part with what it forgot: vouching {}", group.is_vouching());
+    assert!(over, "it takes part with what it forgot: recovering {}", group.is_recovering());
 }

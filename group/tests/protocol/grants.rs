@@ -194,7 +194,7 @@ fn a_birth_waits_for_grants() {
         switch: Switch::default(),
         ..last
     };
-    let group = Group::bear(&mut primary.whole.group, state, &[], Vec::new(), Inheritance::default(), now, 2);
+    let group = Group::succeed(&mut primary.whole.group, state, &[], Vec::new(), Inheritance::default(), now, 2);
     primary.whole.group.give_way();
     let mut born = Primary {
         whole: Whole { group, now, said: vec![], outcomes: vec![], stored: vec![], loads: vec![], halted: vec![] },

@@ -58,7 +58,7 @@ fn inherits(state: GroupState, handed: &[Handover], late: Option<Handover>) -> (
     let mut parent = Group::join(config, node(1), GroupState { ended: None, ..last() }, now, 1);
     let mut inheritance = Inheritance::of(&[&last()]);
     handed.iter().for_each(|handover| assert!(inheritance.take(GroupId(1), handover)));
-    let mut born = Group::bear(&mut parent, state, &[], Vec::new(), inheritance, now, 2);
+    let mut born = Group::succeed(&mut parent, state, &[], Vec::new(), inheritance, now, 2);
     let mut said = said(&mut born);
     if let Some(late) = late {
         born.on_handover(GroupId(1), &late);

@@ -129,7 +129,7 @@ fn a_promise_to_what_was_forgotten_counts_for_nothing() {
         }
         world.net.clear();
     }
-    assert!(!world.group(leader).is_vouching());
+    assert!(!world.group(leader).is_recovering());
     assert_eq!(world.group(leader).state().applied, before);
     world.act(leader, Group::stop_epoch);
     world.sync_all(leader);

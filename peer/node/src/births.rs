@@ -373,7 +373,7 @@ impl Node {
                 let place = self.hosts.all[*index].place();
                 let given = given.flat_map(|piece| piece.without(place.iter().copied())).collect::<Vec<_>>();
                 let parent = &mut self.hosts.all[*index].group;
-                Group::bear(parent, state, &given, copied, inheritance, self.now, seed)
+                Group::succeed(parent, state, &given, copied, inheritance, self.now, seed)
             }
             None => {
                 let mut group = Group::join_holding(self.group_config(), self.me, state, self.now, seed, copied);

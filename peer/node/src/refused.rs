@@ -88,7 +88,7 @@ impl Node {
             _ => match weight {
                 Weight::Lost => return self.usurped(&names(known)),
                 Weight::Open => {
-                    let is_doubtful = self.hosts.living().any(Group::is_vouching);
+                    let is_doubtful = self.hosts.living().any(Group::is_recovering);
                     self.bar(is_doubtful);
                     format!(
                         "{}: the same identity runs twice, or this directory is an older copy. As long as members do \
@@ -113,7 +113,7 @@ impl Node {
     /// doubt, however much of it is lost. A process that was compared with the other members once is no such process: since then they may
     /// have taken over a later start, that of a copy of its directory ([`Node::start_again`]).
     fn doubts_all(&self) -> bool {
-        let doubts = |group: &Group| group.is_vouching() && group.doubt().is_some_and(|doubt| !doubt.accepted);
+        let doubts = |group: &Group| group.is_recovering() && group.doubt().is_some_and(|doubt| !doubt.accepted);
         !self.hosts.is_empty() && self.hosts.living().all(doubts)
     }
 
@@ -244,10 +244,10 @@ impl Node {
         let fellows = self.fellows(None);
         let refusals: Vec<&Refusal> = fellows.iter().filter_map(|peer| self.refusal_of(*peer)).collect();
         let accepting = fellows.iter().filter(|peer| self.counted_at(**peer).is_some()).count();
-        let is_vouching = self.hosts.living().any(Group::is_vouching);
-        if refusals.iter().any(|refusal| refusal.alive.is_none()) && is_vouching {
+        let is_recovering = self.hosts.living().any(Group::is_recovering);
+        if refusals.iter().any(|refusal| refusal.alive.is_none()) && is_recovering {
             Weight::Open
-        } else if accepting > refusals.len() && !is_vouching {
+        } else if accepting > refusals.len() && !is_recovering {
             Weight::Won
         } else if accepting < refusals.len()
             && refusals.iter().any(|refusal| refusal.alive == Some(true))

@@ -22,7 +22,7 @@ use crate::views::{living_views, member_views};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Time after each attempt to split for which no newcomer is let in: until the next check, and a moment longer.
-const DOORS_HELD: Duration = Duration::from_secs(1);
+const JOINERS_HELD: Duration = Duration::from_secs(1);
 
 /// Time after which a prepared operation that cannot begin is planned anew: one of its members may never be ready.
 const PREPARED_MAX: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ impl Node {
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
         let (id, now) = (group.state().id, group.group_time());
         if wanted == Resize::Split {
-            group.hold_doors(DOORS_HELD);
+            group.hold_joiners(JOINERS_HELD);
             // Learners that are about to vote are in neither half before they do.
             if group.strength() > group.living().len() {
                 return;

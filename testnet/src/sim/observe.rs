@@ -283,7 +283,7 @@ fn is_whole_group(group: &Group) -> bool {
     let state = group.state();
     let parts: Vec<_> = state.parts().collect();
     let (complete, _) = group.acceptor().progress(state.epoch, &parts);
-    let is_sure = !group.is_vouching() && group.doubt().is_none();
+    let is_sure = !group.is_recovering() && group.doubt().is_none();
     state.is_member(group.me()) && is_sure && state.recovery.is_empty() && complete.len() == parts.len()
 }
 
@@ -358,7 +358,7 @@ pub fn describe(node: &Node) -> String {
         let recovery: Vec<_> = recovery.collect();
         let serving = group.primaries().filter(|primary| primary.is_serving()).count();
         text.push_str(&format!(
-            "    {:?} epoch {} born {} range {:?} applied {} leader {:?} vouching {} doubt {:?} sealed {} complete {} of {} serving \
+            "    {:?} epoch {} born {} range {:?} applied {} leader {:?} recovering {} doubt {:?} sealed {} complete {} of {} serving \
              {serving}\n        members {:?} learners {:?} recovery {recovery:?}\n        coordinates {:?} voted {:?} \
              decided {:?} ended {:?}\n",
             state.id,
@@ -367,7 +367,7 @@ pub fn describe(node: &Node) -> String {
             state.range,
             state.applied.0,
             group.leader(),
-            group.is_vouching(),
+            group.is_recovering(),
             group.doubt().map(|doubt| doubt.up_to),
             group.acceptor().has_sealed(state.epoch),
             complete.len(),

@@ -97,7 +97,7 @@ pub fn restarted(config: GroupConfig, index: usize, disk: &Disk) -> Group {
         let vouch = Message::Vouch(Vouch::silent(applied, epoch));
         group.on_message(Sender { node: node(other), epoch }, vouch);
     }
-    assert!(!group.is_vouching(), "every other member has answered");
+    assert!(!group.is_recovering(), "every other member has answered");
     group
 }
 

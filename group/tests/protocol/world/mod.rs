@@ -631,8 +631,8 @@ impl World {
             // A minority may be gone for good. The group must remove or replace it in the end. This is not waited for here.
             let Some(index) = self.index(member.node) else { continue };
             let Some(group) = &self.peers[index].group else { return Some(format!("{index} is down")) };
-            if group.is_vouching() {
-                return Some(format!("{index} is vouching"));
+            if group.is_recovering() {
+                return Some(format!("{index} is recovering"));
             }
             if group.state() != latest {
                 return Some(format!("{index} is at {:?}, others at {:?}", group.state().applied, latest.applied));

@@ -240,7 +240,7 @@ fn torn_once() -> (World, usize) {
     let a = world.start(0, Disk { is_torn: true, ..disk });
     let is_sure = |world: &World| {
         let group = world.processes[a].node.group();
-        group.is_some_and(|group| group.doubt().is_none() && !group.is_vouching())
+        group.is_some_and(|group| group.doubt().is_none() && !group.is_recovering())
     };
     world.run_until("it is sure again", is_sure);
     world.run_for(Duration::from_secs(5));
@@ -395,7 +395,7 @@ fn it_starts_again_once() {
         said.count()
     };
     for _ in 0..12_000 {
-        if world.processes[a].node.group().is_some_and(|group| !group.is_vouching()) {
+        if world.processes[a].node.group().is_some_and(|group| !group.is_recovering()) {
             world.cut.retain(|cut| *cut != (a, learner));
         }
         world.tick();

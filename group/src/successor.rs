@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use overlay::{Epoch, KeyRange, NodeId};
 
 use crate::config::Defect;
+use crate::crash_recovery::CrashRecovery;
 use crate::group::{Group, context};
 use crate::handover::Inheritance;
 use crate::message::Outcome;
@@ -19,7 +20,6 @@ use crate::operations::Strays;
 use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::Now;
-use crate::vouching::Vouching;
 
 impl Group {
     /// Creates this node's part in a group born of `parent`'s group, in which the node has a part as well. Everything in the new group's
@@ -30,7 +30,7 @@ impl Group {
     ///
     /// # Panics
     /// If the new group is not a later one, of the same ring.
-    pub fn bear(
+    pub fn succeed(
         parent: &mut Group,
         state: GroupState,
         given: &[KeyRange],
@@ -56,9 +56,10 @@ impl Group {
         born.preloading = parent.preloading;
         born.failure_detector = parent.failure_detector.clone();
         born.clock = parent.clock.clone();
-        born.duties.doors.removals = parent.duties.doors.removals.clone();
+        born.leader.membership.removals = parent.leader.membership.removals.clone();
         born.doubting = parent.doubting.heir(born.state.applied, now.time);
-        born.vouching = (parent.vouching.is_some() || born.doubting.doubt.is_some()).then(|| Vouching::new(now.time));
+        born.crash_recovery =
+            (parent.crash_recovery.is_some() || born.doubting.doubt.is_some()).then(|| CrashRecovery::new(now.time));
         // A node that was in another group meanwhile has dropped its data of this one: it brings nothing, and is asked for nothing.
         let was_here = |node| parent.state.is_member(node) || parent.state.is_learner(node);
         born.acknowledgements = parent.acknowledgements.of(was_here);

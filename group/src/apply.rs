@@ -47,7 +47,7 @@ impl Group {
             self.tick_transactions();
         }
         if applied {
-            self.do_duties(); // The duties waited until no entry was on its way.
+            self.lead(); // The duties waited until no entry was on its way.
         }
     }
 
@@ -155,10 +155,10 @@ impl Group {
         if before.members != self.state.members {
             self.note_removals(before);
             let fresh = self.state.nodes().into_iter().filter(|node| !before.is_member(*node));
-            self.duties.on_voters(fresh, self.now.time);
+            self.leader.on_voters(fresh, self.now.time);
         }
         if before.members != self.state.members || before.division != self.state.division {
-            self.duties.on_change(self.now.time);
+            self.leader.on_change(self.now.time);
         }
         self.review_doubt();
         self.follow_state();
@@ -170,7 +170,7 @@ impl Group {
             self.heartbeat_due = self.now.time;
         }
         if !self.state.transactions.is_calm() {
-            self.duties.on_awaited(); // A transaction continues once enough members have reported the slot at which its leader first saw it.
+            self.leader.on_awaited(); // A transaction continues once enough members have reported the slot at which its leader first saw it.
         }
         if self.state.ended.is_some() {
             self.end(led);
@@ -200,7 +200,7 @@ impl Group {
             self.inheritance = Inheritance::default(); // All new primaries have taken over by now.
         }
         self.acknowledgements.keep(&audience);
-        self.duties.keep(&audience);
+        self.leader.keep(&audience);
         self.capacities.keep(&audience);
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
         self.failure_detector.watch(&others, self.now.time);
@@ -212,7 +212,7 @@ impl Group {
             }
         }
         self.drop_ended();
-        if self.vouching.is_none() && !self.failed {
+        if self.crash_recovery.is_none() && !self.failed {
             self.begin_primaries();
         }
         self.forget_strays();
@@ -221,7 +221,7 @@ impl Group {
 
     /// Begins to take part: the other members have vouched for this node.
     pub(crate) fn take_part(&mut self) {
-        self.vouching = None;
+        self.crash_recovery = None;
         self.doubting.on_compared(self.state.applied);
         self.follow_state();
         self.heartbeat_due = self.now.time;

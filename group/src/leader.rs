@@ -1,4 +1,4 @@
-//! Duties of the leader: the primaries of the sub-ranges, joins, and established epochs (Scatter §5, Harmony §7.6).
+//! Tasks of the leader: the primaries of the sub-ranges, joins, and established epochs (Scatter §5, Harmony §7.6).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::doubt::Doubt;
 use crate::group::{Group, context};
 use crate::let_go::LetGo;
-use crate::membership::Doors;
+use crate::membership::MembershipState;
 use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress, Sender};
 use crate::outbox::GroupOutput;
 use crate::state::{Entry, Member};
@@ -20,7 +20,7 @@ use crate::time::Time;
 
 /// Notes for the leader; every member keeps them, since any may become leader.
 #[derive(Clone, Debug)]
-pub struct Duties {
+pub struct LeaderState {
     /// Terms for which this node last reported that it is complete.
     told: Vec<Term>,
     /// Whether the terms have changed since that report.
@@ -33,7 +33,7 @@ pub struct Duties {
     /// Numbers up to which learners must hold the writes that are made while they copy.
     goals: BTreeMap<(NodeId, Term), u64>,
     /// Peers that want to join, and members to remove.
-    pub(crate) doors: Doors,
+    pub(crate) membership: MembershipState,
     /// Addresses and names that nodes reported, until the agreed state has them.
     contacts: BTreeMap<NodeId, Contact>,
     /// Nodes that the group released.
@@ -59,17 +59,17 @@ pub(crate) struct Shortage {
     pub(crate) relieved: bool,
 }
 
-impl Duties {
+impl LeaderState {
     /// Creates empty notes. `confirm_after`: [`crate::config::Timing::confirm_after`]. `applied`: the last slot of the agreed state.
-    pub fn new(confirm_after: Duration, applied: Slot, now: Time) -> Duties {
-        Duties {
+    pub fn new(confirm_after: Duration, applied: Slot, now: Time) -> LeaderState {
+        LeaderState {
             told: Vec::new(),
             granted_anew: true,
             awaited: false,
             told_connections: false,
             progress: BTreeMap::new(),
             goals: BTreeMap::new(),
-            doors: Doors::new(confirm_after),
+            membership: MembershipState::new(confirm_after),
             contacts: BTreeMap::new(),
             let_go: LetGo::new(applied),
             changed: now,
@@ -116,7 +116,7 @@ impl Duties {
     pub fn next_timeout(&self, ctx: &Context<'_>) -> Time {
         let calm = self.changed + ctx.config.timing.calm;
         let calm = if calm > ctx.now.time { calm } else { Time::NEVER };
-        calm.min(self.doors.look_again(ctx.now.time))
+        calm.min(self.membership.look_again(ctx.now.time))
     }
 
     /// Forgets all nodes but these.
@@ -127,7 +127,7 @@ impl Duties {
         self.settled.retain(|node, _| nodes.contains(node));
         self.residuals.retain(|node, _| nodes.contains(node));
         self.agreements.retain(|node, _| nodes.contains(node));
-        self.doors.keep(nodes);
+        self.membership.keep(nodes);
     }
 
     /// Returns the number of a term up to which this node holds everything, durably; `None` if it lacks something from before the term.
@@ -177,7 +177,7 @@ impl Group {
         self.on_marks(Sender { node: self.me, epoch: self.state.epoch }, &marks);
         // Writes that the acceptor took since then are part of the changes that must be durable.
         self.acceptor.flush(&mut context!(self));
-        let progress = self.vouching.is_none().then(|| self.progress());
+        let progress = self.crash_recovery.is_none().then(|| self.progress());
         let is_durable = self.out.is_durable();
         let heartbeat = Heartbeat {
             applied: self.state.applied,
@@ -238,16 +238,16 @@ impl Group {
     /// times n messages for each of n sub-ranges.
     pub(crate) fn tell_progress(&mut self) {
         let changed = self.acceptor.take_completeness_changed();
-        if self.vouching.is_some() || !(changed || self.duties.granted_anew || self.duties.awaited) {
+        if self.crash_recovery.is_some() || !(changed || self.leader.granted_anew || self.leader.awaited) {
             return;
         }
         if changed {
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
         }
-        self.duties.granted_anew = false;
-        let awaited = core::mem::take(&mut self.duties.awaited);
+        self.leader.granted_anew = false;
+        let awaited = core::mem::take(&mut self.leader.awaited);
         let progress = self.progress();
-        let is_news = self.duties.told != progress.complete;
+        let is_news = self.leader.told != progress.complete;
         if !is_news && !awaited {
             return;
         }
@@ -265,21 +265,21 @@ impl Group {
     }
 
     fn send_progress(&mut self, to: &[NodeId], progress: Progress) {
-        self.duties.told.clone_from(&progress.complete);
+        self.leader.told.clone_from(&progress.complete);
         self.out.send_after(to, Message::Progress(progress));
     }
 
     /// Proposes the most urgent entry, if this node leads and no entry is on its way.
-    pub(crate) fn do_duties(&mut self) {
+    pub(crate) fn lead(&mut self) {
         // Also while an entry is on its way, and where another member leads: the next leader then knows since when the dead are missed.
         self.note_missed();
         if !self.log.leads() {
-            return self.duties.doors.rest();
+            return self.leader.membership.rest();
         }
         self.note_learners();
         if self.log.is_busy() {
             // Called again when that entry is chosen.
-            return self.duties.doors.rest();
+            return self.leader.membership.rest();
         }
         let dead = self.look_for_dead();
         // The next epoch would abort an open transaction, and would continue to ask former members for records that a majority holds
@@ -318,13 +318,13 @@ impl Group {
             return None;
         }
         let hurries = self.config.defects.has(Defect::BackToBack)
-            && (self.state.learners.iter().any(|learner| self.duties.is_complete(learner.node, &[]))
+            && (self.state.learners.iter().any(|learner| self.leader.is_complete(learner.node, &[]))
                 || !self.leaving().is_empty());
         if self.config.defects.has(Defect::EmptyMembers) || hurries {
             return Some(Entry::Established(self.state.epoch, alloc::vec![self.state.range]));
         }
         let nodes = self.state.nodes();
-        let complete = |term: Term| nodes.iter().filter(|node| self.duties.is_complete(**node, &[term])).count();
+        let complete = |term: Term| nodes.iter().filter(|node| self.leader.is_complete(**node, &[term])).count();
         let parts = self.state.parts().filter(|(range, _)| self.state.is_open(*range));
         let held = parts.filter(|(_, ballot)| complete(ballot.term) >= self.state.quorum());
         let ranges: Vec<KeyRange> = held.map(|(range, _)| range).collect();
@@ -345,7 +345,7 @@ impl Group {
             .filter(|part| !self.is_stale(part.node, part.term))
             .map(|part| part.term)
             .collect();
-        let unchanged = self.now.time.since(self.duties.changed);
+        let unchanged = self.now.time.since(self.leader.changed);
         let (calm, rested) = (unchanged >= self.config.timing.calm, unchanged >= self.config.timing.rested);
         let able: Vec<AbleMember> = able.into_iter().map(|node| self.able_member(node)).collect();
         let load = if calm { self.load() } else { None };
@@ -368,17 +368,17 @@ impl Group {
     /// Returns a member that can be primary, as the policy sees it.
     fn able_member(&self, node: NodeId) -> AbleMember {
         let age = self.age_of(node);
-        let voted = self.duties.settled.get(&node).map(|since| self.now.time.since(*since));
+        let voted = self.leader.settled.get(&node).map(|since| self.now.time.since(*since));
         let settled = voted.map_or(age, |voted| voted.min(age));
-        let residual = self.duties.residuals.get(&node).copied();
-        let (capacity, agreement) = (self.believed_capacity(node), self.duties.agreements.get(&node).copied());
+        let residual = self.leader.residuals.get(&node).copied();
+        let (capacity, agreement) = (self.believed_capacity(node), self.leader.agreements.get(&node).copied());
         AbleMember { node, age, settled, residual, capacity, agreement }
     }
 
     /// Sets the expected remaining lives of members for the division policy: their median residual lives, for example. The policy only
     /// compares them. Replaces earlier values; empty where nothing is known.
     pub fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
-        self.duties.residuals = residuals;
+        self.leader.residuals = residuals;
     }
 
     /// Returns the members that can be primary, in order. A member without room for records serves only while no member has room, and a
@@ -464,7 +464,7 @@ impl Group {
     }
 
     fn update_contact(&mut self) -> Option<Entry> {
-        let (node, contact) = self.duties.contacts.pop_first()?;
+        let (node, contact) = self.leader.contacts.pop_first()?;
         let mut known = self.state.members.iter().chain(&self.state.learners);
         let differs = known.any(|member| member.node == node && member.contact() != contact);
         differs.then_some(Entry::Contact(contact))
@@ -472,9 +472,9 @@ impl Group {
 
     /// Raises the horizon when it is due: ids of operations are remembered for at least as long as the horizon stands.
     fn raise_horizon(&mut self) -> Option<Entry> {
-        let (known, since) = self.duties.horizon;
+        let (known, since) = self.leader.horizon;
         if known != self.state.horizon {
-            self.duties.horizon = (self.state.horizon, self.now.time);
+            self.leader.horizon = (self.state.horizon, self.now.time);
             return None;
         }
         let due = self.now.time.since(since) >= Duration::from_millis(self.state.settings.horizon_ms);

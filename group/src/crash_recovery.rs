@@ -44,7 +44,7 @@ const FOLLOWED_MAX: usize = 1024;
 
 /// Questions to the other members, and their answers.
 #[derive(Clone, Debug)]
-pub struct Vouching {
+pub struct CrashRecovery {
     since: Time,
     asked: Option<Time>,
     answered: BTreeMap<NodeId, Answered>,
@@ -65,10 +65,10 @@ struct Answered {
     older: bool,
 }
 
-impl Vouching {
+impl CrashRecovery {
     /// Begins to ask.
-    pub fn new(now: Time) -> Vouching {
-        Vouching { since: now, asked: None, answered: BTreeMap::new() }
+    pub fn new(now: Time) -> CrashRecovery {
+        CrashRecovery { since: now, asked: None, answered: BTreeMap::new() }
     }
 
     /// Returns whether this node has answered that its store is older.
@@ -268,9 +268,9 @@ impl Group {
     /// the number that the run drew; never 0.
     pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
         self.acknowledgements.on_new_run(peer, run);
-        self.duties.forget_progress(peer);
-        if let Some(vouching) = &mut self.vouching {
-            vouching.answered.retain(|node, _| node.peer != peer);
+        self.leader.forget_progress(peer);
+        if let Some(recovery) = &mut self.crash_recovery {
+            recovery.answered.retain(|node, _| node.peer != peer);
         }
     }
 
@@ -280,7 +280,7 @@ impl Group {
     }
 
     pub(crate) fn on_vouch(&mut self, from: NodeId, vouch: &Vouch) {
-        let Some(vouching) = &mut self.vouching else { return };
+        let Some(recovery) = &mut self.crash_recovery else { return };
         if !self.state.is_in_audience(from) {
             return;
         }
@@ -318,23 +318,23 @@ impl Group {
         let is_shown =
             holds && self.doubting.left_in().is_some_and(is_alike) && vouch.progress.as_ref().is_none_or(shows);
         let Vouch { applied, followed, last, round, slot, older, .. } = *vouch;
-        vouching.answered.insert(from, Answered { applied, followed, last, round, slot, is_shown, older });
+        recovery.answered.insert(from, Answered { applied, followed, last, round, slot, is_shown, older });
         if applied > self.state.applied {
             self.ask_state(from);
         }
         // A member in doubt counts as if it had lost something anyway, and its group may have no majority without it.
         let is_over = !holds && self.doubting.doubt.is_none();
         if is_over && !self.config.defects.has(Defect::Amnesia) {
-            self.vouching = None;
+            self.crash_recovery = None;
             self.on_store_failed();
             self.out.push(GroupOutput::Lost("its store lacks something that it had acknowledged"));
             return;
         }
-        self.tick_vouching();
+        self.tick_crash_recovery();
     }
 
-    pub(crate) fn tick_vouching(&mut self) {
-        let Some(vouching) = &self.vouching else { return };
+    pub(crate) fn tick_crash_recovery(&mut self) {
+        let Some(recovery) = &self.crash_recovery else { return };
         // This node may have acknowledged to any member that recovery asks, even to one that is a member no longer.
         let mut others: Vec<NodeId> =
             self.state.configs(self.state.range).into_iter().flat_map(|c| c.members).collect();
@@ -342,9 +342,9 @@ impl Group {
         others.retain(|node| *node != self.me);
         others.sort_unstable();
         others.dedup();
-        let all = others.iter().all(|node| vouching.answered.contains_key(node));
-        let lingered = self.now.time.since(vouching.since) >= LINGER;
-        let answered = &vouching.answered;
+        let all = others.iter().all(|node| recovery.answered.contains_key(node));
+        let lingered = self.now.time.since(recovery.since) >= LINGER;
+        let answered = &recovery.answered;
         let accepted = match self.doubting.doubt.filter(|_| !self.config.defects.has(Defect::DoubtCounts)) {
             None => all || (lingered && self.has_quorums(|node| answered.contains_key(&node))) || !is_asked,
             // The set of other members may be known only from the state that they have applied.
@@ -360,10 +360,10 @@ impl Group {
             }
             return;
         }
-        let Some(vouching) = &mut self.vouching else { return };
-        if vouching.asked.is_none_or(|asked| self.now.time.since(asked) >= self.config.timing.resend) {
-            vouching.asked = Some(self.now.time);
-            let ask: Vec<NodeId> = others.into_iter().filter(|node| !vouching.has(*node)).collect();
+        let Some(recovery) = &mut self.crash_recovery else { return };
+        if recovery.asked.is_none_or(|asked| self.now.time.since(asked) >= self.config.timing.resend) {
+            recovery.asked = Some(self.now.time);
+            let ask: Vec<NodeId> = others.into_iter().filter(|node| !recovery.has(*node)).collect();
             let ctx = context!(self);
             ctx.out.send(&ask, Message::AskVouch);
         }
@@ -371,12 +371,12 @@ impl Group {
 
     /// Decides from the answers of the other members whether anything is still in doubt, and for which epochs.
     fn settle_doubt(&mut self, all: bool, others: &[NodeId]) {
-        let (Some(vouching), Some(doubt)) = (&self.vouching, self.doubting.doubt) else { return };
-        let answers: Vec<Answered> = vouching.answered.values().copied().collect();
+        let (Some(recovery), Some(doubt)) = (&self.crash_recovery, self.doubting.doubt) else { return };
+        let answers: Vec<Answered> = recovery.answered.values().copied().collect();
         // The run that may have forgotten something, and all since: the present one is the last.
         let has_followed = |answer: &&Answered| answer.followed > doubt.runs && answer.is_shown;
         let is_level = |answer: &Answered| answer.slot <= self.state.applied && answer.last <= self.state.epoch;
-        let of_others = others.iter().filter_map(|node| vouching.answered.get(node));
+        let of_others = others.iter().filter_map(|node| recovery.answered.get(node));
         let round = answers.iter().map(|answer| answer.round).max().unwrap_or(0);
         let followed = all && !others.is_empty() && of_others.filter(has_followed).count() == others.len();
         if followed && answers.iter().all(is_level) && !doubt.accepted {
