@@ -20,13 +20,13 @@ use group::record::{DoneOp, OpId, Record};
 use group::state::{Config, Entry, GroupState, Member, Settings};
 use group::switch::Switch;
 use group::time::WallMillis;
+use node::admin::ForwardedRequest;
 use node::copying::{CopyOrder, CopyTold};
 use node::lifetimes::Lifetimes;
 use node::seeking::{Sample, Sampled};
 use node::whereabouts::{Astray, Heard, Locate, Located, Wanted};
 use node::wire::Frame;
-use node::wishes::Wished;
-use node::{Granted, Policies, PolicyChange, Wish};
+use node::{AdminOutcome, AdminRequest, Policies, PolicyChange};
 use overlay::{
     Contact, Epoch, GroupId, GroupRef, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId, Way,
 };
@@ -354,11 +354,11 @@ pub fn frames() -> Vec<Frame> {
         capacity: Some(90_000),
     };
     let lifetimes = Lifetimes { ring: RingId(9), classes: vec![(3, 500, 64), (17, 100_000, 0)] };
-    let wish = Wish::Migrate { to: vec![NODE.peer], from: Vec::new() };
-    let wished = Wished { ring: RingId(9), group: GroupId(5), number: 1, wish };
+    let request = AdminRequest::Migrate { to: vec![NODE.peer], from: Vec::new() };
+    let forwarded = ForwardedRequest { ring: RingId(9), group: GroupId(5), number: 1, request };
     let change =
         PolicyChange { names: vec![("size".into(), "nines".into())], members_min: None, members_max: Some(15) };
-    let agreed = Wished { wish: Wish::SetPolicies(change), ..wished.clone() };
+    let agreed = ForwardedRequest { request: AdminRequest::SetPolicies(change), ..forwarded.clone() };
     let locate = Locate {
         ring: RingId(9),
         point: Point(4),
@@ -395,10 +395,10 @@ pub fn frames() -> Vec<Frame> {
         Frame::Sampled(sampled.into()),
         Frame::AskLifetimes { ring: RingId(9) },
         Frame::Lifetimes(lifetimes.into()),
-        Frame::Wished(wished.into()),
-        Frame::Wished(agreed.into()),
-        Frame::Granted { ring: RingId(9), number: 1, granted: Granted::Done(vec![GroupId(6)]) },
-        Frame::Granted { ring: RingId(9), number: 2, granted: Granted::Refused("no".into()) },
+        Frame::AdminRequest(forwarded.into()),
+        Frame::AdminRequest(agreed.into()),
+        Frame::AdminOutcome { ring: RingId(9), number: 1, outcome: AdminOutcome::Done(vec![GroupId(6)]) },
+        Frame::AdminOutcome { ring: RingId(9), number: 2, outcome: AdminOutcome::Refused("no".into()) },
     ];
     messages().into_iter().map(within).chain(outside).collect()
 }

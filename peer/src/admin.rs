@@ -1,6 +1,6 @@
 //! Administrators' requests to a running peer.
 
-use node::{Granted, LeaveRefusal, Survey, Wish};
+use node::{AdminOutcome, AdminRequest, LeaveRefusal, Survey};
 use overlay::{GroupId, Key, Point};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ pub trait Admin: Send + Sync + 'static {
     /// at most 10 s after the start, for a repair after a minute; members may have to copy for ten minutes before.
     ///
     /// Must not block.
-    fn wish(&self, group: GroupId, wish: Wish) -> UnboundedReceiver<Granted>;
+    fn request(&self, group: GroupId, request: AdminRequest) -> UnboundedReceiver<AdminOutcome>;
 
     /// Finds `count` owners of this lane's ring from a point on (else from this peer's group on), as the owners themselves
     /// report.

@@ -11,8 +11,8 @@ use header::ReplyTo;
 use overlay::{GroupId, Incarnation, Key, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 
+use crate::admin::{AdminOutcome, AdminRequest};
 use crate::survey::Survey;
-use crate::wishes::{Granted, Wish};
 
 /// Id of a client connection of this peer; never used again while the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,15 +117,15 @@ pub enum Input {
     Addresses(Vec<String>),
     /// Request to stop: the node hands its primaries over, then reports [`Event::Stopped`].
     Stop,
-    /// Administrator's request that a group become another. Answered by exactly one [`Output::Granted`], at the latest after 10 s, and
+    /// Administrator's request that a group become another. Answered by exactly one [`Output::AdminOutcome`], at the latest after 10 s, and
     /// after 60 s for a repair. Members may have to copy much data first: then the time begins anew as long as they copy, for up to 600 s.
-    Wish {
+    AdminRequest {
         /// Number of the request. The driver chooses it, and never uses it again while the process lives.
         number: u64,
         /// Group of the request; this peer must have a part in it.
         group: GroupId,
         /// The requested change.
-        wish: Wish,
+        request: AdminRequest,
     },
     /// Request for the owners of the ring. Answered by exactly one [`Output::Surveyed`]. The node waits at most 2 s for each group on the
     /// way.
@@ -219,12 +219,12 @@ pub enum Output {
         /// Answer, or the error.
         result: Result<Answer, OpError>,
     },
-    /// Answer to [`Input::Wish`].
-    Granted {
-        /// Number of the [`Input::Wish`].
+    /// Answer to [`Input::AdminRequest`].
+    AdminOutcome {
+        /// Number of the [`Input::AdminRequest`].
         number: u64,
         /// Result of the request.
-        granted: Granted,
+        outcome: AdminOutcome,
     },
     /// The answer to [`Input::Survey`].
     Surveyed {

@@ -197,7 +197,7 @@ impl Node {
             if self.has_moved_to(&state) {
                 self.take_part(state);
             } else if state.is_learner(self.me) {
-                // Two groups may have noted its wish to join; the node is in one. Each member that still counts on it sends it the state,
+                // Two groups may have noted its request to join; the node is in one. Each member that still counts on it sends it the state,
                 // and is answered. If all members were answered, members and learners would answer each other with n times n messages in
                 // each heartbeat.
                 self.send_as(state.id, &[from], Message::Declined, state.epoch);

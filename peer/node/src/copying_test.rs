@@ -8,10 +8,10 @@ use group::op::{Condition, Expiry, Op, ReadMode};
 use overlay::Point;
 
 use super::*;
+use crate::admin::{AdminOutcome, AdminRequest};
 use crate::api::{ConnectionId, Event, Input, Request, RequestId};
 use crate::config::{NodeConfig, Timing};
 use crate::small_net::{Net, key};
-use crate::wishes::{Granted, Wish};
 
 const KEYS: usize = 600;
 
@@ -25,8 +25,8 @@ fn two_groups(defects: Defects) -> Net {
         ..config
     });
     let id = net.nodes[0].group().unwrap().state().id;
-    let split = Wish::Split { at: Some(Point(1 << 127)), first: (0..3).map(key).collect() };
-    assert!(matches!(net.wish(0, id, split), Granted::Done(_)));
+    let split = AdminRequest::Split { at: Some(Point(1 << 127)), first: (0..3).map(key).collect() };
+    assert!(matches!(net.request(0, id, split), AdminOutcome::Done(_)));
     settle(&mut net);
     for n in 0..KEYS {
         let value = Bytes::from(format!("value {n}"));
@@ -87,7 +87,7 @@ fn order(net: &mut Net) {
 
 fn merge(net: &mut Net) {
     let id = net.nodes[0].group().unwrap().state().id;
-    assert!(matches!(net.wish(0, id, Wish::Merge), Granted::Done(_)));
+    assert!(matches!(net.request(0, id, AdminRequest::Merge), AdminOutcome::Done(_)));
     settle(net);
 }
 
@@ -119,7 +119,7 @@ fn members_copy_before_they_merge() {
 fn whoever_gains_copies_what_it_gains() {
     let mut net = two_groups(Defects::NONE);
     let id = net.nodes[0].group().unwrap().state().id;
-    assert!(matches!(net.wish(1, id, Wish::Repartition { at: Point(3 << 126) }), Granted::Done(_)));
+    assert!(matches!(net.request(1, id, AdminRequest::Repartition { at: Point(3 << 126) }), AdminOutcome::Done(_)));
     settle(&mut net);
     let gained = (0..KEYS).filter(|n| (Point(1 << 127)..Point(3 << 126)).contains(&name(*n).point())).count();
     assert!((0..3).all(|index| brought(&net, index) == gained as u64));
@@ -202,13 +202,15 @@ fn one_thing_is_prepared_at_a_time() {
     let mut net = two_groups(Defects::NONE);
     let id = net.nodes[0].group().unwrap().state().id;
     let leads = leader(&net, 0..3);
-    net.begin(leads, id, Wish::Repartition { at: Point(3 << 126) });
-    let merged = net.wish(leads, id, Wish::Merge);
+    net.begin(leads, id, AdminRequest::Repartition { at: Point(3 << 126) });
+    let merged = net.request(leads, id, AdminRequest::Merge);
     settle(&mut net);
     let ranges = |net: &Net| net.nodes[0].group().unwrap().state().range;
     match merged {
-        Granted::Done(_) => assert!(ranges(&net).is_full()),
-        Granted::NotNow(_) | Granted::Refused(_) | Granted::Aborted => assert_eq!(ranges(&net).end(), Point(3 << 126)),
+        AdminOutcome::Done(_) => assert!(ranges(&net).is_full()),
+        AdminOutcome::NotNow(_) | AdminOutcome::Refused(_) | AdminOutcome::Aborted => {
+            assert_eq!(ranges(&net).end(), Point(3 << 126))
+        }
         other => panic!("{other:?}"),
     }
 }

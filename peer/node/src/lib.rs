@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+pub mod admin;
 mod api;
 pub mod bays;
 mod births;
@@ -62,8 +63,8 @@ mod views;
 pub mod whereabouts;
 mod window;
 pub mod wire;
-pub mod wishes;
 
+pub use admin::{AdminOutcome, AdminRequest, PolicyChange};
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
 pub use config::{Durability, NodeConfig, Restored, SwitchConfig, Tail, Timing};
 pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
@@ -81,4 +82,3 @@ pub use status::{
 pub use storage::doubt;
 pub use survey::{Silent, Survey};
 pub use switched::SpreadCounts;
-pub use wishes::{Granted, PolicyChange, Wish};

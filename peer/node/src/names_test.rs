@@ -6,9 +6,9 @@ use alloc::vec;
 
 use overlay::{GroupRef, PeerKey};
 
+use crate::admin::{AdminOutcome, AdminRequest};
 use crate::config::NodeConfig;
 use crate::small_net::{Net, key};
-use crate::wishes::{Granted, Wish};
 
 /// The first two peers have the same name, the third one has none.
 fn named(config: NodeConfig) -> NodeConfig {
@@ -37,7 +37,7 @@ fn members_learn_names_as_they_join() {
 fn names_are_told_across_groups() {
     let mut net = Net::with(3, named);
     let id = net.nodes[0].group().expect("it is in one").state().id;
-    assert!(matches!(net.wish(0, id, Wish::Split { at: None, first: vec![key(0)] }), Granted::Done(_)));
+    assert!(matches!(net.request(0, id, AdminRequest::Split { at: None, first: vec![key(0)] }), AdminOutcome::Done(_)));
     net.run_until(|net| net.nodes.iter().all(|node| node.is_settled() && node.groups().count() == 1));
     let survey = net.survey(2, None, 8);
     assert!(survey.whole && survey.groups.len() == 2, "{survey:?}");

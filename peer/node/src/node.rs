@@ -21,6 +21,7 @@ use group::watched::Watched;
 use group::{Doubt, Group, Stored};
 use overlay::{Called, Contact, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
 
+use crate::admin::{AdminOutcome, AdminRequests};
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::bays::Walk;
 use crate::capacity::CapacityWatch;
@@ -45,7 +46,6 @@ use crate::survey::{Survey, Walking};
 use crate::sweep::Sweep;
 use crate::switched::{Switched, is_own};
 use crate::whereabouts::Whereabouts;
-use crate::wishes::{Granted, Wishes};
 
 /// One peer, as a value without I/O.
 pub struct Node {
@@ -83,7 +83,7 @@ pub struct Node {
     pub(crate) successor_search: SuccessorSearch,
     pub(crate) whereabouts: Whereabouts,
     pub(crate) surveys: Vec<Walking>,
-    pub(crate) wishes: Wishes,
+    pub(crate) requests: AdminRequests,
     pub(crate) copies: Copies,
     pub(crate) preparing: Option<Preparing>,
     pub(crate) size_watch: SizeWatch,
@@ -175,7 +175,7 @@ impl Node {
             successor_search: SuccessorSearch::default(),
             whereabouts: Whereabouts::default(),
             surveys: Vec::new(),
-            wishes: Wishes::default(),
+            requests: AdminRequests::default(),
             copies: Copies::default(),
             preparing: None,
             size_watch: SizeWatch::default(),
@@ -475,8 +475,8 @@ impl Node {
         if self.over {
             match input {
                 Input::Routecast(request) => self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup))),
-                Input::Wish { number, .. } => {
-                    self.outputs.push_back(Output::Granted { number, granted: Granted::NotHere });
+                Input::AdminRequest { number, .. } => {
+                    self.outputs.push_back(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
                 }
                 Input::Survey { number, .. } => {
                     self.outputs.push_back(Output::Surveyed { number, survey: Survey::default() });
@@ -486,8 +486,8 @@ impl Node {
             return;
         }
         match input {
-            Input::Wish { number, .. } if self.starts.is_barred() => {
-                self.outputs.push_back(Output::Granted { number, granted: Granted::NotHere });
+            Input::AdminRequest { number, .. } if self.starts.is_barred() => {
+                self.outputs.push_back(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
             }
             Input::Survey { number, .. } if self.starts.is_barred() => {
                 self.outputs.push_back(Output::Surveyed { number, survey: Survey::default() });
@@ -540,7 +540,7 @@ impl Node {
                     self.each_group(|group| group.stop_soon(away));
                 }
             }
-            Input::Wish { number, group, wish } => self.on_wish(number, group, wish),
+            Input::AdminRequest { number, group, request } => self.on_admin_request(number, group, request),
             Input::Survey { number, from, count } => self.survey(number, from, count),
             Input::Leave { force } => self.leave(force),
         }
@@ -664,7 +664,7 @@ impl Node {
             GroupOutput::Envelope(envelope) => self.send_envelope(*envelope),
             GroupOutput::Ended => {
                 self.birth_wanted = true;
-                self.follow_wishes();
+                self.follow_admin_requests();
             }
             GroupOutput::Note(text) => self.event(Event::Note(format!("{}: {text}", state.id.called()))),
         }
@@ -794,7 +794,7 @@ impl Node {
     pub(crate) fn end_life(&mut self, why: Event) {
         self.over = true;
         self.ready = false;
-        self.end_wishes();
+        self.end_admin_requests();
         self.with_sessions(Sessions::stop);
         self.event(why);
     }
@@ -812,7 +812,7 @@ impl Node {
             self.look_soon();
         }
         self.time_changes();
-        self.follow_wishes();
+        self.follow_admin_requests();
         self.with_sessions(Sessions::on_division);
         self.answer_anew();
         self.tell_leave();
@@ -838,7 +838,7 @@ impl Node {
         self.look_around();
         self.go_on_copying();
         self.go_on_preparing();
-        self.follow_wishes();
+        self.follow_admin_requests();
         self.watch_lives();
         self.watch_capacities();
         self.watch_size();
@@ -861,7 +861,7 @@ impl Node {
             let waited = self.now.time.since(since);
             if idle && waited >= stays || waited >= HAND_OVER_MAX {
                 self.over = true;
-                self.end_wishes();
+                self.end_admin_requests();
                 self.with_sessions(Sessions::stop);
                 self.event(Event::Stopped);
             }
@@ -940,7 +940,7 @@ impl Node {
         if self.awaits_birth() {
             next = next.min(self.finals_due);
         }
-        next = next.min(self.surveys_due()).min(self.wishes_due()).min(self.sweep_due()).min(self.looks_due());
+        next = next.min(self.surveys_due()).min(self.admin_requests_due()).min(self.sweep_due()).min(self.looks_due());
         next = next.min(self.copies_due()).min(self.preparing_due());
         if self.leads() {
             next = next.min(self.size_due()).min(self.load_due()).min(self.lead_due());

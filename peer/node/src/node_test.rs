@@ -10,10 +10,10 @@ use group::transaction::plan::Operation;
 use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;
+use crate::admin::{AdminOutcome, AdminRequest};
 use crate::api::Change;
 use crate::small_net::{self, Net};
 use crate::wire::{self, Frame, Stamp};
-use crate::wishes::{Granted, Wish};
 
 fn at(time: Time) -> Now {
     Now { time, awake: time, wall: WallMillis(time.since(Time(0)).as_millis() as u64) }
@@ -248,8 +248,8 @@ fn a_node_serves_while_another_group_has_no_majority() {
         let settle = |config| NodeConfig { members_min: 1, members_max: 6, ..config };
         let mut net = Net::with(6, settle);
         let id = net.nodes[0].group().expect("it is in one").state().id;
-        let split = Wish::Split { at: None, first: (0..3).map(small_net::key).collect() };
-        assert!(matches!(net.wish(0, id, split), Granted::Done(_)));
+        let split = AdminRequest::Split { at: None, first: (0..3).map(small_net::key).collect() };
+        assert!(matches!(net.request(0, id, split), AdminOutcome::Done(_)));
         net.run_until(|net| net.nodes.iter().all(|node| node.status().ready && node.groups().count() == 1));
         net.cut[dead].fill(true);
         net.add(settle);

@@ -290,7 +290,7 @@ impl Node {
         while let Some(walking) = self.surveys.pop() {
             self.end_survey(walking);
         }
-        self.end_wishes();
+        self.end_admin_requests();
     }
 
     /// Reports the reason, from time to time.

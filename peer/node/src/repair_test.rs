@@ -8,18 +8,18 @@ use core::time::Duration;
 use group::Group;
 use overlay::{Epoch, GroupId, KeyRange, Point};
 
+use crate::admin::{AdminOutcome, AdminRequest};
 use crate::api::Event;
 use crate::config::NodeConfig;
 use crate::small_net::{Net, key};
-use crate::wishes::{Granted, Wish};
 
 /// Returns three groups of two nodes each, in order: the second owns the third quarter of the ring, the last one the fourth.
 fn three_groups() -> (Net, [GroupId; 3]) {
     let mut net = Net::with(6, |config| NodeConfig { members_min: 1, members_max: 6, ..config });
     for (asked, first) in [(0, [0, 1]), (2, [2, 3])] {
         let id = group_of(&net, asked);
-        let split = Wish::Split { at: None, first: first.map(key).to_vec() };
-        assert!(matches!(net.wish(asked, id, split), Granted::Done(_)));
+        let split = AdminRequest::Split { at: None, first: first.map(key).to_vec() };
+        assert!(matches!(net.request(asked, id, split), AdminOutcome::Done(_)));
         settle(&mut net);
     }
     let ids = [0, 2, 4].map(|index| group_of(&net, index));
@@ -43,8 +43,8 @@ fn cut(net: &mut Net, indices: &[usize], cut: bool) {
     indices.iter().for_each(|index| net.cut[*index] = cut);
 }
 
-fn repair(lost: GroupId) -> Wish {
-    Wish::Repair { from: None, lost: vec![lost] }
+fn repair(lost: GroupId) -> AdminRequest {
+    AdminRequest::Repair { from: None, lost: vec![lost] }
 }
 
 fn is_quarantined(net: &Net, index: usize) -> bool {
@@ -60,20 +60,20 @@ fn ranges(net: &mut Net, index: usize) -> Vec<KeyRange> {
 #[test]
 fn a_lost_range_is_taken_over_and_whoever_had_it_is_quarantined() {
     let (mut net, [first, second, third]) = three_groups();
-    let refused = |granted: Granted, words: &str| match granted {
-        Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+    let refused = |granted: AdminOutcome, words: &str| match granted {
+        AdminOutcome::Refused(why) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     };
     let before = net.nodes[4].group().unwrap().state().clone();
-    refused(net.wish(4, third, repair(second)), "answers: nothing is lost");
+    refused(net.request(4, third, repair(second)), "answers: nothing is lost");
     cut(&mut net, &[2, 3], true);
-    refused(net.wish(0, first, repair(second)), "answers: nothing is lost");
-    refused(net.wish(4, third, repair(first)), "another than what is said to be lost");
-    let elsewhere = Wish::Repair { from: Some(Point(1 << 125)), lost: vec![second] };
-    refused(net.wish(4, third, elsewhere), "does not fit together");
+    refused(net.request(0, first, repair(second)), "answers: nothing is lost");
+    refused(net.request(4, third, repair(first)), "another than what is said to be lost");
+    let elsewhere = AdminRequest::Repair { from: Some(Point(1 << 125)), lost: vec![second] };
+    refused(net.request(4, third, elsewhere), "does not fit together");
     assert_eq!(net.nodes[4].group().unwrap().state().transactions, before.transactions, "nothing has changed");
 
-    assert_eq!(net.wish(5, third, repair(second)), Granted::Done(vec![third]));
+    assert_eq!(net.request(5, third, repair(second)), AdminOutcome::Done(vec![third]));
     settle(&mut net);
     let half = net.nodes[0].group().unwrap().state().range.end();
     assert_eq!(ranges(&mut net, 0), [KeyRange::new(Point(0), half), KeyRange::new(half, Point(0))]);
@@ -134,7 +134,7 @@ fn half_of_the_former_members_are_enough() {
 fn who_comes_back_alone_learns_it_too() {
     let (mut net, [_, second, third]) = three_groups();
     cut(&mut net, &[2, 3], true);
-    assert_eq!(net.wish(4, third, repair(second)), Granted::Done(vec![third]));
+    assert_eq!(net.request(4, third, repair(second)), AdminOutcome::Done(vec![third]));
     settle(&mut net);
     cut(&mut net, &[3], false);
     net.run_until(|net| is_quarantined(net, 3));
@@ -145,7 +145,7 @@ fn who_comes_back_alone_learns_it_too() {
 fn a_group_that_was_cut_off_learns_it_when_it_is_heard_again() {
     let (mut net, [_, second, third]) = three_groups();
     [2, 3].iter().for_each(|index| net.side[*index] = 1);
-    assert_eq!(net.wish(4, third, repair(second)), Granted::Done(vec![third]));
+    assert_eq!(net.request(4, third, repair(second)), AdminOutcome::Done(vec![third]));
     net.run_for(Duration::from_secs(8));
     assert!(!is_quarantined(&net, 2) && net.nodes[2].group().is_some_and(|group| group.state().id == second));
     net.side.fill(0);
@@ -159,7 +159,7 @@ fn a_group_that_was_cut_off_learns_it_when_it_is_heard_again() {
 fn what_either_neighbour_hears_is_not_lost() {
     let (mut net, [_, second, third]) = three_groups();
     net.deaf = vec![(2, 4), (2, 5), (3, 4), (3, 5)];
-    assert_eq!(net.wish(4, third, repair(second)), Granted::Aborted);
+    assert_eq!(net.request(4, third, repair(second)), AdminOutcome::Aborted);
     assert!(net.nodes[4].group().unwrap().state().losses.is_empty());
 }
 
@@ -168,8 +168,8 @@ fn what_either_neighbour_hears_is_not_lost() {
 fn more_than_one_may_be_gone() {
     let (mut net, [first, second, third]) = three_groups();
     cut(&mut net, &[0, 1, 2, 3], true);
-    let far = Wish::Repair { from: Some(Point(0)), lost: vec![first, second] };
-    assert_eq!(net.wish(4, third, far), Granted::Done(vec![third]));
+    let far = AdminRequest::Repair { from: Some(Point(0)), lost: vec![first, second] };
+    assert_eq!(net.request(4, third, far), AdminOutcome::Done(vec![third]));
     settle(&mut net);
     assert_eq!(ranges(&mut net, 4), [KeyRange::new(Point(0), Point(0))]);
     cut(&mut net, &[0, 1, 2, 3], false);
@@ -182,17 +182,17 @@ fn locks_of_a_lost_group_go_with_its_repair() {
     let (mut net, [_, second, third]) = three_groups();
     // The group begins to merge, and is gone when all have voted.
     let leader = (2..4).find(|index| net.nodes[*index].group().unwrap().log().leads()).expect("one leads");
-    net.begin(leader, second, Wish::Merge);
+    net.begin(leader, second, AdminRequest::Merge);
     net.cut_when(&[2, 3], |net| {
         [0, 4]
             .iter()
             .any(|index| net.nodes[*index].groups().any(|group| group.state().transactions.voted().next().is_some()))
     });
-    assert_eq!(net.wish(4, third, repair(second)), Granted::Done(vec![third]));
+    assert_eq!(net.request(4, third, repair(second)), AdminOutcome::Done(vec![third]));
     settle(&mut net);
     net.run_until(|net| {
         [0, 1, 4, 5].iter().all(|index| net.nodes[*index].groups().all(|group| group.state().transactions.is_calm()))
     });
     // Further transactions are possible.
-    assert!(matches!(net.wish(4, third, Wish::Merge), Granted::Done(_)));
+    assert!(matches!(net.request(4, third, AdminRequest::Merge), AdminOutcome::Done(_)));
 }

@@ -212,9 +212,9 @@ mod tests {
     use policy::size::Sizing;
 
     use super::*;
+    use crate::admin::{AdminOutcome, AdminRequest};
     use crate::config::NodeConfig;
     use crate::small_net::{Net, key};
-    use crate::wishes::{Granted, Wish};
 
     /// Returns settings with this policy for sizes, which must call for a change for so many seconds.
     fn resizing(config: NodeConfig, policy: &'static dyn Sizing, after_s: u64) -> NodeConfig {
@@ -271,8 +271,8 @@ mod tests {
         };
         let mut net = Net::with(8, settle);
         let id = net.nodes[0].group().expect("it is in one").state().id;
-        let split = Wish::Split { at: None, first: (0..3).map(key).collect() };
-        assert!(matches!(net.wish(0, id, split), Granted::Done(_)));
+        let split = AdminRequest::Split { at: None, first: (0..3).map(key).collect() };
+        assert!(matches!(net.request(0, id, split), AdminOutcome::Done(_)));
         let members = |net: &Net, index: usize| -> Vec<PeerKey> {
             net.nodes[index]
                 .group()
@@ -291,8 +291,8 @@ mod tests {
         let mut net = Net::with(13, settle);
         for (asked, first) in [(0, 0..3), (3, 3..6)] {
             let id = net.nodes[asked].group().expect("it is in one").state().id;
-            let split = Wish::Split { at: None, first: first.map(key).collect() };
-            assert!(matches!(net.wish(asked, id, split), Granted::Done(_)));
+            let split = AdminRequest::Split { at: None, first: first.map(key).collect() };
+            assert!(matches!(net.request(asked, id, split), AdminOutcome::Done(_)));
         }
         net.run_until(|net| sizes(net, [0, 3, 12]) == [3, 3, 7]);
         net.cut[..3].fill(true);

@@ -13,13 +13,13 @@ use header::{NO_OBJECT, Operation, Packet, ReplyTo};
 use overlay::{GroupId, Incarnation, Key, NodeId, PeerKey, Point};
 use switch::pipeline::{Pipeline, Verdict};
 
+use crate::admin::{AdminOutcome, AdminRequest};
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::config::{Durability, NodeConfig, Restored};
 use crate::leaving::LeaveStep;
 use crate::node::Node;
 use crate::survey::Survey;
 use crate::wire::{self, Frame};
-use crate::wishes::{Granted, Wish};
 
 /// Address of the switch.
 pub(crate) const SWITCH: ReplyTo = ReplyTo { ip: Ipv4Addr::new(10, 0, 0, 254).to_ipv6_mapped(), port: 6477 };
@@ -34,7 +34,7 @@ pub(crate) struct Net {
     /// Pairs of nodes that do not hear each other.
     pub(crate) deaf: Vec<(usize, usize)>,
     pub(crate) now: Now,
-    pub(crate) granted: Vec<(u64, Granted)>,
+    pub(crate) outcomes: Vec<(u64, AdminOutcome)>,
     pub(crate) surveyed: Vec<Survey>,
     pub(crate) replies: Vec<(RequestId, Result<Answer, OpError>)>,
     /// Number of requests so far.
@@ -72,7 +72,7 @@ impl Net {
             side: Vec::new(),
             deaf: Vec::new(),
             now,
-            granted: Vec::new(),
+            outcomes: Vec::new(),
             surveyed: Vec::new(),
             replies: Vec::new(),
             asked: 0,
@@ -123,21 +123,21 @@ impl Net {
     }
 
     /// Makes a request, and returns its result.
-    pub(crate) fn wish(&mut self, index: usize, group: GroupId, wish: Wish) -> Granted {
-        let number = self.granted.len() as u64;
-        self.nodes[index].handle(self.now, Input::Wish { number, group, wish });
+    pub(crate) fn request(&mut self, index: usize, group: GroupId, request: AdminRequest) -> AdminOutcome {
+        let number = self.outcomes.len() as u64;
+        self.nodes[index].handle(self.now, Input::AdminRequest { number, group, request });
         self.settle();
-        self.run_until(|net| net.granted.len() as u64 > number);
-        let (told, granted) = self.granted[number as usize].clone();
+        self.run_until(|net| net.outcomes.len() as u64 > number);
+        let (told, outcome) = self.outcomes[number as usize].clone();
         assert_eq!(told, number);
-        granted
+        outcome
     }
 
     /// Splits the one group into its first `count` nodes and the rest, and waits until both groups are at rest.
     pub(crate) fn split(&mut self, count: usize) {
         let id = self.nodes[0].group().expect("it is in one").state().id;
-        let split = Wish::Split { at: None, first: (0..count).map(key).collect() };
-        assert!(matches!(self.wish(0, id, split), Granted::Done(_)));
+        let split = AdminRequest::Split { at: None, first: (0..count).map(key).collect() };
+        assert!(matches!(self.request(0, id, split), AdminOutcome::Done(_)));
         let calm = |node: &Node| {
             let calm = |group: &Group| group.state().is_settled() && group.state().transactions.decided().is_empty();
             node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
@@ -146,8 +146,8 @@ impl Net {
     }
 
     /// Makes a request, without waiting for its result.
-    pub(crate) fn begin(&mut self, index: usize, group: GroupId, wish: Wish) {
-        self.nodes[index].handle(self.now, Input::Wish { number: u64::MAX, group, wish });
+    pub(crate) fn begin(&mut self, index: usize, group: GroupId, request: AdminRequest) {
+        self.nodes[index].handle(self.now, Input::AdminRequest { number: u64::MAX, group, request });
     }
 
     /// Carries frames, and cuts these nodes off as soon as `is_so` holds, between two messages.
@@ -218,8 +218,8 @@ impl Net {
                             frames.push_back((index, to, frame));
                         }
                         Output::Event(event) => self.events[index].push(event),
-                        Output::Granted { number, granted } if number != u64::MAX => {
-                            self.granted.push((number, granted))
+                        Output::AdminOutcome { number, outcome } if number != u64::MAX => {
+                            self.outcomes.push((number, outcome))
                         }
                         Output::Surveyed { survey, .. } => self.surveyed.push(survey),
                         Output::Reply { id, result } => self.replies.push((id, result)),

@@ -83,10 +83,10 @@ mod tests {
     use overlay::PeerKey;
 
     use super::*;
+    use crate::admin::{AdminOutcome, AdminRequest};
     use crate::api::Event;
     use crate::config::NodeConfig;
     use crate::small_net::{Net, key};
-    use crate::wishes::{Granted, Wish};
 
     fn members(net: &Net, index: usize) -> Vec<PeerKey> {
         net.nodes[index]
@@ -106,16 +106,16 @@ mod tests {
         let mut net = Net::with(7, settle);
         let id = |net: &Net, index: usize| net.nodes[index].group().expect("it is in one").state().id;
         let range = |net: &Net, index: usize| net.nodes[index].group().expect("it is in one").state().range;
-        let split = Wish::Split { at: None, first: (0..4).map(key).collect() };
-        assert!(matches!(net.wish(0, id(&net, 0), split), Granted::Done(_)));
+        let split = AdminRequest::Split { at: None, first: (0..4).map(key).collect() };
+        assert!(matches!(net.request(0, id(&net, 0), split), AdminOutcome::Done(_)));
         net.run_until(|net| members(net, 0).len() == 4 && members(net, 6).len() == 3);
         let own = range(&net, 3);
         net.cut[3] = true;
         net.run_until(|net| members(net, 0).len() == 3);
-        assert!(matches!(net.wish(0, id(&net, 0), Wish::Merge), Granted::Done(_)));
+        assert!(matches!(net.request(0, id(&net, 0), AdminRequest::Merge), AdminOutcome::Done(_)));
         net.run_until(|net| [0, 6].iter().all(|index| members(net, *index).len() == 6));
-        let split = Wish::Split { at: Some(own.end()), first: (4..7).map(key).collect() };
-        assert!(matches!(net.wish(0, id(&net, 0), split), Granted::Done(_)));
+        let split = AdminRequest::Split { at: Some(own.end()), first: (4..7).map(key).collect() };
+        assert!(matches!(net.request(0, id(&net, 0), split), AdminOutcome::Done(_)));
         net.run_until(|net| members(net, 0).len() == 3 && members(net, 6).len() == 3);
         assert!(range(&net, 6) == own && !range(&net, 0).overlaps(own));
         net.cut[3] = false;

@@ -8,10 +8,10 @@ use switch::pipeline::Pipeline;
 use switch::tables::Partition;
 
 use super::*;
+use crate::admin::{AdminOutcome, AdminRequest};
 use crate::api::Input;
 use crate::config::{NodeConfig, SwitchConfig};
 use crate::small_net::{Net, SWITCH};
-use crate::wishes::{Granted, Wish};
 
 /// Three members whose group uses a switch.
 fn net() -> Net {
@@ -23,7 +23,7 @@ fn net() -> Net {
     net.switch = Some(Pipeline::new(Shape { stages: 2, slots: 64 }, 16));
     net.run_for(Duration::from_secs(5));
     let group = net.nodes[0].group().expect("it is in one").state().id;
-    assert_eq!(net.wish(0, group, Wish::Switch { id: 7 }), Granted::Done(alloc::vec![group]));
+    assert_eq!(net.request(0, group, AdminRequest::Switch { id: 7 }), AdminOutcome::Done(alloc::vec![group]));
     set_tables(&mut net);
     net.run_for(Duration::from_secs(3));
     net

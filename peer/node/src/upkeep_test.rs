@@ -8,12 +8,12 @@ use group::rng::Rng;
 use overlay::{Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange};
 
 use super::*;
+use crate::admin::{AdminOutcome, AdminRequest};
 use crate::api::Input;
 use crate::config::{NodeConfig, Timing};
 use crate::small_net::{Net, key};
 use crate::whereabouts::{Locate, Wanted};
 use crate::wire::{self, Frame};
-use crate::wishes::{Granted, Wish};
 
 /// Returns a ring of this number of groups, a power of two, of one node each. No requests are made.
 fn ring_of(count: usize) -> Net {
@@ -25,7 +25,7 @@ fn ring_of(count: usize) -> Net {
         for from in (0..count).step_by(step) {
             let first = (from..from + step / 2).map(key).collect();
             let id = own(&net, from).id;
-            assert!(matches!(net.wish(from, id, Wish::Split { at: None, first }), Granted::Done(_)));
+            assert!(matches!(net.request(from, id, AdminRequest::Split { at: None, first }), AdminOutcome::Done(_)));
             calm(&mut net);
         }
         step /= 2;

@@ -13,13 +13,13 @@ use group::state::Member;
 use overlay::{GroupId, Incarnation, RingId};
 use serde::{Deserialize, Serialize};
 
+use crate::admin::{AdminOutcome, ForwardedRequest};
 use crate::api::Class;
 use crate::copying::{CopyOrder, CopyTold};
 use crate::lifetimes::Lifetimes;
 use crate::seeking::{Sample, Sampled};
 use crate::starts::{Contested, Refused, Start};
 use crate::whereabouts::{Astray, Locate, Located};
-use crate::wishes::{Granted, Wished};
 
 /// Version of the frames of this node. Raise it with every change of their bytes: peers of another version are refused at their hello.
 /// The golden files find an unintended change.
@@ -62,15 +62,15 @@ pub enum Frame {
     /// Answer to [`Frame::Sample`]: one group.
     Sampled(Box<Sampled>),
     /// Request of an administrator for a transaction.
-    Wished(Box<Wished>),
-    /// Result of a [`Frame::Wished`].
-    Granted {
+    AdminRequest(Box<ForwardedRequest>),
+    /// Result of a [`Frame::AdminRequest`].
+    AdminOutcome {
         /// The ring.
         ring: RingId,
         /// Number of the request at the node that sent it.
         number: u64,
         /// Result of the request.
-        granted: Granted,
+        outcome: AdminOutcome,
     },
     /// Probe of a newcomer that measures the distance to the receiver.
     Probe {

@@ -7,7 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use group::transaction::plan::LOST_MAX;
-use node::{Granted, PolicyChange, Wish};
+use node::{AdminOutcome, AdminRequest, PolicyChange};
 use overlay::{Contact, Epoch, GroupId, GroupRef, Key, PeerKey, PeerName, Point};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -93,7 +93,7 @@ struct Details {
 }
 
 /// `POST /v1/groups/ID/OPERATION`: answered when the outcome is decided.
-pub async fn wish(
+pub async fn request(
     State(served): State<Served>,
     Path((group, operation)): Path<(String, String)>,
     request: Request<Body>,
@@ -102,33 +102,33 @@ pub async fn wish(
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let wish = match details(&body).and_then(|details| meant(&operation, details)) {
-        Ok(Some(wish)) => wish,
+    let request = match details(&body).and_then(|details| meant(&operation, details)) {
+        Ok(Some(request)) => request,
         Ok(None) => return problem(StatusCode::NOT_FOUND, "no such page"),
         Err(why) => return problem(StatusCode::BAD_REQUEST, &why),
     };
     let Some(group) = hex(&group).map(GroupId) else {
         return problem(StatusCode::BAD_REQUEST, "a group's id is 32 hex digits, as /v1/groups has it");
     };
-    let mut answers = served.admin.wish(group, wish);
-    let mut granted = None;
+    let mut answers = served.admin.request(group, request);
+    let mut outcome = None;
     // One answer from each lane, of which at most one has such a group.
     while let Some(other) = answers.recv().await {
-        if granted.is_none() || granted == Some(Granted::NotHere) {
-            granted = Some(other);
+        if outcome.is_none() || outcome == Some(AdminOutcome::NotHere) {
+            outcome = Some(other);
         }
     }
-    match granted {
-        Some(Granted::Done(groups)) => {
+    match outcome {
+        Some(AdminOutcome::Done(groups)) => {
             let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
             answer(StatusCode::OK, &json!({ "outcome": "done", "groups": groups }))
         }
         Some(other) => {
             let (code, outcome) = match other {
-                Granted::NotHere => (StatusCode::NOT_FOUND, "not_here"),
-                Granted::Unknown => (StatusCode::GATEWAY_TIMEOUT, "unknown"),
-                Granted::Aborted => (StatusCode::CONFLICT, "aborted"),
-                Granted::NotNow(_) => (StatusCode::CONFLICT, "not_now"),
+                AdminOutcome::NotHere => (StatusCode::NOT_FOUND, "not_here"),
+                AdminOutcome::Unknown => (StatusCode::GATEWAY_TIMEOUT, "unknown"),
+                AdminOutcome::Aborted => (StatusCode::CONFLICT, "aborted"),
+                AdminOutcome::NotNow(_) => (StatusCode::CONFLICT, "not_now"),
                 _ => (StatusCode::CONFLICT, "refused"),
             };
             answer(code, &json!({ "error": other.to_string(), "outcome": outcome }))
@@ -147,7 +147,7 @@ fn details(body: &[u8]) -> Result<Details, String> {
 }
 
 /// Returns the operation of this name; `None` where there is none.
-fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
+fn meant(operation: &str, details: Details) -> Result<Option<AdminRequest>, String> {
     let Details { at, lost, id: switch, on, first, to, from, names, min_group, max_group } = details;
     let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
     let at = at.transpose()?;
@@ -173,22 +173,22 @@ fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
     Ok(Some(match operation {
         "split" => {
             only(&["at", "first"])?;
-            Wish::Split { at, first }
+            AdminRequest::Split { at, first }
         }
         "merge" => {
             only(&[])?;
-            Wish::Merge
+            AdminRequest::Merge
         }
         "repartition" => {
             only(&["at"])?;
-            Wish::Repartition { at: at.ok_or("say where the boundary is to be: {\"at\": \"32 hex digits\"}")? }
+            AdminRequest::Repartition { at: at.ok_or("say where the boundary is to be: {\"at\": \"32 hex digits\"}")? }
         }
         "migrate" => {
             only(&["to", "from"])?;
             if to.is_empty() && from.is_empty() {
                 return Err("say who goes and who comes: {\"to\": [PEER_ID…], \"from\": [PEER_ID…]}".into());
             }
-            Wish::Migrate { to, from }
+            AdminRequest::Migrate { to, from }
         }
         "repair" => {
             only(&["at", "lost"])?;
@@ -197,11 +197,11 @@ fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
                     "say which groups are lost, with all that they held, {LOST_MAX} at most: {{\"lost\": [GROUP_ID…]}}"
                 ));
             }
-            Wish::Repair { from: at, lost }
+            AdminRequest::Repair { from: at, lost }
         }
         "accept-loss" => {
             only(&[])?;
-            Wish::AcceptLoss
+            AdminRequest::AcceptLoss
         }
         "policies" => {
             only(&["names", "min_group", "max_group"])?;
@@ -210,13 +210,13 @@ fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
                 return Err(how.into());
             }
             let names = names.into_iter().collect();
-            Wish::SetPolicies(PolicyChange { names, members_min: min_group, members_max: max_group })
+            AdminRequest::SetPolicies(PolicyChange { names, members_min: min_group, members_max: max_group })
         }
         "switch" => {
             only(&["id", "on"])?;
             match (switch, on) {
-                (Some(id), None) => Wish::Switch { id },
-                (None, Some(on)) => Wish::UseSwitch { on },
+                (Some(id), None) => AdminRequest::Switch { id },
+                (None, Some(on)) => AdminRequest::UseSwitch { on },
                 _ => {
                     let how =
                         "say under which id: {\"id\": N}, above all that were used; or whether at all: {\"on\": false}";
@@ -341,15 +341,21 @@ mod tests {
     fn what_is_asked_of_groups() {
         let at = "8".repeat(32);
         let of = |operation, body: &str| details(body.as_bytes()).and_then(|details| meant(operation, details));
-        assert_eq!(of("merge", ""), Ok(Some(Wish::Merge)));
-        assert_eq!(of("split", "{}"), Ok(Some(Wish::Split { at: None, first: Vec::new() })));
+        assert_eq!(of("merge", ""), Ok(Some(AdminRequest::Merge)));
+        assert_eq!(of("split", "{}"), Ok(Some(AdminRequest::Split { at: None, first: Vec::new() })));
         let point = Point(u128::from_str_radix(&at, 16).unwrap());
-        assert_eq!(of("repartition", &format!("{{\"at\":\"{at}\"}}")), Ok(Some(Wish::Repartition { at: point })));
+        assert_eq!(
+            of("repartition", &format!("{{\"at\":\"{at}\"}}")),
+            Ok(Some(AdminRequest::Repartition { at: point }))
+        );
         let lost = vec![GroupId(point.0)];
-        assert_eq!(of("repair", &format!("{{\"lost\":[\"{at}\"]}}")), Ok(Some(Wish::Repair { from: None, lost })));
-        assert_eq!(of("switch", "{\"id\":7}"), Ok(Some(Wish::Switch { id: 7 })));
-        assert_eq!(of("accept-loss", ""), Ok(Some(Wish::AcceptLoss)));
-        assert_eq!(of("switch", "{\"on\":false}"), Ok(Some(Wish::UseSwitch { on: false })));
+        assert_eq!(
+            of("repair", &format!("{{\"lost\":[\"{at}\"]}}")),
+            Ok(Some(AdminRequest::Repair { from: None, lost }))
+        );
+        assert_eq!(of("switch", "{\"id\":7}"), Ok(Some(AdminRequest::Switch { id: 7 })));
+        assert_eq!(of("accept-loss", ""), Ok(Some(AdminRequest::AcceptLoss)));
+        assert_eq!(of("switch", "{\"on\":false}"), Ok(Some(AdminRequest::UseSwitch { on: false })));
         assert_eq!(of("explode", ""), Ok(None));
         for (operation, body) in [
             ("repartition", ""),

@@ -17,7 +17,7 @@ const BODY_BYTES_MAX: usize = 1024;
 /// Content of the request: all of it may be left out.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Wish {
+struct LeaveBody {
     /// Whether to leave also where fewer than three members remain.
     force: bool,
 }
@@ -28,11 +28,11 @@ pub async fn leave(State(served): State<Served>, request: Request<Body>) -> Resp
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let wish = match wish(&body) {
-        Ok(wish) => wish,
+    let wanted = match parse(&body) {
+        Ok(wanted) => wanted,
         Err(why) => return problem(StatusCode::BAD_REQUEST, &why),
     };
-    match served.admin.leave(wish.force).await {
+    match served.admin.leave(wanted.force).await {
         Ok(Ok(leaving)) => {
             let status = served.status.status();
             let mut body = json!({ "peer_id": status.peer_id, "leaving": leaving });
@@ -53,13 +53,13 @@ pub async fn leave(State(served): State<Served>, request: Request<Body>) -> Resp
     }
 }
 
-fn wish(body: &[u8]) -> Result<Wish, String> {
+fn parse(body: &[u8]) -> Result<LeaveBody, String> {
     if body.trim_ascii().is_empty() {
-        return Ok(Wish::default());
+        return Ok(LeaveBody::default());
     }
     let object = serde_json::from_slice::<Map<String, Value>>(body);
-    let wish = object.and_then(|object| serde_json::from_value(Value::Object(object)));
-    wish.map_err(|error| format!("the body is nothing, or JSON like {{\"force\": true}}: {error}"))
+    let wanted = object.and_then(|object| serde_json::from_value(Value::Object(object)));
+    wanted.map_err(|error| format!("the body is nothing, or JSON like {{\"force\": true}}: {error}"))
 }
 
 #[cfg(test)]
@@ -69,10 +69,10 @@ mod tests {
     #[test]
     fn what_is_asked() {
         for (body, force) in [("", false), (" \n", false), ("{}", false), ("{\"force\": true}", true)] {
-            assert_eq!(wish(body.as_bytes()), Ok(Wish { force }), "{body}");
+            assert_eq!(parse(body.as_bytes()), Ok(LeaveBody { force }), "{body}");
         }
         for body in ["force", "{\"force\": 1}", "{\"Force\": true}", "[]", "null", "true", "{\"force\": true} x"] {
-            assert!(wish(body.as_bytes()).is_err(), "{body}");
+            assert!(parse(body.as_bytes()).is_err(), "{body}");
         }
     }
 }

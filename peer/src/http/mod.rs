@@ -78,7 +78,7 @@ pub async fn serve(
         .route("/v1/offload", get(watch::offload))
         .route("/v1/events", get(watch::events))
         .route("/v1/load", get(watch::load))
-        .route("/v1/groups/{group}/{operation}", post(groups::wish))
+        .route("/v1/groups/{group}/{operation}", post(groups::request))
         .route("/v1/leave", post(leave::leave))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
         .method_not_allowed_fallback(|| async { problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })

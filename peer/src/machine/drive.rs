@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use group::op::{Limit, OpError, Refusal};
 use group::time::{Now, Time};
-use node::{Event, Granted, Input, Node, NodeStatus, Output, Request, Survey};
+use node::{AdminOutcome, Event, Input, Node, NodeStatus, Output, Request, Survey};
 use overlay::Incarnation;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -128,7 +128,7 @@ pub struct Drive {
 #[derive(Default)]
 pub struct Askers {
     last: u64,
-    wishes: HashMap<u64, UnboundedSender<Granted>>,
+    requests: HashMap<u64, UnboundedSender<AdminOutcome>>,
     surveys: HashMap<u64, oneshot::Sender<Survey>>,
 }
 
@@ -215,10 +215,10 @@ impl Drive {
                         let _ = asker.send(self.node.status().leaving);
                         pictured = Time(0);
                     }
-                    Ask::Wish(group, wish, asker) => {
+                    Ask::AdminRequest(group, request, asker) => {
                         let number = self.askers.next();
-                        self.askers.wishes.insert(number, asker);
-                        self.node.handle(now, Input::Wish { number, group, wish });
+                        self.askers.requests.insert(number, asker);
+                        self.node.handle(now, Input::AdminRequest { number, group, request });
                     }
                     Ask::Survey(from, count, asker) => {
                         let number = self.askers.next();
@@ -321,10 +321,10 @@ impl Drive {
                 Output::Reply { id, result } => self.replies.push(id, result),
                 Output::WakeAt(at) => *wake_at = at,
                 // The caller that asked may have gone.
-                Output::Granted { number, granted } => {
+                Output::AdminOutcome { number, outcome } => {
                     // A caller that is told of a change may look at once.
                     self.picture();
-                    let _ = self.askers.wishes.remove(&number).map(|asker| asker.send(granted));
+                    let _ = self.askers.requests.remove(&number).map(|asker| asker.send(outcome));
                 }
                 Output::Surveyed { number, survey } => {
                     let _ = self.askers.surveys.remove(&number).map(|asker| asker.send(survey));

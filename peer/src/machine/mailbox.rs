@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 
 use group::op::Refusal;
-use node::{Granted, LeaveRefusal, LeaveStatus, Request, Survey, Wish};
+use node::{AdminOutcome, AdminRequest, LeaveRefusal, LeaveStatus, Request, Survey};
 use overlay::{GroupId, Point};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -23,7 +23,7 @@ pub enum Ask {
     /// Leave, with `true` if the administrator insists. The answer is the present step of the leave.
     Leave(bool, Sender<Option<LeaveStatus>>),
     /// Carry out an administrator's request on a group.
-    Wish(GroupId, Wish, UnboundedSender<Granted>),
+    AdminRequest(GroupId, AdminRequest, UnboundedSender<AdminOutcome>),
     /// Walk along the ring from this point, to so many groups.
     Survey(Option<Point>, usize, oneshot::Sender<Survey>),
     /// End at once: another lane has ended.

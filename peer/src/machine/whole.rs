@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use group::op::Refusal;
-use node::{Event, Granted, LeaveRefusal, LeaveStatus, NodeStatus, Request, Survey, Wish};
+use node::{AdminOutcome, AdminRequest, Event, LeaveRefusal, LeaveStatus, NodeStatus, Request, Survey};
 use overlay::{GroupId, Key, Point};
 use tokio::sync::{mpsc, oneshot};
 
@@ -88,9 +88,9 @@ impl Admin for Lanes {
         answer
     }
 
-    fn wish(&self, group: GroupId, wish: Wish) -> mpsc::UnboundedReceiver<Granted> {
+    fn request(&self, group: GroupId, request: AdminRequest) -> mpsc::UnboundedReceiver<AdminOutcome> {
         let (asker, answers) = mpsc::unbounded_channel();
-        self.mailboxes.iter().for_each(|mailbox| mailbox.ask(Ask::Wish(group, wish.clone(), asker.clone())));
+        self.mailboxes.iter().for_each(|mailbox| mailbox.ask(Ask::AdminRequest(group, request.clone(), asker.clone())));
         answers
     }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use node::{Event, Granted, LeaveRefusal, Survey, Wish};
+use node::{AdminOutcome, AdminRequest, Event, LeaveRefusal, Survey};
 use overlay::{GroupId, Key, Point};
 use peer::admin::{Admin, LeaveError};
 use peer::config::{Config, Entry};
@@ -55,9 +55,9 @@ impl Admin for Leaver {
         answer
     }
 
-    fn wish(&self, _: GroupId, _: Wish) -> UnboundedReceiver<Granted> {
+    fn request(&self, _: GroupId, _: AdminRequest) -> UnboundedReceiver<AdminOutcome> {
         let (asker, answers) = unbounded_channel();
-        asker.send(Granted::NotHere).expect("it is waited for");
+        asker.send(AdminOutcome::NotHere).expect("it is waited for");
         answers
     }
 

@@ -144,18 +144,18 @@ impl<H: Host> World<H> {
                 self.reform(host, chance);
                 // Every other time an administrator changes a policy while groups are reformed.
                 if chance >> 50 & 1 == 1
-                    && let Some(wish) = self.process(host).and_then(|process| process.set_policies(chance >> 51))
+                    && let Some(request) = self.process(host).and_then(|process| process.set_policies(chance >> 51))
                 {
                     self.marks.hit("fault: policies change");
-                    self.handle(host, [wish]);
+                    self.handle(host, [request]);
                 }
                 None
             }
             Kind::Repair(target) => {
                 self.marks.hit("fault: a range is declared lost");
                 let host = self.resolve(target);
-                if let Some(wish) = self.process(host).and_then(H::repair) {
-                    self.handle(host, [wish]);
+                if let Some(request) = self.process(host).and_then(H::repair) {
+                    self.handle(host, [request]);
                 }
                 None
             }
@@ -311,10 +311,11 @@ impl<H: Host> World<H> {
     pub(super) fn accept_losses(&mut self) {
         let alive: Vec<NodeId> = self.machines.iter().filter_map(|machine| machine.host.as_deref()?.node()).collect();
         for host in 0..self.machines.len() {
-            let wishes = self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
-            if !wishes.is_empty() && self.machines[host].state == State::Running {
+            let requests =
+                self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
+            if !requests.is_empty() && self.machines[host].state == State::Running {
                 self.marks.hit("world: a loss is accepted");
-                self.handle(host, wishes);
+                self.handle(host, requests);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use group::agreed::AgreedPolicies;
 use group::time::Now;
-use node::{GroupStatus, Input, Node, NodeConfig, Output, Restored, Wish};
+use node::{AdminRequest, GroupStatus, Input, Node, NodeConfig, Output, Restored};
 use overlay::{Epoch, GroupId, KeyRange, NodeId};
 
 use crate::checkers::{Broken, Observation, Scope};
@@ -154,7 +154,7 @@ impl Host for Node {
     fn repair(&self) -> Option<Input> {
         let state = self.group()?.state();
         let lost = vec![state.transactions.predecessor()?.id];
-        Some(Input::Wish { number: 0, group: state.id, wish: Wish::Repair { from: None, lost } })
+        Some(Input::AdminRequest { number: 0, group: state.id, request: AdminRequest::Repair { from: None, lost } })
     }
 
     fn owned(&self) -> Result<Vec<Owned>, Broken> {
@@ -195,7 +195,11 @@ impl Host for Node {
             let waiting = group.in_doubt().waiting_for;
             !waiting.is_empty() && waiting.iter().all(is_gone)
         };
-        let ask = |group: &group::Group| Input::Wish { number: 0, group: group.state().id, wish: Wish::AcceptLoss };
+        let ask = |group: &group::Group| Input::AdminRequest {
+            number: 0,
+            group: group.state().id,
+            request: AdminRequest::AcceptLoss,
+        };
         self.groups().filter(waits).map(ask).collect()
     }
 

@@ -87,8 +87,8 @@ impl<H: Host> World<H> {
                 }
             }
             // No client waits for these results: they are traced alone.
-            Output::Granted { granted, .. } => {
-                let said = format!("wish: {granted:?}");
+            Output::AdminOutcome { outcome, .. } => {
+                let said = format!("request: {outcome:?}");
                 self.trace.note(self.now, &[host as u64], said.as_bytes(), || format!("{host}: {said}"));
             }
             Output::Surveyed { .. } => {}

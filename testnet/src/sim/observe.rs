@@ -10,7 +10,7 @@ use group::state::Entry;
 use group::time::Time;
 use group::transaction::plan::{Birth, BirthName, Operation, Plan};
 use group::transaction::state::TransactionEntry;
-use node::{Input, Node, PolicyChange, Wish};
+use node::{AdminRequest, Input, Node, PolicyChange};
 use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
 use crate::checkers::{Ballot, Broken, Observation, Scope};
@@ -343,8 +343,8 @@ pub fn set_policies(node: &Node, chance: u64) -> Option<Input> {
     ];
     let (decision, name) = POLICIES[chance as usize % POLICIES.len()];
     let names = vec![(decision.to_owned(), name.to_owned())];
-    let wish = Wish::SetPolicies(PolicyChange { names, ..PolicyChange::default() });
-    Some(Input::Wish { number: 0, group: node.group()?.state().id, wish })
+    let request = AdminRequest::SetPolicies(PolicyChange { names, ..PolicyChange::default() });
+    Some(Input::AdminRequest { number: 0, group: node.group()?.state().id, request })
 }
 
 /// Describes the groups that a node has a part in, one a line.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use group::Group;
 use group::config::Defects;
 use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode};
-use node::{ConnectionId, Granted, Input, Request, RequestId, Wish};
+use node::{AdminOutcome, AdminRequest, ConnectionId, Input, Request, RequestId};
 use overlay::{GroupId, Key, Point};
 use testnet::sim::Contents;
 
@@ -48,10 +48,10 @@ fn make(groups: usize, per_group: usize) -> Vec<Contents> {
     for place in 1..groups {
         let first = ((place - 1) * per_group..place * per_group).map(key).collect();
         let rest = (groups - place) * per_group;
-        let wish = Wish::Split { at: Some(start_of(place, groups)), first };
+        let request = AdminRequest::Split { at: Some(start_of(place, groups)), first };
         let group = stage.node(count - 1).and_then(|node| node.group()).expect("it is in one").state().id;
-        let granted = wish_for(&mut stage, count - 1, group, wish);
-        assert!(matches!(granted, Some(Granted::Done(_))), "{granted:?}");
+        let outcome = request_for(&mut stage, count - 1, group, request);
+        assert!(matches!(outcome, Some(AdminOutcome::Done(_))), "{outcome:?}");
         run_until(&mut stage, "it is split", |stage| {
             let size = |index: usize| if index < place * per_group { per_group } else { rest };
             (0..count).all(|index| is_calm(stage, index, |group| group.state().members.len() == size(index)))
@@ -113,16 +113,16 @@ pub fn read(stage: &mut Stage, index: usize, key: &Key) -> Option<Bytes> {
     None
 }
 
-fn wish_for(stage: &mut Stage, index: usize, group: GroupId, wish: Wish) -> Option<Granted> {
-    stage.handle(index, Input::Wish { number: stage.now, group, wish });
+fn request_for(stage: &mut Stage, index: usize, group: GroupId, request: AdminRequest) -> Option<AdminOutcome> {
+    stage.handle(index, Input::AdminRequest { number: stage.now, group, request });
     let end = stage.after(Duration::from_secs(20));
     loop {
-        let granted = stage.seen.drain(..).find_map(|happening| match happening {
-            Happening::Granted(_, granted) => Some(granted),
+        let outcome = stage.seen.drain(..).find_map(|happening| match happening {
+            Happening::AdminOutcome(_, outcome) => Some(outcome),
             _ => None,
         });
-        if granted.is_some() || !stage.step(end) {
-            return granted;
+        if outcome.is_some() || !stage.step(end) {
+            return outcome;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use group::config::Defects;
 use group::state::GroupState;
-use node::{Input, Tail, Wish};
+use node::{AdminRequest, Input, Tail};
 use overlay::{GroupId, GroupRef, Point};
 
 use super::base::{self, is_calm};
@@ -24,7 +24,7 @@ struct Play {
     story: Story,
     /// Machines that do not return by themselves when all faults are healed.
     gone: BTreeSet<usize>,
-    wishes: u64,
+    requests: u64,
 }
 
 /// Plays a script and returns its story. `chance` seeds the random choices of the machines.
@@ -108,7 +108,7 @@ impl Play {
         while stage.step(end) {}
         stage.seen.clear();
         let story = Story::begin(&stage, per_group);
-        Play { stage, story, gone: BTreeSet::new(), wishes: 0 }
+        Play { stage, story, gone: BTreeSet::new(), requests: 0 }
     }
 
     fn command(&mut self, command: &str) -> Result<(), String> {
@@ -116,8 +116,8 @@ impl Play {
         let words: Vec<&str> = rest.split_whitespace().collect();
         match (verb, words.as_slice()) {
             ("split" | "merge" | "repartition" | "migrate" | "repair", [group, options @ ..]) => {
-                let wish = self.wish(verb, options)?;
-                self.ask(group, wish)
+                let request = self.request(verb, options)?;
+                self.ask(group, request)
             }
             ("until", [_, ..]) => self.until(rest),
             ("crash" | "destroy", [who]) => self.crash(who, verb == "destroy"),
@@ -183,7 +183,7 @@ impl Play {
         names.split(',').map(peer).collect()
     }
 
-    fn wish(&mut self, verb: &str, options: &[&str]) -> Result<Wish, String> {
+    fn request(&mut self, verb: &str, options: &[&str]) -> Result<AdminRequest, String> {
         let mut pairs = Vec::new();
         for option in options {
             pairs.push(option.split_once('=').ok_or_else(|| format!("{option} says nothing"))?);
@@ -192,14 +192,14 @@ impl Play {
             let index = pairs.iter().position(|(known, _)| *known == name)?;
             Some(pairs.remove(index).1)
         };
-        let wish = match verb {
-            "split" => Wish::Split {
+        let request = match verb {
+            "split" => AdminRequest::Split {
                 at: Some(point(take("at").ok_or("say where: at=60")?)?),
                 first: self.peers(take("first").ok_or("say who is in the first half: first=2b,2c")?)?,
             },
-            "merge" => Wish::Merge,
-            "repartition" => Wish::Repartition { at: point(take("at").ok_or("say where: at=60")?)? },
-            "migrate" => Wish::Migrate {
+            "merge" => AdminRequest::Merge,
+            "repartition" => AdminRequest::Repartition { at: point(take("at").ok_or("say where: at=60")?)? },
+            "migrate" => AdminRequest::Migrate {
                 to: take("to").map_or(Ok(Vec::new()), |names| self.peers(names))?,
                 from: take("from").map_or(Ok(Vec::new()), |names| self.peers(names))?,
             },
@@ -207,20 +207,20 @@ impl Play {
                 let names = take("lost").ok_or("say what is lost: lost=g2")?;
                 let lost: Vec<GroupId> = names.split(',').map(|name| self.group(name)).collect::<Result<_, _>>()?;
                 self.story.lost.extend(&lost);
-                Wish::Repair { from: take("from").map(point).transpose()?, lost }
+                AdminRequest::Repair { from: take("from").map(point).transpose()?, lost }
             }
         };
         match pairs.first() {
             Some((name, _)) => Err(format!("{verb} has no {name}")),
-            None => Ok(wish),
+            None => Ok(request),
         }
     }
 
-    fn ask(&mut self, group: &str, wish: Wish) -> Result<(), String> {
+    fn ask(&mut self, group: &str, request: AdminRequest) -> Result<(), String> {
         let (leader, group) = (self.leader(group)?, self.group(group)?);
-        self.wishes += 1;
-        self.story.asks(self.wishes, group);
-        self.stage.handle(leader, Input::Wish { number: self.wishes, group, wish });
+        self.requests += 1;
+        self.story.asks(self.requests, group);
+        self.stage.handle(leader, Input::AdminRequest { number: self.requests, group, request });
         self.story.follow(&mut self.stage);
         Ok(())
     }

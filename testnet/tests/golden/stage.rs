@@ -14,7 +14,7 @@ use group::time::{Now, Time, WallMillis};
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::watched::Applied;
 use node::wire::{self, Frame};
-use node::{Event, Granted, Input, Node, NodeConfig, Output, Restored, Tail};
+use node::{AdminOutcome, Event, Input, Node, NodeConfig, Output, Restored, Tail};
 use overlay::{GroupId, Incarnation, PeerKey, RingId};
 use testnet::sim::Contents;
 
@@ -51,8 +51,8 @@ pub enum Happening {
     Applies(Box<Applied>),
     /// A machine has taken a step.
     Acts(usize),
-    /// A wish was answered.
-    Granted(u64, Granted),
+    /// A request was answered.
+    AdminOutcome(u64, AdminOutcome),
     /// A range that a machine holds was declared lost.
     Quarantined(usize),
 }
@@ -255,7 +255,7 @@ impl Stage {
                     let records = records.map(|(key, record)| (key.clone(), record.clone())).collect();
                     node.handle(now, Input::Scanned { token, records, done: true });
                 }
-                Output::Granted { number, granted } => self.seen.push(Happening::Granted(number, granted)),
+                Output::AdminOutcome { number, outcome } => self.seen.push(Happening::AdminOutcome(number, outcome)),
                 Output::Reply { result, .. } => self.replies.push(result),
                 Output::WakeAt(at) => *wake = at,
                 Output::Event(Event::InRing(ring)) => self.ring = Some(ring),

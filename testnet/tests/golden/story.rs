@@ -10,7 +10,7 @@ use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{Operation, Plan};
 use group::transaction::state::TransactionEntry;
 use group::watched::Applied;
-use node::Granted;
+use node::AdminOutcome;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, Point};
 
 use super::stage::{Fate, Happening, Stage, key, name_of};
@@ -58,7 +58,7 @@ pub struct Story {
     /// Whether the story tells changes of neighbours. The times of such changes depend on chance too, unless the script is
     /// about them.
     pub tells_neighbours: bool,
-    /// The group of each wish.
+    /// The group of each request.
     asked: BTreeMap<u64, GroupId>,
     groups: Vec<GroupId>,
     peers: Vec<String>,
@@ -269,7 +269,7 @@ impl Story {
                 }
                 Happening::Applies(applied) => self.applies(*applied),
                 Happening::Acts(index) => self.look(stage, index),
-                Happening::Granted(number, granted) => self.granted(number, granted),
+                Happening::AdminOutcome(number, outcome) => self.report_outcome(number, outcome),
                 Happening::Quarantined(index) => {
                     let peer = self.peers[index].clone();
                     let text = format!("      {peer} is told that what it holds was declared lost, and begins anew");
@@ -284,20 +284,20 @@ impl Story {
         self.asked.insert(number, group);
     }
 
-    fn granted(&mut self, number: u64, granted: Granted) {
+    fn report_outcome(&mut self, number: u64, outcome: AdminOutcome) {
         let Some(group) = self.asked.remove(&number) else {
-            return self.wrong.push("a wish is answered that nobody has, or that was answered before".into());
+            return self.wrong.push("a request is answered that nobody has, or that was answered before".into());
         };
-        let what = match granted {
-            Granted::Done(groups) => {
+        let what = match outcome {
+            AdminOutcome::Done(groups) => {
                 let names: Vec<String> = groups.into_iter().map(|id| self.name(id)).collect();
                 format!("done: {}", names.join(", "))
             }
-            Granted::Refused(why) => format!("refused: {why}"),
-            Granted::NotNow(why) => format!("not now: {why}"),
-            Granted::Aborted => "aborted".into(),
-            Granted::Unknown => "it is not known what came of it".into(),
-            Granted::NotHere => "no such group here".into(),
+            AdminOutcome::Refused(why) => format!("refused: {why}"),
+            AdminOutcome::NotNow(why) => format!("not now: {why}"),
+            AdminOutcome::Aborted => "aborted".into(),
+            AdminOutcome::Unknown => "it is not known what came of it".into(),
+            AdminOutcome::NotHere => "no such group here".into(),
         };
         let name = self.name(group);
         self.line(Some(self.number(group)), format!("      whoever asked {name} is told: {what}"), false);

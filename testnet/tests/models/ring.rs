@@ -12,7 +12,7 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, 
 
 /// Transaction that a test wants, with the index of the group that owned this part of the ring at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wish {
+pub enum Intent {
     /// The group is split in the middle.
     Split(usize),
     /// The group is merged with its successor.
@@ -23,20 +23,20 @@ pub enum Wish {
     Migrate(usize),
 }
 
-impl Wish {
+impl Intent {
     /// Returns the index of the part of the ring.
     pub fn group(self) -> usize {
-        let (Wish::Split(group) | Wish::Merge(group) | Wish::Repartition(group) | Wish::Migrate(group)) = self;
+        let (Intent::Split(group) | Intent::Merge(group) | Intent::Repartition(group) | Intent::Migrate(group)) = self;
         group
     }
 
-    /// Returns the same wish for another group.
-    pub fn of(self, group: usize) -> Wish {
+    /// Returns the same intent for another group.
+    pub fn of(self, group: usize) -> Intent {
         match self {
-            Wish::Split(_) => Wish::Split(group),
-            Wish::Merge(_) => Wish::Merge(group),
-            Wish::Repartition(_) => Wish::Repartition(group),
-            Wish::Migrate(_) => Wish::Migrate(group),
+            Intent::Split(_) => Intent::Split(group),
+            Intent::Merge(_) => Intent::Merge(group),
+            Intent::Repartition(_) => Intent::Repartition(group),
+            Intent::Migrate(_) => Intent::Migrate(group),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Wish {
 /// Next step of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// A transaction is planned for a wish, from the current statements of two groups about themselves.
+    /// A transaction is planned for an intent, from the current statements of two groups about themselves.
     Plans(usize),
     /// A plan is proposed to the group that it was planned for.
     Begins(usize),
@@ -100,7 +100,7 @@ pub struct Ring {
     /// Number of groups at first; parts of the ring are named by it.
     parts: usize,
     defects: Defects,
-    wishes: Vec<Option<Wish>>,
+    intents: Vec<Option<Intent>>,
     plans: Vec<Option<(GroupId, Plan)>>,
     changes: Vec<Point>,
     said: BTreeSet<Said>,
@@ -125,7 +125,7 @@ fn contact(n: u8) -> Contact {
 
 impl Ring {
     /// Makes a ring of `groups` groups that know each other, by splits of one group.
-    pub fn new(groups: usize, wishes: &[Wish], changes: &[usize], without: Option<Defect>) -> Ring {
+    pub fn new(groups: usize, intents: &[Intent], changes: &[usize], without: Option<Defect>) -> Ring {
         let own = Own {
             id: GroupId(1),
             epoch: Epoch(1),
@@ -140,7 +140,7 @@ impl Ring {
             groups: BTreeMap::from([(own.id, first)]),
             parts: groups,
             defects: Defects::NONE,
-            wishes: Vec::new(),
+            intents: Vec::new(),
             plans: Vec::new(),
             changes: Vec::new(),
             said: BTreeSet::new(),
@@ -156,8 +156,8 @@ impl Ring {
         let defects = without.map_or(Defects::NONE, |defect| Defects::NONE.with(defect));
         ring.defects = defects;
         ring.groups.values_mut().for_each(|sim| sim.own.defects = defects);
-        ring.wishes = wishes.iter().copied().map(Some).collect();
-        ring.plans = wishes.iter().map(|_| None).collect();
+        ring.intents = intents.iter().copied().map(Some).collect();
+        ring.plans = intents.iter().map(|_| None).collect();
         ring.changes = changes.iter().map(|index| part(*index, groups)).collect();
         (ring.said, ring.asked, ring.outcomes) = Default::default();
         ring.pushed.clear();
@@ -212,8 +212,8 @@ impl Ring {
 
     /// Adds all steps that are possible next.
     pub fn steps(&self, steps: &mut Vec<Step>) {
-        let wishes = self.wishes.iter().enumerate();
-        steps.extend(wishes.filter(|(_, wish)| wish.is_some()).map(|(index, _)| Step::Plans(index)));
+        let intents = self.intents.iter().enumerate();
+        steps.extend(intents.filter(|(_, intent)| intent.is_some()).map(|(index, _)| Step::Plans(index)));
         let plans = self.plans.iter().enumerate();
         steps.extend(plans.filter(|(_, plan)| plan.is_some()).map(|(index, _)| Step::Begins(index)));
         let changes = (0..self.changes.len()).filter(|index| {
@@ -300,18 +300,18 @@ impl Ring {
     }
 
     fn plan(&mut self, index: usize) -> Option<()> {
-        let wish = self.wishes[index].take().expect("it is wanted");
-        let id = self.owner(part(wish.group(), self.parts));
+        let intent = self.intents[index].take().expect("it is wanted");
+        let id = self.owner(part(intent.group(), self.parts));
         let sim = &self.groups[&id];
         let own = sim.transactions.view(&sim.reference());
         let other = self.groups.get(&own.successor.id).map(|other| other.transactions.view(&other.reference()));
         let middle = own.own.range.cut_at(1, 2);
-        let mut other = other.filter(|_| !matches!(wish, Wish::Split(_)));
-        let operation = match wish {
-            Wish::Split(_) => Operation::Split { at: middle, first: vec![own.own.members.first()?.node] },
-            Wish::Merge(_) => Operation::Merge,
-            Wish::Repartition(_) => Operation::Repartition { at: middle },
-            Wish::Migrate(_) => Operation::Migrate { to: vec![own.own.members.last()?.node], from: Vec::new() },
+        let mut other = other.filter(|_| !matches!(intent, Intent::Split(_)));
+        let operation = match intent {
+            Intent::Split(_) => Operation::Split { at: middle, first: vec![own.own.members.first()?.node] },
+            Intent::Merge(_) => Operation::Merge,
+            Intent::Repartition(_) => Operation::Repartition { at: middle },
+            Intent::Migrate(_) => Operation::Migrate { to: vec![own.own.members.last()?.node], from: Vec::new() },
         };
         let rank = Rank::new(0, WallMillis(0));
         match Plan::new(operation, &own, other.take().as_ref(), rank) {

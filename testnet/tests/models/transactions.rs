@@ -7,7 +7,7 @@
 use group::config::Defect;
 use stateright::{Model, Property};
 
-use crate::ring::{self, Ring, Step, Wish};
+use crate::ring::{self, Intent, Ring, Step};
 use crate::search::{Found, search};
 
 /// A small world, and the steps of its schedules.
@@ -16,7 +16,7 @@ struct World {
     /// Number of groups.
     groups: usize,
     /// Transactions that are wanted, once each: planned at some moment, and begun at some later one.
-    wishes: Vec<Wish>,
+    intents: Vec<Intent>,
     /// Groups whose members change at some moment, each once.
     changes: Vec<usize>,
     /// The rule that is left out of the protocol.
@@ -28,7 +28,7 @@ impl Model for World {
     type Action = Step;
 
     fn init_states(&self) -> Vec<Ring> {
-        vec![Ring::new(self.groups, &self.wishes, &self.changes, self.without)]
+        vec![Ring::new(self.groups, &self.intents, &self.changes, self.without)]
     }
 
     fn actions(&self, ring: &Ring, steps: &mut Vec<Step>) {
@@ -45,7 +45,7 @@ impl Model for World {
         vec![
             Property::always("all holds", |_, ring: &Ring| ring.wrong.is_empty()),
             Property::sometimes("all are committed", |world: &World, ring: &Ring| {
-                ring.count(true) == world.wishes.len()
+                ring.count(true) == world.intents.len()
             }),
             Property::sometimes("one is committed, one aborted", |_, ring: &Ring| {
                 ring.count(true) > 0 && ring.count(false) > 0
@@ -67,8 +67,8 @@ fn all_of(name: &str, world: World) -> (Option<String>, Vec<&'static str>) {
     (wrong, met)
 }
 
-fn world(groups: usize, wishes: &[Wish], changes: &[usize]) -> World {
-    World { groups, wishes: wishes.to_vec(), changes: changes.to_vec(), without: None }
+fn world(groups: usize, intents: &[Intent], changes: &[usize]) -> World {
+    World { groups, intents: intents.to_vec(), changes: changes.to_vec(), without: None }
 }
 
 fn holds(name: &str, world: World, meets: &[&str]) {
@@ -82,20 +82,20 @@ fn holds(name: &str, world: World, meets: &[&str]) {
 #[test]
 fn one_transaction_on_each_ring() {
     for groups in 1..=3 {
-        holds(&format!("split of {groups}"), world(groups, &[Wish::Split(0)], &[0]), &["all are committed"]);
+        holds(&format!("split of {groups}"), world(groups, &[Intent::Split(0)], &[0]), &["all are committed"]);
     }
     for groups in 2..=3 {
-        for wish in [Wish::Merge(0), Wish::Repartition(0), Wish::Migrate(0)] {
-            holds(&format!("{wish:?} of {groups}"), world(groups, &[wish], &[0, 1]), &["all are committed"]);
+        for intent in [Intent::Merge(0), Intent::Repartition(0), Intent::Migrate(0)] {
+            holds(&format!("{intent:?} of {groups}"), world(groups, &[intent], &[0, 1]), &["all are committed"]);
         }
     }
 }
 
 #[test]
 fn two_contenders_on_a_ring_of_two() {
-    let wishes = [Wish::Split(0), Wish::Merge(0), Wish::Repartition(1), Wish::Migrate(0)];
-    for (index, first) in wishes.iter().enumerate() {
-        for second in &wishes[index..] {
+    let intents = [Intent::Split(0), Intent::Merge(0), Intent::Repartition(1), Intent::Migrate(0)];
+    for (index, first) in intents.iter().enumerate() {
+        for second in &intents[index..] {
             let other = second.of((first.group() + 1) % 2);
             let contenders = world(2, &[*first, other], &[]);
             holds(
@@ -109,9 +109,9 @@ fn two_contenders_on_a_ring_of_two() {
 
 #[test]
 fn two_contenders_on_a_ring_of_three() {
-    let wishes = [Wish::Merge(0), Wish::Repartition(0), Wish::Migrate(0), Wish::Split(0)];
-    for first in wishes {
-        for second in [Wish::Merge(1), Wish::Split(1), Wish::Repartition(2)] {
+    let intents = [Intent::Merge(0), Intent::Repartition(0), Intent::Migrate(0), Intent::Split(0)];
+    for first in intents {
+        for second in [Intent::Merge(1), Intent::Split(1), Intent::Repartition(2)] {
             let contenders = world(3, &[first, second], &[]);
             holds(&format!("{first:?} and {second:?} of three"), contenders, &["one is committed, one aborted"]);
         }
@@ -122,12 +122,12 @@ fn two_contenders_on_a_ring_of_three() {
 #[test]
 fn what_is_left_out_is_found() {
     let cases = [
-        (Defect::AnyGeneration, world(3, &[Wish::Repartition(0), Wish::Merge(2)], &[])),
-        (Defect::NoLocks, world(3, &[Wish::Merge(0), Wish::Merge(1)], &[])),
-        (Defect::OneVote, world(3, &[Wish::Merge(0), Wish::Merge(1)], &[])),
-        (Defect::NotInherited, world(3, &[Wish::Merge(0)], &[])),
-        (Defect::VoteBeforeChosen, world(3, &[Wish::Merge(0), Wish::Merge(1)], &[])),
-        (Defect::OutcomeBeforeChosen, world(2, &[Wish::Merge(0)], &[])),
+        (Defect::AnyGeneration, world(3, &[Intent::Repartition(0), Intent::Merge(2)], &[])),
+        (Defect::NoLocks, world(3, &[Intent::Merge(0), Intent::Merge(1)], &[])),
+        (Defect::OneVote, world(3, &[Intent::Merge(0), Intent::Merge(1)], &[])),
+        (Defect::NotInherited, world(3, &[Intent::Merge(0)], &[])),
+        (Defect::VoteBeforeChosen, world(3, &[Intent::Merge(0), Intent::Merge(1)], &[])),
+        (Defect::OutcomeBeforeChosen, world(2, &[Intent::Merge(0)], &[])),
     ];
     for (defect, world) in cases {
         let (wrong, _) = all_of(&format!("{defect:?}"), World { without: Some(defect), ..world });

@@ -1,7 +1,7 @@
 //! Two processes with one identity: which of them counts, and which reports end a process.
 
 use super::*;
-use crate::wishes::{Granted, Wish};
+use crate::admin::{AdminOutcome, AdminRequest};
 
 /// A directory is copied and both processes run, while increments go through all processes. Returns the world, the number of acknowledged
 /// increments, and the value.
@@ -197,12 +197,12 @@ fn questions_end_when_a_process_is_barred() {
     let group = node.group().unwrap().state().id;
     let answer = |node: &mut Node| {
         core::iter::from_fn(|| node.poll_output()).find_map(|output| match output {
-            Output::Granted { number, granted } => Some((number, granted)),
+            Output::AdminOutcome { number, outcome } => Some((number, outcome)),
             _ => None,
         })
     };
     // The frames sent are lost, and no peer is asked again so soon.
-    node.handle(now, Input::Wish { number: 7, group, wish: Wish::Merge });
+    node.handle(now, Input::AdminRequest { number: 7, group, request: AdminRequest::Merge });
     assert_eq!(answer(node), None);
     let own = node.starts.own();
     let known = Start { counter: own.counter + 1, run: 9 };
@@ -212,7 +212,7 @@ fn questions_end_when_a_process_is_barred() {
     let frame = wire::encode(&Stamp { to: own.run, ..stamp }, &Frame::Refused(Box::new(refused)), None);
     node.handle(now, Input::Frame { from: key(fellow as u8), frame });
     assert!(node.starts.is_barred());
-    assert_eq!(answer(node), Some((7, Granted::Unknown)));
+    assert_eq!(answer(node), Some((7, AdminOutcome::Unknown)));
 }
 
 /// A run that other members reported is passed to the groups once it is heard here: answers of an earlier run count no more.

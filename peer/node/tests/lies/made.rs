@@ -15,7 +15,7 @@ use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{Birth, BirthName, Operation, Party, Plan, Rank};
 use node::copying::CopyOrder;
 use node::wire::Frame;
-use node::{Node, Wish};
+use node::{AdminRequest, Node};
 use overlay::{Contact, Epoch, GroupId, GroupRef, Key, KeyRange, NodeId, Point, RingId};
 
 /// Returns a number that is wrong in a usual way.
@@ -332,13 +332,18 @@ pub fn made(rng: &mut Rng, liar: NodeId, node: &Node, other: Option<&Node>) -> O
             Frame::CopyOrder(Box::new(CopyOrder { ring, number: rng.below(9), source: beside.id, ranges }))
         }
         _ => {
-            let wish = match rng.below(4) {
-                0 => Wish::Split { at: Some(Point(u128::from(odd(rng, 1)) << 64)), first: Vec::new() },
-                1 => Wish::Repair { from: None, lost: vec![beside.id] },
-                2 => Wish::Repartition { at: range(rng, own.range).end() },
-                _ => Wish::Switch { id: odd(rng, 1) as u32 },
+            let request = match rng.below(4) {
+                0 => AdminRequest::Split { at: Some(Point(u128::from(odd(rng, 1)) << 64)), first: Vec::new() },
+                1 => AdminRequest::Repair { from: None, lost: vec![beside.id] },
+                2 => AdminRequest::Repartition { at: range(rng, own.range).end() },
+                _ => AdminRequest::Switch { id: odd(rng, 1) as u32 },
             };
-            Frame::Wished(Box::new(node::wishes::Wished { ring, group: own.id, number: rng.below(9), wish }))
+            Frame::AdminRequest(Box::new(node::admin::ForwardedRequest {
+                ring,
+                group: own.id,
+                number: rng.below(9),
+                request,
+            }))
         }
     })
 }

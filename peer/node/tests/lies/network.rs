@@ -14,7 +14,8 @@ use group::time::{Now, Time, WallMillis};
 use group::validate::Violation;
 use node::wire::{self, Frame, Stamp};
 use node::{
-    ConnectionId, Durability, Event, Input, Node, NodeConfig, Output, Request, RequestId, Restored, Timing, Wish,
+    AdminRequest, ConnectionId, Durability, Event, Input, Node, NodeConfig, Output, Request, RequestId, Restored,
+    Timing,
 };
 use overlay::{Epoch, GroupId, Incarnation, Key, PeerKey, Point};
 
@@ -68,8 +69,17 @@ impl Theme {
                     || ["Copied", "AskCopy", "Handover", "CopyOrder", "CopyTold", "State"].contains(&kind)
             }
             Theme::Outside => {
-                let words =
-                    ["Locate", "Located", "Astray", "Sample", "Sampled", "Wished", "Granted", "Probe", "Probed"];
+                let words = [
+                    "Locate",
+                    "Located",
+                    "Astray",
+                    "Sample",
+                    "Sampled",
+                    "AdminRequest",
+                    "AdminOutcome",
+                    "Probe",
+                    "Probed",
+                ];
                 words.contains(&kind) || ["Join", "Client", "Declined", "Patience"].contains(&kind)
             }
             Theme::All | Theme::Replays => true,
@@ -227,8 +237,8 @@ impl Network {
         }
         self.pool.clear();
         let group = self.nodes[0].group().unwrap().state().id;
-        let wish = Wish::Split { at: Some(Point(1 << 127)), first: (0..NODES / 2).map(key).collect() };
-        self.nodes[0].handle(self.now, Input::Wish { number: 0, group, wish });
+        let request = AdminRequest::Split { at: Some(Point(1 << 127)), first: (0..NODES / 2).map(key).collect() };
+        self.nodes[0].handle(self.now, Input::AdminRequest { number: 0, group, request });
         self.until(|network| {
             let id = |index: usize| network.nodes[index].group().map(|group| group.state().id);
             let is_calm = |node: &Node| node.is_settled() && node.groups().count() == 1;
@@ -261,7 +271,7 @@ impl Network {
             self.ask();
         }
         if self.rng.below(60) == 0 {
-            self.wish();
+            self.request();
         }
         match self.away {
             None if self.rng.below(150) == 0 => {
@@ -298,19 +308,19 @@ impl Network {
         self.nodes[index].handle(self.now, Input::Routecast(request));
     }
 
-    fn wish(&mut self) {
+    fn request(&mut self) {
         let index = self.rng.below(NODES as u64) as usize;
         let Some(state) = self.nodes[index].group().map(|group| group.state().clone()) else { return };
         let half = state.range.cut_at(1, 2);
-        let wish = match self.rng.below(5) {
-            0 => Wish::Merge,
-            1 => Wish::Split { at: None, first: Vec::new() },
-            2 => Wish::Migrate { to: vec![key(index)], from: Vec::new() },
-            3 => Wish::UseSwitch { on: true },
-            _ => Wish::Repartition { at: half },
+        let request = match self.rng.below(5) {
+            0 => AdminRequest::Merge,
+            1 => AdminRequest::Split { at: None, first: Vec::new() },
+            2 => AdminRequest::Migrate { to: vec![key(index)], from: Vec::new() },
+            3 => AdminRequest::UseSwitch { on: true },
+            _ => AdminRequest::Repartition { at: half },
         };
         self.asked += 1;
-        self.nodes[index].handle(self.now, Input::Wish { number: self.asked, group: state.id, wish });
+        self.nodes[index].handle(self.now, Input::AdminRequest { number: self.asked, group: state.id, request });
     }
 
     /// Carries the frames under way; with lies, the liar lies about some of them.

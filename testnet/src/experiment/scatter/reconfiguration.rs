@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use group::time::Time;
-use node::{Input, Policies, Wish};
+use node::{AdminRequest, Input, Policies};
 
 use super::timed::{Change, Timed};
 use super::{PLANET, ms};
@@ -37,7 +37,7 @@ const POLICIES: [(&str, &str, &str); 2] = [("random", "random", "anybody"), ("la
 /// The mean life of a peer while peers die.
 const MEAN_LIFE: Duration = Duration::from_secs(90);
 /// Interval between two requests to one peer: a group of nine is asked every other second.
-const WISH_EVERY: Duration = Duration::from_secs(18);
+const REQUEST_EVERY: Duration = Duration::from_secs(18);
 /// Time from a death until the new peer starts.
 const REPLACED_AFTER: Duration = Duration::from_millis(200);
 /// Number of points of a curve.
@@ -125,9 +125,9 @@ fn run(setting: &Setting, join: &str, lead: &str, say: &dyn Fn(&str)) -> Result<
     }
     let world = World::new(Study { policies, ..setting.study.clone() }.scenario());
     let rng = Rng::new(setting.study.seed, "changes");
-    let mut run = Run { world, rng, changes: Vec::new(), wishes: 0 };
+    let mut run = Run { world, rng, changes: Vec::new(), requests: 0 };
     run.world.run_for(setting.study.settle);
-    for phase in [Phase::Churn, Phase::Wishes] {
+    for phase in [Phase::Churn, Phase::Requests] {
         run.go_on(phase, setting, say)?;
     }
     Ok(run.all())
@@ -137,13 +137,13 @@ fn run(setting: &Setting, join: &str, lead: &str, say: &dyn Fn(&str)) -> Result<
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Churn,
-    Wishes,
+    Requests,
 }
 
 impl Phase {
     /// Returns the time between two events in a network of this number of peers.
     fn every(self, peers: usize) -> Duration {
-        (if self == Phase::Churn { MEAN_LIFE } else { WISH_EVERY }) / peers.max(1) as u32
+        (if self == Phase::Churn { MEAN_LIFE } else { REQUEST_EVERY }) / peers.max(1) as u32
     }
 
     /// Returns the changes that the phase causes.
@@ -158,7 +158,7 @@ struct Run {
     rng: Rng,
     /// Changes that peers saw before they died.
     changes: Vec<(Change, Duration)>,
-    wishes: u64,
+    requests: u64,
 }
 
 impl Run {
@@ -172,7 +172,7 @@ impl Run {
             }
             match phase {
                 Phase::Churn => self.replace_one(),
-                Phase::Wishes => self.wish(),
+                Phase::Requests => self.request(),
             }
             if self.world.now().since(said) >= Duration::from_secs(60) {
                 said = self.world.now();
@@ -204,20 +204,20 @@ impl Run {
     }
 
     /// Asks the leader of a group, drawn at random, to merge it with its successor if both together are not too large, else to split it.
-    fn wish(&mut self) {
+    fn request(&mut self) {
         let group = |host: usize| self.world.host(host)?.node().group().filter(|group| group.log().leads());
         let leaders: Vec<usize> = (0..self.world.hosts()).filter(|host| group(*host).is_some()).collect();
         let Some(host) = (!leaders.is_empty()).then(|| *self.rng.pick(&leaders)) else { return };
         let Some(state) = group(host).map(group::Group::state) else { return };
         let (own, most) = (state.members.len(), self.world.scenario.members.1 as usize);
         let successor = state.transactions.successor().map(|other| other.nodes().count());
-        let wish = match successor.is_some_and(|successor| own + successor <= most) {
-            true => Wish::Merge,
-            false if own > most / 2 => Wish::Split { at: None, first: Vec::new() },
+        let request = match successor.is_some_and(|successor| own + successor <= most) {
+            true => AdminRequest::Merge,
+            false if own > most / 2 => AdminRequest::Split { at: None, first: Vec::new() },
             false => return,
         };
-        self.wishes += 1;
-        let input = Input::Wish { number: self.wishes, group: state.id, wish };
+        self.requests += 1;
+        let input = Input::AdminRequest { number: self.requests, group: state.id, request };
         self.world.hand(host, input);
     }
 

@@ -38,7 +38,9 @@ fn settle(net: &mut Net) {
 fn a_group_is_split_moved_and_merged_by_hand() {
     let mut net = Net::of(4);
     let (asked, id) = (follower(&net), group_of(&net, 0));
-    let Granted::Done(born) = net.wish(asked, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
+    let AdminOutcome::Done(born) =
+        net.request(asked, id, AdminRequest::Split { at: None, first: vec![key(0), key(1)] })
+    else {
         panic!("nothing stands against it");
     };
     settle(&mut net);
@@ -49,14 +51,14 @@ fn a_group_is_split_moved_and_merged_by_hand() {
     let at = Point(1 << 126);
     let found = net.survey(3, Some(at), 1);
     assert_eq!((found.whole, found.groups[0].group.id, found.groups[0].point), (true, born[0], at));
-    assert!(matches!(net.wish(0, born[0], Wish::Repartition { at }), Granted::Done(_)));
+    assert!(matches!(net.request(0, born[0], AdminRequest::Repartition { at }), AdminOutcome::Done(_)));
     settle(&mut net);
     assert!(whole(&mut net, 2).contains(&KeyRange::new(Point(0), at)));
-    let swap = Wish::Migrate { to: vec![key(1)], from: vec![key(2)] };
-    assert!(matches!(net.wish(1, born[0], swap), Granted::Done(_)));
+    let swap = AdminRequest::Migrate { to: vec![key(1)], from: vec![key(2)] };
+    assert!(matches!(net.request(1, born[0], swap), AdminOutcome::Done(_)));
     settle(&mut net);
     assert_eq!((group_of(&net, 2), group_of(&net, 1)), (born[0], born[1]));
-    assert!(matches!(net.wish(3, born[1], Wish::Merge), Granted::Done(_)));
+    assert!(matches!(net.request(3, born[1], AdminRequest::Merge), AdminOutcome::Done(_)));
     settle(&mut net);
     assert_eq!(whole(&mut net, 1), [KeyRange::FULL.start()].map(|_| whole(&mut net, 0)[0]));
     assert_eq!(group_of(&net, 0), group_of(&net, 3));
@@ -67,27 +69,33 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let mut net = Net::with(3, |config| NodeConfig { members_min: 1, members_max: 3, ..config });
     let id = group_of(&net, 0);
     let before = net.nodes[0].group().unwrap().state().clone();
-    let refused = |granted: Granted, words: &str| match granted {
-        Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+    let refused = |outcome: AdminOutcome, words: &str| match outcome {
+        AdminOutcome::Refused(why) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     };
     for index in [0, 1, 2] {
-        refused(net.wish(index, id, Wish::Merge), "only one group");
-        refused(net.wish(index, id, Wish::Split { at: Some(Point(0)), first: Vec::new() }), "strictly within");
-        let stranger = Wish::Split { at: None, first: vec![key(9)] };
-        refused(net.wish(index, id, stranger), "no member");
-        refused(net.wish(index, id, Wish::Split { at: None, first: (0..3).map(key).collect() }), "no members");
-        assert_eq!(net.wish(index, GroupId(7), Wish::Merge), Granted::NotHere);
+        refused(net.request(index, id, AdminRequest::Merge), "only one group");
+        refused(
+            net.request(index, id, AdminRequest::Split { at: Some(Point(0)), first: Vec::new() }),
+            "strictly within",
+        );
+        let stranger = AdminRequest::Split { at: None, first: vec![key(9)] };
+        refused(net.request(index, id, stranger), "no member");
+        refused(
+            net.request(index, id, AdminRequest::Split { at: None, first: (0..3).map(key).collect() }),
+            "no members",
+        );
+        assert_eq!(net.request(index, GroupId(7), AdminRequest::Merge), AdminOutcome::NotHere);
     }
     assert_eq!(*net.nodes[0].group().unwrap().state(), before);
     // Two groups that are too large together stay apart.
-    assert!(matches!(net.wish(0, id, Wish::Split { at: None, first: vec![key(0)] }), Granted::Done(_)));
+    assert!(matches!(net.request(0, id, AdminRequest::Split { at: None, first: vec![key(0)] }), AdminOutcome::Done(_)));
     settle(&mut net);
     net.add(|config| NodeConfig { members_min: 1, members_max: 3, ..config });
     net.run_until(|net| net.nodes[3].group().is_some_and(|group| group.state().is_member(net.nodes[3].id())));
     settle(&mut net);
     assert_eq!(group_of(&net, 3), group_of(&net, 0), "where there are fewest");
-    refused(net.wish(0, group_of(&net, 0), Wish::Merge), "--max-group");
+    refused(net.request(0, group_of(&net, 0), AdminRequest::Merge), "--max-group");
 }
 
 /// Without a request, groups of a wrong size split or merge.
@@ -116,7 +124,7 @@ fn a_silent_leader_is_told_of() {
     let (asked, id) = (follower(&net), group_of(&net, 0));
     let leader = net.leader();
     net.cut[leader] = true;
-    assert_eq!(net.wish(asked, id, Wish::Merge), Granted::Unknown);
+    assert_eq!(net.request(asked, id, AdminRequest::Merge), AdminOutcome::Unknown);
 }
 
 #[test]
@@ -127,28 +135,30 @@ fn a_switch_is_named_by_hand() {
         NodeConfig { coarse: true, leases: true, cluster: "hall".into(), switch, ..config }
     });
     let (asked, id) = (follower(&net), group_of(&net, 0));
-    let refused = |granted: Granted, words: &str| match granted {
-        Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+    let refused = |outcome: AdminOutcome, words: &str| match outcome {
+        AdminOutcome::Refused(why) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     };
     for nonsense in [0, u32::MAX] {
-        refused(net.wish(asked, id, Wish::Switch { id: nonsense }), "from 1");
+        refused(net.request(asked, id, AdminRequest::Switch { id: nonsense }), "from 1");
     }
-    assert_eq!(net.wish(asked, id, Wish::Switch { id: 7 }), Granted::Done(vec![id]));
-    refused(net.wish(asked, id, Wish::Switch { id: 7 }), "used 7 already");
-    refused(net.wish(asked, id, Wish::Switch { id: 6 }), "used 7 already");
-    assert_eq!(net.wish(asked, id, Wish::Switch { id: 9 }), Granted::Done(vec![id]));
+    assert_eq!(net.request(asked, id, AdminRequest::Switch { id: 7 }), AdminOutcome::Done(vec![id]));
+    refused(net.request(asked, id, AdminRequest::Switch { id: 7 }), "used 7 already");
+    refused(net.request(asked, id, AdminRequest::Switch { id: 6 }), "used 7 already");
+    assert_eq!(net.request(asked, id, AdminRequest::Switch { id: 9 }), AdminOutcome::Done(vec![id]));
     let known =
         |net: &Net| net.nodes.iter().map(|node| node.group().unwrap().state().switch.wanted()).collect::<Vec<_>>();
     net.run_until(|net| known(net) == [Some(9); 3]);
     // A new group does not know which switch is near: the switch has to be named anew.
-    let Granted::Done(born) = net.wish(asked, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
+    let AdminOutcome::Done(born) =
+        net.request(asked, id, AdminRequest::Split { at: None, first: vec![key(0), key(1)] })
+    else {
         panic!("nothing stands against it");
     };
     settle(&mut net);
     assert_eq!(known(&net), [None; 3]);
-    refused(net.wish(0, born[0], Wish::Switch { id: 9 }), "used 9 already");
-    assert_eq!(net.wish(0, born[0], Wish::Switch { id: 10 }), Granted::Done(vec![born[0]]));
+    refused(net.request(0, born[0], AdminRequest::Switch { id: 9 }), "used 9 already");
+    assert_eq!(net.request(0, born[0], AdminRequest::Switch { id: 10 }), AdminOutcome::Done(vec![born[0]]));
 }
 
 /// Returns three members that may have a switch.
@@ -166,30 +176,34 @@ fn a_switch_is_turned_off_by_hand() {
     let mut net = hall();
     let id = group_of(&net, 0);
     let known = |net: &Net| net.nodes[0].group().unwrap().state().switch;
-    let refused =
-        |granted: Granted| matches!(granted, Granted::Refused(why) if why.contains("turned the group's switch off"));
+    let refused = |outcome: AdminOutcome| matches!(outcome, AdminOutcome::Refused(why) if why.contains("turned the group's switch off"));
     for before in [0, 7] {
         if before > 0 {
-            assert_eq!(net.wish(0, id, Wish::Switch { id: before }), Granted::Done(vec![id]));
+            assert_eq!(net.request(0, id, AdminRequest::Switch { id: before }), AdminOutcome::Done(vec![id]));
         }
-        assert_eq!(net.wish(0, id, Wish::UseSwitch { on: false }), Granted::Done(vec![id]));
-        assert_eq!(net.wish(1, id, Wish::UseSwitch { on: false }), Granted::Done(vec![id]), "it is so already");
-        assert!(refused(net.wish(1, id, Wish::Switch { id: 9 })));
+        assert_eq!(net.request(0, id, AdminRequest::UseSwitch { on: false }), AdminOutcome::Done(vec![id]));
+        assert_eq!(
+            net.request(1, id, AdminRequest::UseSwitch { on: false }),
+            AdminOutcome::Done(vec![id]),
+            "it is so already"
+        );
+        assert!(refused(net.request(1, id, AdminRequest::Switch { id: 9 })));
         net.run_until(|net| known(net) == Switch::barred(before.max(1)));
-        assert_eq!(net.wish(1, id, Wish::UseSwitch { on: true }), Granted::Done(vec![id]));
+        assert_eq!(net.request(1, id, AdminRequest::UseSwitch { on: true }), AdminOutcome::Done(vec![id]));
         net.run_until(|net| known(net) == Switch::off(before.max(1)));
     }
     // A request for an id that comes while the switch is being turned off is refused.
     let leader = net.leader();
-    net.begin(leader, id, Wish::UseSwitch { on: false });
-    assert!(refused(net.wish(leader, id, Wish::Switch { id: 9 })));
+    net.begin(leader, id, AdminRequest::UseSwitch { on: false });
+    assert!(refused(net.request(leader, id, AdminRequest::Switch { id: 9 })));
     net.run_until(|net| known(net) == Switch::barred(7));
-    let Granted::Done(born) = net.wish(0, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
+    let AdminOutcome::Done(born) = net.request(0, id, AdminRequest::Split { at: None, first: vec![key(0), key(1)] })
+    else {
         panic!("nothing stands against it");
     };
     settle(&mut net);
     assert_eq!(known(&net), Switch::barred(7));
-    assert!(refused(net.wish(0, born[0], Wish::Switch { id: 10 })));
+    assert!(refused(net.request(0, born[0], AdminRequest::Switch { id: 10 })));
 }
 
 /// A switch that was stored before there were bars keeps its meaning.
@@ -201,7 +215,7 @@ fn a_switch_is_stored_in_two_numbers() {
 }
 
 fn ask_for(net: &mut Net, index: usize, group: GroupId, id: u32) {
-    let input = Input::Wish { number: index as u64, group, wish: Wish::Switch { id } };
+    let input = Input::AdminRequest { number: index as u64, group, request: AdminRequest::Switch { id } };
     net.nodes[index].handle(net.now, input);
 }
 
@@ -213,10 +227,10 @@ fn of_all_who_ask_for_an_id_one_is_told_that_it_has_it() {
         let id = group_of(&net, 0);
         ids.iter().enumerate().for_each(|(index, switch)| ask_for(&mut net, index, id, *switch));
         net.settle();
-        net.run_until(|net| net.granted.len() == 3);
-        let told: Vec<&Granted> = net.granted.iter().map(|(_, granted)| granted).collect();
-        let done = told.iter().filter(|granted| ***granted == Granted::Done(vec![id])).count();
-        let refused = told.iter().filter(|granted| matches!(granted, Granted::Refused(_))).count();
+        net.run_until(|net| net.outcomes.len() == 3);
+        let told: Vec<&AdminOutcome> = net.outcomes.iter().map(|(_, outcome)| outcome).collect();
+        let done = told.iter().filter(|outcome| ***outcome == AdminOutcome::Done(vec![id])).count();
+        let refused = told.iter().filter(|outcome| matches!(outcome, AdminOutcome::Refused(_))).count();
         // A higher id may be taken as well, and be the only one that is confirmed.
         assert!(done >= 1 && refused >= 1 && done + refused == 3, "{ids:?}: {told:?}");
         let highest = net.nodes[0].group().unwrap().state().switch.id;
@@ -234,11 +248,11 @@ fn a_leader_that_was_none_meanwhile_does_not_know_whose_an_id_is() {
     let id = group_of(&net, 0);
     let leader = net.leader();
     ask_for(&mut net, leader, id, 7);
-    let proposed = net.nodes[leader].wishes.taken[0].proposed.as_mut().expect("it leads");
+    let proposed = net.nodes[leader].requests.taken[0].proposed.as_mut().expect("it leads");
     proposed.1.round -= 1;
     net.settle();
-    net.run_until(|net| !net.granted.is_empty());
-    assert_eq!(net.granted[0].1, Granted::Unknown);
+    net.run_until(|net| !net.outcomes.is_empty());
+    assert_eq!(net.outcomes[0].1, AdminOutcome::Unknown);
     net.run_until(|net| net.nodes[leader].group().unwrap().state().switch.id == 7);
 }
 
@@ -258,8 +272,8 @@ fn a_switch_is_refused_where_it_is_of_no_use() {
         });
         let id = group_of(&net, 0);
         let before = net.nodes[0].group().unwrap().state().clone();
-        match net.wish(0, id, Wish::Switch { id: 1 }) {
-            Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+        match net.request(0, id, AdminRequest::Switch { id: 1 }) {
+            AdminOutcome::Refused(why) => assert!(why.contains(words), "{why}"),
             other => panic!("{other:?}"),
         }
         assert_eq!(*net.nodes[0].group().unwrap().state(), before);

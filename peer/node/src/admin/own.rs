@@ -7,7 +7,9 @@ use group::time::Time;
 use group::transactions::BeginRefusal;
 use overlay::{GroupId, PeerKey, RingId};
 
-use super::{Asker, Granted, PATIENCE, TRIED_FOR, TRY_AGAIN, Taken, WISHES_MAX, WORDS_MAX, Wish, Wished};
+use super::{
+    AdminOutcome, AdminRequest, Asker, ForwardedRequest, PATIENCE, REQUESTS_MAX, TRIED_FOR, TRY_AGAIN, Taken, WORDS_MAX,
+};
 use crate::node::Node;
 use crate::wire::Frame;
 
@@ -19,11 +21,11 @@ const LED_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Own {
     number: u64,
     group: GroupId,
-    wish: Wish,
+    request: AdminRequest,
     /// The peer that was asked, and the time; `None` while no leader is known and connected.
     asked: Option<(PeerKey, Time)>,
     /// Answer if no leader takes the request in time: the reason why it is not done yet.
-    why: Granted,
+    why: AdminOutcome,
     patience: OwnPatience,
 }
 
@@ -35,94 +37,94 @@ pub(super) struct OwnPatience {
 }
 
 impl Node {
-    /// Takes a user's request. The user gets exactly one [`Output::Granted`].
+    /// Takes a user's request. The user gets exactly one [`Output::AdminOutcome`].
     ///
-    /// [`Output::Granted`]: crate::api::Output::Granted
-    pub(crate) fn on_wish(&mut self, number: u64, group: GroupId, wish: Wish) {
+    /// [`Output::AdminOutcome`]: crate::api::Output::AdminOutcome
+    pub(crate) fn on_admin_request(&mut self, number: u64, group: GroupId, request: AdminRequest) {
         if self.ring.is_none() || self.hosts.find_mut(group).is_none() {
-            return self.granted(number, Granted::NotHere);
+            return self.report_outcome(number, AdminOutcome::NotHere);
         }
-        if self.wishes.own.len() >= WISHES_MAX {
-            return self.granted(number, Granted::NotNow("too much is asked at once; try again".into()));
+        if self.requests.own.len() >= REQUESTS_MAX {
+            return self.report_outcome(number, AdminOutcome::NotNow("too much is asked at once; try again".into()));
         }
-        if wish == Wish::AcceptLoss {
+        if request == AdminRequest::AcceptLoss {
             return self.accept_loss(number, group);
         }
         let now = self.now.time;
-        let patience = OwnPatience { try_until: now + LED_WITHIN, until: now + wish.patience() };
+        let patience = OwnPatience { try_until: now + LED_WITHIN, until: now + request.patience() };
         let why = BeginRefusal::NotLeader(None).into();
-        self.wishes.own.push(Own { number, group, wish, asked: None, why, patience });
-        self.follow_wishes();
+        self.requests.own.push(Own { number, group, request, asked: None, why, patience });
+        self.follow_admin_requests();
     }
 
     /// Passes the waiting requests on to their leaders, where there is one by now.
-    pub(super) fn pass_on_wishes(&mut self) {
+    pub(super) fn forward_requests(&mut self) {
         let mut index = 0;
-        while index < self.wishes.own.len() {
-            let is_waiting = self.wishes.own[index].asked.is_none();
-            index += usize::from(!is_waiting || !self.pass_on_wish(index));
+        while index < self.requests.own.len() {
+            let is_waiting = self.requests.own[index].asked.is_none();
+            index += usize::from(!is_waiting || !self.forward_request(index));
         }
     }
 
     /// Passes on a waiting request. Returns whether it is no longer among this peer's own: this node leads, or left the group.
-    fn pass_on_wish(&mut self, index: usize) -> bool {
-        let Some(hosted) = self.hosts.find_mut(self.wishes.own[index].group) else {
-            let own = self.wishes.own.remove(index);
-            self.granted(own.number, Granted::NotHere);
+    fn forward_request(&mut self, index: usize) -> bool {
+        let Some(hosted) = self.hosts.find_mut(self.requests.own[index].group) else {
+            let own = self.requests.own.remove(index);
+            self.report_outcome(own.number, AdminOutcome::NotHere);
             return true;
         };
         if hosted.log().leads() {
-            let Own { number, group, wish, patience, .. } = self.wishes.own.remove(index);
-            self.take_wish(Asker::User(patience), number, group, wish);
+            let Own { number, group, request, patience, .. } = self.requests.own.remove(index);
+            self.take_request(Asker::User(patience), number, group, request);
             return true;
         }
         let heard = |group: &Group| group.log().leader().filter(|leader| group.hears().contains(leader));
         let leader = heard(hosted).map(|leader| leader.peer).filter(|peer| self.is_connected_to(*peer));
         let (Some(leader), Some(ring)) = (leader, self.ring) else { return false };
-        let own = &mut self.wishes.own[index];
+        let own = &mut self.requests.own[index];
         own.asked = Some((leader, self.now.time));
-        let wished = Wished { ring, group: own.group, number: own.number, wish: own.wish.clone() };
-        self.say_to(leader, &Frame::Wished(wished.into()));
+        let forwarded = ForwardedRequest { ring, group: own.group, number: own.number, request: own.request.clone() };
+        self.say_to(leader, &Frame::AdminRequest(forwarded.into()));
         false
     }
 
     /// Ends a request that this node took as the leader. If nothing was done, and the request came from this node's own user, the next
     /// leader is asked.
-    pub(super) fn answer_taken(&mut self, taken: Taken, granted: Granted) {
+    pub(super) fn answer_taken(&mut self, taken: Taken, outcome: AdminOutcome) {
         match taken.asker {
-            Asker::User(patience) if patience.has_another_try(&granted, taken.since, self.now.time) => {
-                let Taken { number, group, wish, .. } = taken;
-                self.wishes.own.push(Own { number, group, wish, asked: None, why: granted, patience });
+            Asker::User(patience) if patience.has_another_try(&outcome, taken.since, self.now.time) => {
+                let Taken { number, group, request, .. } = taken;
+                self.requests.own.push(Own { number, group, request, asked: None, why: outcome, patience });
             }
-            asker => self.answer_wish(asker, taken.number, granted),
+            asker => self.answer_request(asker, taken.number, outcome),
         }
     }
 
     /// Handles another peer's answer to a request that was passed on to it.
-    pub(crate) fn on_granted(&mut self, from: PeerKey, ring: RingId, number: u64, granted: Granted) {
-        let is_short = match &granted {
-            Granted::Refused(why) | Granted::NotNow(why) => why.len() <= WORDS_MAX,
-            Granted::Done(groups) => groups.len() <= 2,
+    pub(crate) fn on_granted(&mut self, from: PeerKey, ring: RingId, number: u64, outcome: AdminOutcome) {
+        let is_short = match &outcome {
+            AdminOutcome::Refused(why) | AdminOutcome::NotNow(why) => why.len() <= WORDS_MAX,
+            AdminOutcome::Done(groups) => groups.len() <= 2,
             _ => true,
         };
-        let known = self.wishes.own.iter().position(|own| own.is(number, from));
+        let known = self.requests.own.iter().position(|own| own.is(number, from));
         let Some(index) = known.filter(|_| self.ring == Some(ring) && is_short) else {
             self.frames_dropped += 1;
             return;
         };
-        let own = &mut self.wishes.own[index];
+        let own = &mut self.requests.own[index];
         let asked = own.asked.map_or(self.now.time, |(_, at)| at);
-        if own.patience.has_another_try(&granted, asked, self.now.time) {
-            (own.asked, own.why) = (None, granted);
+        if own.patience.has_another_try(&outcome, asked, self.now.time) {
+            (own.asked, own.why) = (None, outcome);
             return;
         }
-        self.wishes.own.remove(index);
-        self.granted(number, granted);
+        self.requests.own.remove(index);
+        self.report_outcome(number, outcome);
     }
 
     /// Extends the time for a request, for the peer that it was passed on to.
     pub(crate) fn on_patience(&mut self, from: PeerKey, ring: RingId, number: u64) {
-        let known = self.wishes.own.iter_mut().find(|own| own.is(number, from));
+        let known = self.requests.own.iter_mut().find(|own| own.is(number, from));
         match known.filter(|_| self.ring == Some(ring)) {
             None => self.frames_dropped += 1,
             Some(own) => own.patience.until = own.patience.until.max(self.now.time + PATIENCE),
@@ -130,29 +132,30 @@ impl Node {
     }
 
     /// Answers the users whose requests have waited for too long. The outcome of a request that was passed on is unknown.
-    pub(crate) fn end_own_wishes(&mut self, by: Time) {
-        while let Some(index) = self.wishes.own.iter().position(|own| own.ends() <= by) {
-            let Own { number, asked, why, .. } = self.wishes.own.remove(index);
-            self.granted(number, if asked.is_some() { Granted::Unknown } else { why });
+    pub(crate) fn end_own_requests(&mut self, by: Time) {
+        while let Some(index) = self.requests.own.iter().position(|own| own.ends() <= by) {
+            let Own { number, asked, why, .. } = self.requests.own.remove(index);
+            self.report_outcome(number, if asked.is_some() { AdminOutcome::Unknown } else { why });
         }
     }
 
     /// Answers all users: this node follows no requests any more.
-    pub(crate) fn end_wishes(&mut self) {
-        self.end_own_wishes(Time::NEVER);
-        for taken in core::mem::take(&mut self.wishes.taken) {
+    pub(crate) fn end_admin_requests(&mut self) {
+        self.end_own_requests(Time::NEVER);
+        for taken in core::mem::take(&mut self.requests.taken) {
             if let Asker::User(_) = taken.asker {
                 let is_begun = taken.operation.is_some() || taken.proposed.is_some();
-                let nothing = Granted::NotNow("this peer stops, or starts anew: nothing was done".into());
-                self.granted(taken.number, if is_begun { Granted::Unknown } else { nothing });
+                let nothing = AdminOutcome::NotNow("this peer stops, or starts anew: nothing was done".into());
+                self.report_outcome(taken.number, if is_begun { AdminOutcome::Unknown } else { nothing });
             }
         }
     }
 
     /// Returns the time at which the next of these requests is due.
-    pub(super) fn own_wishes_due(&self) -> Time {
+    pub(super) fn own_requests_due(&self) -> Time {
         let soon = self.now.time + TRY_AGAIN;
-        let due = self.wishes.own.iter().map(|own| if own.asked.is_some() { own.ends() } else { own.ends().min(soon) });
+        let due =
+            self.requests.own.iter().map(|own| if own.asked.is_some() { own.ends() } else { own.ends().min(soon) });
         due.min().unwrap_or(Time::NEVER)
     }
 }
@@ -160,8 +163,8 @@ impl Node {
 impl OwnPatience {
     /// Returns whether a request that was sent at `asked` is to be sent again after this answer: nothing was done, and the answer came too
     /// soon to be that of a leader that tried.
-    fn has_another_try(&self, granted: &Granted, asked: Time, now: Time) -> bool {
-        matches!(granted, Granted::NotNow(_)) && now.since(asked) < TRIED_FOR && now < self.try_until
+    fn has_another_try(&self, outcome: &AdminOutcome, asked: Time, now: Time) -> bool {
+        matches!(outcome, AdminOutcome::NotNow(_)) && now.since(asked) < TRIED_FOR && now < self.try_until
     }
 }
 
@@ -182,12 +185,15 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::admin::PolicyChange;
     use crate::api::Input;
     use crate::small_net::{Net, key};
-    use crate::wishes::PolicyChange;
 
-    fn change() -> Wish {
-        Wish::SetPolicies(PolicyChange { names: vec![("lead".into(), "oldest".into())], ..PolicyChange::default() })
+    fn change() -> AdminRequest {
+        AdminRequest::SetPolicies(PolicyChange {
+            names: vec![("lead".into(), "oldest".into())],
+            ..PolicyChange::default()
+        })
     }
 
     /// Returns three nodes that cannot hear each other, after the first has lost its leader.
@@ -203,19 +209,19 @@ mod tests {
     #[test]
     fn who_leads_is_waited_for() {
         let (mut net, id) = leaderless();
-        net.nodes[0].handle(net.now, Input::Wish { number: 0, group: id, wish: change() });
+        net.nodes[0].handle(net.now, Input::AdminRequest { number: 0, group: id, request: change() });
         net.run_for(Duration::from_secs(1));
-        assert_eq!(net.granted, []);
+        assert_eq!(net.outcomes, []);
         net.side = vec![0; 3];
-        net.run_until(|net| !net.granted.is_empty());
-        assert_eq!(net.granted, [(0, Granted::Done(vec![id]))]);
+        net.run_until(|net| !net.outcomes.is_empty());
+        assert_eq!(net.outcomes, [(0, AdminOutcome::Done(vec![id]))]);
     }
 
     #[test]
     fn without_a_leader_it_is_told_that_nothing_was_done() {
         let (mut net, id) = leaderless();
         let asked = net.now.time;
-        assert_eq!(net.wish(0, id, change()), BeginRefusal::NotLeader(None).into());
+        assert_eq!(net.request(0, id, change()), BeginRefusal::NotLeader(None).into());
         assert!((LED_WITHIN..PATIENCE).contains(&net.now.time.since(asked)), "{:?}", net.now.time.since(asked));
     }
 
@@ -226,17 +232,17 @@ mod tests {
         let id = net.nodes[0].group().expect("it is in one").state().id;
         let leader = net.leader();
         let (asked, other) = ((leader + 1) % 3, (leader + 2) % 3);
-        net.nodes[asked].handle(net.now, Input::Wish { number: 0, group: id, wish: change() });
-        assert_eq!(net.nodes[asked].wishes.own[0].asked.map(|(peer, _)| peer), Some(key(leader)));
+        net.nodes[asked].handle(net.now, Input::AdminRequest { number: 0, group: id, request: change() });
+        assert_eq!(net.nodes[asked].requests.own[0].asked.map(|(peer, _)| peer), Some(key(leader)));
         let ring = net.nodes[asked].ring.expect("it is in one");
         let refused = BeginRefusal::NotLeader(None).into();
         net.nodes[asked].on_granted(key(leader), ring, 0, refused);
-        assert!(net.nodes[asked].wishes.own[0].asked.is_none());
+        assert!(net.nodes[asked].requests.own[0].asked.is_none());
         let stray = net.nodes[asked].frames_dropped;
-        net.nodes[asked].on_granted(key(other), ring, 0, Granted::Aborted);
+        net.nodes[asked].on_granted(key(other), ring, 0, AdminOutcome::Aborted);
         assert_eq!(net.nodes[asked].frames_dropped, stray + 1, "it was asked nothing");
-        net.run_until(|net| !net.granted.is_empty());
-        assert_eq!(net.granted[0], (0, Granted::Done(vec![id])));
+        net.run_until(|net| !net.outcomes.is_empty());
+        assert_eq!(net.outcomes[0], (0, AdminOutcome::Done(vec![id])));
     }
 
     /// A leader that takes a request of its own user, and loses the lead before anything is done, has the next leader asked.
@@ -247,12 +253,12 @@ mod tests {
         let leader = net.leader();
         let (node, now) = (&mut net.nodes[leader], net.now.time);
         let patience = OwnPatience { try_until: now + LED_WITHIN, until: now + PATIENCE };
-        node.take_wish(Asker::User(patience), 0, id, change());
-        let taken = node.wishes.taken.remove(0);
+        node.take_request(Asker::User(patience), 0, id, change());
+        let taken = node.requests.taken.remove(0);
         node.answer_taken(taken, BeginRefusal::NotLeader(None).into());
-        assert!(node.wishes.own[0].asked.is_none());
-        net.run_until(|net| !net.granted.is_empty());
-        assert_eq!(net.granted, [(0, Granted::Done(vec![id]))]);
+        assert!(node.requests.own[0].asked.is_none());
+        net.run_until(|net| !net.outcomes.is_empty());
+        assert_eq!(net.outcomes, [(0, AdminOutcome::Done(vec![id]))]);
     }
 
     /// A leader that is known to be gone is not asked: no outcome is open then, and the next leader is asked.
@@ -265,16 +271,16 @@ mod tests {
         net.cut[leader] = true;
         net.nodes[asked].handle(net.now, Input::PeerDown(key(leader)));
         net.nodes[(leader + 2) % 3].handle(net.now, Input::PeerDown(key(leader)));
-        assert_eq!(net.wish(asked, id, change()), Granted::Done(vec![id]));
+        assert_eq!(net.request(asked, id, change()), AdminOutcome::Done(vec![id]));
     }
 
     /// A node that stops answers all of its users.
     #[test]
     fn a_node_that_stops_answers_its_users() {
         let (mut net, id) = leaderless();
-        net.nodes[0].handle(net.now, Input::Wish { number: 0, group: id, wish: change() });
+        net.nodes[0].handle(net.now, Input::AdminRequest { number: 0, group: id, request: change() });
         net.nodes[0].handle(net.now, Input::Stop);
         net.run_for(Duration::from_secs(20));
-        assert!(matches!(net.granted[..], [(0, Granted::NotNow(_))]), "{:?}", net.granted);
+        assert!(matches!(net.outcomes[..], [(0, AdminOutcome::NotNow(_))]), "{:?}", net.outcomes);
     }
 }

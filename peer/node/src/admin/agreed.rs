@@ -10,7 +10,7 @@ use group::transactions::BeginRefusal;
 use policy::size::can_flap;
 use serde::{Deserialize, Serialize};
 
-use super::{Granted, Taken};
+use super::{AdminOutcome, Taken};
 use crate::policies::Policies;
 
 /// Change of the policies that a network agrees on. Policies that it does not name stay as they are.
@@ -75,16 +75,16 @@ fn are_good_sizes(min: u32, max: u32) -> Result<(), String> {
 
 impl Taken {
     /// Proposes the changed policies in the group's log; returns `None` until they are chosen.
-    pub(super) fn change_policies(&mut self, group: &mut Group, change: &PolicyChange) -> Option<Granted> {
+    pub(super) fn change_policies(&mut self, group: &mut Group, change: &PolicyChange) -> Option<AdminOutcome> {
         let (known, leads) = (&group.state().settings.policies, group.log().leads());
         let next = match change.applied_to(known) {
             Ok(next) => next,
-            Err(why) => return Some(Granted::Refused(why)),
+            Err(why) => return Some(AdminOutcome::Refused(why)),
         };
         match () {
-            () if next == *known => Some(Granted::Done(alloc::vec![group.state().id])),
+            () if next == *known => Some(AdminOutcome::Done(alloc::vec![group.state().id])),
             // The proposal of this node may still be chosen.
-            () if !leads && self.proposed.is_some() => Some(Granted::Unknown),
+            () if !leads && self.proposed.is_some() => Some(AdminOutcome::Unknown),
             () if !leads => Some(BeginRefusal::NotLeader(None).into()),
             // Afterwards the change is there, or a neighbour's greater policies are: then the change is proposed on top of those.
             () if group.log().is_busy() => None,

@@ -49,7 +49,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// Pause before the owner of a point is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(400);
 /// Upper limit of open requests, at a leader and at the peer that took them; more are refused.
-const WISHES_MAX: usize = 64;
+const REQUESTS_MAX: usize = 64;
 /// Upper limit of the reason in a refusal, in bytes.
 const WORDS_MAX: usize = 400;
 /// Upper limit of members that a request names.
@@ -57,7 +57,7 @@ const NAMED_MAX: usize = 256;
 
 /// Request of an administrator to a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Wish {
+pub enum AdminRequest {
     /// Split into two groups.
     Split {
         /// Start of the second group's range; `None` for the middle.
@@ -104,11 +104,11 @@ pub enum Wish {
     AcceptLoss,
 }
 
-impl Wish {
+impl AdminRequest {
     /// Returns the time after which the sender gets an answer at the latest.
     fn patience(&self) -> Duration {
         match self {
-            Wish::Repair { .. } => REPAIR_PATIENCE,
+            AdminRequest::Repair { .. } => REPAIR_PATIENCE,
             _ => PATIENCE,
         }
     }
@@ -116,7 +116,7 @@ impl Wish {
 
 /// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Granted {
+pub enum AdminOutcome {
     /// The request is done; it ended with these groups.
     Done(Vec<GroupId>),
     /// The request is impossible; nothing has changed.
@@ -131,36 +131,36 @@ pub enum Granted {
     NotNow(String),
 }
 
-impl From<BeginRefusal> for Granted {
-    fn from(why: BeginRefusal) -> Granted {
+impl From<BeginRefusal> for AdminOutcome {
+    fn from(why: BeginRefusal) -> AdminOutcome {
         match why {
-            BeginRefusal::Unsound(why) => Granted::Refused(why.to_string()),
+            BeginRefusal::Unsound(why) => AdminOutcome::Refused(why.to_string()),
             BeginRefusal::NotLeader(_) | BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_) => {
-                Granted::NotNow(why.to_string())
+                AdminOutcome::NotNow(why.to_string())
             }
         }
     }
 }
 
-impl fmt::Display for Granted {
+impl fmt::Display for AdminOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Granted::Done(_) => f.write_str("done"),
-            Granted::Refused(why) | Granted::NotNow(why) => f.write_str(why),
-            Granted::Aborted => f.write_str(
+            AdminOutcome::Done(_) => f.write_str("done"),
+            AdminOutcome::Refused(why) | AdminOutcome::NotNow(why) => f.write_str(why),
+            AdminOutcome::Aborted => f.write_str(
                 "a group that takes part refused, or was silent: nothing has changed; try again when it has settled",
             ),
-            Granted::Unknown => {
+            AdminOutcome::Unknown => {
                 f.write_str("the group's leader fell silent: it may be done or not; look at the group to see")
             }
-            Granted::NotHere => f.write_str("this peer has no part in such a group: ask one of its members"),
+            AdminOutcome::NotHere => f.write_str("this peer has no part in such a group: ask one of its members"),
         }
     }
 }
 
 /// A request on its way to the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wished {
+pub struct ForwardedRequest {
     /// The ring.
     pub ring: RingId,
     /// Group of the request.
@@ -168,12 +168,12 @@ pub struct Wished {
     /// Number of the request at the peer that took it.
     pub number: u64,
     /// The request.
-    pub wish: Wish,
+    pub request: AdminRequest,
 }
 
 /// All requests without a result.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct AdminRequests {
     /// Requests of this peer's users.
     own: Vec<Own>,
     /// Requests that this node carries out as the leader.
@@ -194,7 +194,7 @@ struct Taken {
     asker: Asker,
     number: u64,
     group: GroupId,
-    wish: Wish,
+    request: AdminRequest,
     /// For a repair: the owner of the range before the lost one, and the time of the last question for it.
     before: Option<GroupRef>,
     asked: Option<Time>,
@@ -216,36 +216,43 @@ impl Node {
     fn accept_loss(&mut self, number: u64, group: GroupId) {
         let accepted = self.hosts.find_mut(group).is_some_and(Group::accept_loss);
         let why = "nobody of this group is waited for because others may have forgotten something: nothing to accept";
-        self.granted(number, if accepted { Granted::Done(alloc::vec![group]) } else { Granted::Refused(why.into()) });
+        self.report_outcome(
+            number,
+            if accepted { AdminOutcome::Done(alloc::vec![group]) } else { AdminOutcome::Refused(why.into()) },
+        );
     }
 
     /// Handles a request that another peer passed on, which takes this node for the group's leader.
-    pub(crate) fn on_wished(&mut self, from: PeerKey, wished: Wished) {
-        let Wished { ring, group, number, wish } = wished;
+    pub(crate) fn on_forwarded_request(&mut self, from: PeerKey, forwarded: ForwardedRequest) {
+        let ForwardedRequest { ring, group, number, request } = forwarded;
         let is_near = |group: &Group| group.state().audience().iter().any(|node| node.peer == from);
         if self.ring != Some(ring) || !self.hosts.find_mut(group).is_some_and(|group| is_near(group)) {
             self.frames_dropped += 1;
             return;
         }
-        self.take_wish(Asker::Peer(from), number, group, wish);
-        self.follow_wishes();
+        self.take_request(Asker::Peer(from), number, group, request);
+        self.follow_admin_requests();
     }
 
     /// Takes a request as the leader; the result shows when requests are followed next.
-    fn take_wish(&mut self, asker: Asker, number: u64, group: GroupId, wish: Wish) {
-        if self.wishes.taken.len() >= WISHES_MAX {
-            return self.answer_wish(asker, number, Granted::NotNow("too much is asked at once; try again".into()));
+    fn take_request(&mut self, asker: Asker, number: u64, group: GroupId, request: AdminRequest) {
+        if self.requests.taken.len() >= REQUESTS_MAX {
+            return self.answer_request(
+                asker,
+                number,
+                AdminOutcome::NotNow("too much is asked at once; try again".into()),
+            );
         }
-        if let Err(why) = self.allows(&wish) {
-            return self.answer_wish(asker, number, Granted::Refused(why.into()));
+        if let Err(why) = self.allows(&request) {
+            return self.answer_request(asker, number, AdminOutcome::Refused(why.into()));
         }
         let since = self.now.time;
         let until = match asker {
             Asker::User(patience) => patience.until,
-            Asker::Peer(_) => since + wish.patience(),
+            Asker::Peer(_) => since + request.patience(),
         };
         let mut try_until = since + TRIED_FOR;
-        if let Wish::Repair { .. } = wish
+        if let AdminRequest::Repair { .. } = request
             && let Some(group) = self.hosts.find_mut(group)
         {
             group.look_for_predecessor();
@@ -257,7 +264,7 @@ impl Node {
             asker,
             number,
             group,
-            wish,
+            request,
             before,
             asked,
             told,
@@ -269,95 +276,95 @@ impl Node {
             try_until,
             until,
         };
-        self.wishes.taken.push(taken);
+        self.requests.taken.push(taken);
     }
 
     /// Returns whether this request may be tried at all.
-    fn allows(&self, wish: &Wish) -> Result<(), &'static str> {
-        match wish {
-            Wish::Repair { lost, .. } if !(1..=LOST_MAX).contains(&lost.len()) => {
+    fn allows(&self, request: &AdminRequest) -> Result<(), &'static str> {
+        match request {
+            AdminRequest::Repair { lost, .. } if !(1..=LOST_MAX).contains(&lost.len()) => {
                 Err("say which groups are lost, and no more than may be")
             }
             // A peer that comes back puts its whole store aside, with the data of other lanes' groups in it.
-            Wish::Repair { .. } if self.config.lane.is_some() => {
+            AdminRequest::Repair { .. } if self.config.lane.is_some() => {
                 Err("in a network of several lanes no range can be declared lost yet")
             }
-            Wish::AcceptLoss => Err("that is asked of the peer itself"),
-            Wish::Switch { id } if !Switch::is_id(*id) => Err("a switch's id is a number from 1 to 4294967294"),
-            Wish::Switch { .. } if self.config.switch.is_none() => {
+            AdminRequest::AcceptLoss => Err("that is asked of the peer itself"),
+            AdminRequest::Switch { id } if !Switch::is_id(*id) => Err("a switch's id is a number from 1 to 4294967294"),
+            AdminRequest::Switch { .. } if self.config.switch.is_none() => {
                 Err("the group's leader names no switch: start its members with --switch ADDR")
             }
             _ => Ok(()),
         }
     }
 
-    fn answer_wish(&mut self, asker: Asker, number: u64, granted: Granted) {
+    fn answer_request(&mut self, asker: Asker, number: u64, outcome: AdminOutcome) {
         match (asker, self.ring) {
-            (Asker::Peer(peer), Some(ring)) => self.say_to(peer, &Frame::Granted { ring, number, granted }),
-            _ => self.granted(number, granted),
+            (Asker::Peer(peer), Some(ring)) => self.say_to(peer, &Frame::AdminOutcome { ring, number, outcome }),
+            _ => self.report_outcome(number, outcome),
         }
     }
 
     /// Follows the progress of the requested transactions.
-    pub(crate) fn follow_wishes(&mut self) {
+    pub(crate) fn follow_admin_requests(&mut self) {
         let now = self.now.time;
-        self.pass_on_wishes();
+        self.forward_requests();
         self.look_beyond_losses();
         let mut index = 0;
-        while index < self.wishes.taken.len() {
-            let taken = &mut self.wishes.taken[index];
+        while index < self.requests.taken.len() {
+            let taken = &mut self.requests.taken[index];
             let outcome = match self.hosts.all.iter_mut().find(|hosted| hosted.group.state().id == taken.group) {
-                None => Some(Granted::Unknown),
+                None => Some(AdminOutcome::Unknown),
                 Some(hosted) if taken.operation.is_some() => taken.follow(&hosted.group),
-                Some(hosted) => match &taken.wish {
-                    Wish::Repair { from, lost } => {
+                Some(hosted) => match &taken.request {
+                    AdminRequest::Repair { from, lost } => {
                         let (from, lost) = (*from, lost.clone());
                         taken.begin_repair(&mut hosted.group, from, lost, now)
                     }
-                    Wish::Switch { id } => {
+                    AdminRequest::Switch { id } => {
                         let id = *id;
-                        let open = self.wishes.switch_open(index);
-                        let is_barred = self.wishes.is_bar_open(hosted.group.state().id);
+                        let open = self.requests.switch_open(index);
+                        let is_barred = self.requests.is_bar_open(hosted.group.state().id);
                         let unix_s = self.now.wall.0 / 1000;
-                        self.wishes.taken[index].use_switch(&mut hosted.group, id, (open, is_barred), unix_s)
+                        self.requests.taken[index].use_switch(&mut hosted.group, id, (open, is_barred), unix_s)
                     }
-                    Wish::UseSwitch { on } => {
+                    AdminRequest::UseSwitch { on } => {
                         let on = *on;
                         taken.bar_switch(&mut hosted.group, on)
                     }
-                    Wish::SetPolicies(change) => {
+                    AdminRequest::SetPolicies(change) => {
                         let change = change.clone();
                         taken.change_policies(&mut hosted.group, &change)
                     }
-                    wish => {
+                    request => {
                         let halving = self.config.policies.of(&hosted.group).split.1;
-                        match operation(&hosted.group, wish, halving, self.lives.model()) {
-                            Ok(operation) => self.begin_wished(index, operation),
-                            Err(why) => Some(Granted::Refused(why)),
+                        match operation(&hosted.group, request, halving, self.lives.model()) {
+                            Ok(operation) => self.begin_requested(index, operation),
+                            Err(why) => Some(AdminOutcome::Refused(why)),
                         }
                     }
                 },
             };
-            let taken = &mut self.wishes.taken[index];
-            match outcome.or_else(|| (now >= taken.until).then_some(Granted::Unknown)) {
+            let taken = &mut self.requests.taken[index];
+            match outcome.or_else(|| (now >= taken.until).then_some(AdminOutcome::Unknown)) {
                 None => index += 1,
-                Some(granted) => {
-                    let taken = self.wishes.taken.remove(index);
-                    self.answer_taken(taken, granted);
+                Some(outcome) => {
+                    let taken = self.requests.taken.remove(index);
+                    self.answer_taken(taken, outcome);
                 }
             }
         }
-        self.end_own_wishes(now);
+        self.end_own_requests(now);
     }
 
     /// Begins an operation, if possible; returns `None` if it began, or may begin soon.
-    fn begin_wished(&mut self, index: usize, operation: Operation) -> Option<Granted> {
+    fn begin_requested(&mut self, index: usize, operation: Operation) -> Option<AdminOutcome> {
         let now = self.now.time;
-        let (group, try_until) = (self.wishes.taken[index].group, self.wishes.taken[index].try_until);
+        let (group, try_until) = (self.requests.taken[index].group, self.requests.taken[index].try_until);
         let rank = self.hosts.find_mut(group).map(|group| group.rank(0));
         let Some(rank) = rank else { return Some(BeginRefusal::NotLeader(None).into()) };
         match self.begin_prepared(group, operation.clone(), rank) {
-            Ok(Begun::Yes) => self.wishes.taken[index].operation = Some(operation),
+            Ok(Begun::Yes) => self.requests.taken[index].operation = Some(operation),
             Ok(Begun::Copying) => self.go_on_waiting(index),
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < try_until => {}
             Err(why) => return Some(why.into()),
@@ -368,7 +375,7 @@ impl Node {
     /// Extends the wait while members copy; the sender is told so from time to time.
     fn go_on_waiting(&mut self, index: usize) {
         let now = self.now.time;
-        let taken = &mut self.wishes.taken[index];
+        let taken = &mut self.requests.taken[index];
         if now.since(taken.since) >= COPY_MAX {
             return;
         }
@@ -376,7 +383,7 @@ impl Node {
         let is_due = taken.told.is_none_or(|told| now.since(told) >= PATIENCE / 5);
         let (asker, number) = (taken.asker, taken.number);
         if let (true, Asker::Peer(asker), Some(ring)) = (is_due, asker, self.ring) {
-            self.wishes.taken[index].told = Some(now);
+            self.requests.taken[index].told = Some(now);
             self.say_to(asker, &Frame::Patience { ring, number });
         }
     }
@@ -384,17 +391,17 @@ impl Node {
     /// Asks for the owners of the ranges before those that are to be repaired.
     fn look_beyond_losses(&mut self) {
         let now = self.now.time;
-        for index in 0..self.wishes.taken.len() {
-            let taken = &self.wishes.taken[index];
+        for index in 0..self.requests.taken.len() {
+            let taken = &self.requests.taken[index];
             let is_due = taken.asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN);
             let group = self.hosts.all.iter().map(|hosted| hosted.group.state()).find(|group| group.id == taken.group);
-            let Some(point) = group.and_then(|group| taken.wish.place_before(group)) else { continue };
+            let Some(point) = group.and_then(|group| taken.request.place_before(group)) else { continue };
             if taken.before.is_some() || taken.operation.is_some() || !is_due {
                 continue;
             }
-            self.wishes.taken[index].asked = Some(now);
+            self.requests.taken[index].asked = Some(now);
             match self.locate_here(point) {
-                Some(located) => self.wishes.taken[index].before = Some(located.group),
+                Some(located) => self.requests.taken[index].before = Some(located.group),
                 None => self.ask_where(point),
             }
         }
@@ -402,23 +409,23 @@ impl Node {
 
     /// Takes a report of a point's owner.
     pub(crate) fn on_seen_beyond(&mut self, located: &Located) {
-        for taken in &mut self.wishes.taken {
+        for taken in &mut self.requests.taken {
             let group = self.hosts.all.iter().map(|hosted| hosted.group.state()).find(|group| group.id == taken.group);
-            if group.and_then(|group| taken.wish.place_before(group)) == Some(located.point) {
+            if group.and_then(|group| taken.request.place_before(group)) == Some(located.point) {
                 taken.before = Some(located.group.clone());
             }
         }
     }
 
     /// Returns the time at which a request is due next.
-    pub(crate) fn wishes_due(&self) -> Time {
+    pub(crate) fn admin_requests_due(&self) -> Time {
         let soon = self.now.time + TRY_AGAIN;
-        let taken = self.wishes.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
-        taken.min().unwrap_or(Time::NEVER).min(self.own_wishes_due())
+        let taken = self.requests.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
+        taken.min().unwrap_or(Time::NEVER).min(self.own_requests_due())
     }
 
-    fn granted(&mut self, number: u64, granted: Granted) {
-        self.outputs.push_back(Output::Granted { number, granted });
+    fn report_outcome(&mut self, number: u64, outcome: AdminOutcome) {
+        self.outputs.push_back(Output::AdminOutcome { number, outcome });
     }
 
     pub(crate) fn say_to(&mut self, to: PeerKey, frame: &Frame) {
@@ -435,8 +442,8 @@ impl Taken {
         from: Option<Point>,
         lost: Vec<GroupId>,
         now: Time,
-    ) -> Option<Granted> {
-        let refused = |why: &str| Some(Granted::Refused(why.to_string()));
+    ) -> Option<AdminOutcome> {
+        let refused = |why: &str| Some(AdminOutcome::Refused(why.to_string()));
         let Some(gone) = group.state().transactions.predecessor() else {
             return refused("there is only one group: nothing can lie before it");
         };
@@ -468,22 +475,22 @@ impl Taken {
     }
 
     /// Returns the result, as this group's state shows it; `None` while it is open.
-    fn follow(&mut self, group: &Group) -> Option<Granted> {
+    fn follow(&mut self, group: &Group) -> Option<AdminOutcome> {
         let state = group.state();
         if let Some((id, plan)) = state.ending() {
             let is_ours = self.id.map_or(self.is_of(plan), |known| known == id);
             let born = plan.births.iter().map(|birth| plan.id_of(id, birth)).collect();
-            return Some(if is_ours { Granted::Done(born) } else { Granted::Aborted });
+            return Some(if is_ours { AdminOutcome::Done(born) } else { AdminOutcome::Aborted });
         }
         match (self.id, state.transactions.coordinates()) {
             (Some(id), Some((open, _))) if open == id => None,
-            (Some(_), _) => Some(Granted::Aborted),
+            (Some(_), _) => Some(AdminOutcome::Aborted),
             (None, Some((id, plan))) if self.is_of(plan) => {
                 self.id = Some(id);
                 None
             }
             // A former leader does not know the outcome of its own proposal.
-            (None, _) => (!group.log().leads()).then_some(Granted::Unknown),
+            (None, _) => (!group.log().leads()).then_some(AdminOutcome::Unknown),
         }
     }
 
@@ -492,10 +499,10 @@ impl Taken {
     }
 }
 
-impl Wish {
+impl AdminRequest {
     /// Returns the last point before the range that this group is to take over; `None` for any request but a repair.
     fn place_before(&self, group: &GroupState) -> Option<Point> {
-        let Wish::Repair { from, .. } = self else { return None };
+        let AdminRequest::Repair { from, .. } = self else { return None };
         let from = from.or(group.transactions.predecessor().map(|gone| gone.range.start()))?;
         Some(from.before())
     }
@@ -515,7 +522,7 @@ fn silence(group: &Group) -> Duration {
 /// A named peer is no member of its group, or too many are named.
 fn operation(
     group: &Group,
-    wish: &Wish,
+    request: &AdminRequest,
     halving: &dyn Halving,
     lifetimes: Option<Lifetimes>,
 ) -> Result<Operation, String> {
@@ -531,24 +538,24 @@ fn operation(
         };
         peers.iter().enumerate().map(find).collect()
     };
-    Ok(match wish {
-        Wish::Split { at, first } => {
+    Ok(match request {
+        AdminRequest::Split { at, first } => {
             let first = match first.is_empty() {
                 true => halving.first_half(&member_views(group, lifetimes)),
                 false => named(first, &members().collect::<Vec<_>>())?,
             };
             Operation::Split { at: at.unwrap_or_else(|| state.range.cut_at(1, 2)), first }
         }
-        Wish::Merge => Operation::Merge,
-        Wish::Repartition { at } => Operation::Repartition { at: *at },
-        Wish::Repair { .. }
-        | Wish::Switch { .. }
-        | Wish::UseSwitch { .. }
-        | Wish::SetPolicies(_)
-        | Wish::AcceptLoss => {
+        AdminRequest::Merge => Operation::Merge,
+        AdminRequest::Repartition { at } => Operation::Repartition { at: *at },
+        AdminRequest::Repair { .. }
+        | AdminRequest::Switch { .. }
+        | AdminRequest::UseSwitch { .. }
+        | AdminRequest::SetPolicies(_)
+        | AdminRequest::AcceptLoss => {
             unreachable!("it is begun in another way")
         }
-        Wish::Migrate { to, from } => {
+        AdminRequest::Migrate { to, from } => {
             let theirs: Vec<NodeId> =
                 state.transactions.successor().map(|group| group.nodes().collect()).unwrap_or_default();
             Operation::Migrate { to: named(to, &members().collect::<Vec<_>>())?, from: named(from, &theirs)? }
@@ -557,9 +564,9 @@ fn operation(
 }
 
 #[cfg(test)]
-#[path = "wishes_test.rs"]
+#[path = "admin_test.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "wishes/agreed_test.rs"]
+#[path = "admin/agreed_test.rs"]
 mod agreed_tests;

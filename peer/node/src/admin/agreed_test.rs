@@ -7,9 +7,9 @@ use group::agreed::AgreedPolicies;
 use group::config::{Defect, Defects};
 use overlay::GroupId;
 
+use crate::admin::{AdminOutcome, AdminRequest, PolicyChange};
 use crate::config::NodeConfig;
 use crate::small_net::{Net, key};
-use crate::wishes::{Granted, PolicyChange, Wish};
 
 fn of(net: &Net, index: usize) -> AgreedPolicies {
     net.nodes[index].group().expect("it is in one").state().settings.policies.clone()
@@ -19,9 +19,9 @@ fn group(net: &Net, index: usize) -> GroupId {
     net.nodes[index].group().expect("it is in one").state().id
 }
 
-fn change(names: &[(&str, &str)], members_max: Option<u32>) -> Wish {
+fn change(names: &[(&str, &str)], members_max: Option<u32>) -> AdminRequest {
     let names = names.iter().map(|(decision, name)| ((*decision).into(), (*name).into())).collect();
-    Wish::SetPolicies(PolicyChange { names, members_min: None, members_max })
+    AdminRequest::SetPolicies(PolicyChange { names, members_min: None, members_max })
 }
 
 /// Returns a network of eight nodes in four groups of two, all of which neither split nor merge.
@@ -32,8 +32,8 @@ fn four_groups(defects: Defects) -> Net {
         config
     });
     for (asked, first) in [(0, 0..4), (0, 0..2), (4, 4..6)] {
-        let split = Wish::Split { at: None, first: first.map(key).collect() };
-        assert!(matches!(net.wish(asked, group(&net, asked), split), Granted::Done(_)));
+        let split = AdminRequest::Split { at: None, first: first.map(key).collect() };
+        assert!(matches!(net.request(asked, group(&net, asked), split), AdminOutcome::Done(_)));
         net.run_until(|net| {
             net.nodes.iter().all(|node| {
                 let calm = |group: &group::Group| group.state().is_settled() && group.state().transactions.is_calm();
@@ -51,16 +51,19 @@ fn a_change_spreads_over_the_ring() {
     let mut net = four_groups(Defects::NONE);
     assert_eq!((of(&net, 0).version, of(&net, 0).name_of("lead")), (0, Some("agreement")));
     assert_eq!(
-        net.wish(1, group(&net, 1), change(&[("lead", "oldest")], Some(50))),
-        Granted::Done(vec![group(&net, 1)])
+        net.request(1, group(&net, 1), change(&[("lead", "oldest")], Some(50))),
+        AdminOutcome::Done(vec![group(&net, 1)])
     );
     let changed = of(&net, 0);
     assert_eq!((changed.version, changed.name_of("lead"), changed.members_max), (1, Some("oldest"), 50));
     net.run_until(|net| (0..8).all(|index| of(net, index) == changed));
-    assert_eq!(net.wish(5, group(&net, 5), change(&[("lead", "oldest")], None)), Granted::Done(vec![group(&net, 5)]));
+    assert_eq!(
+        net.request(5, group(&net, 5), change(&[("lead", "oldest")], None)),
+        AdminOutcome::Done(vec![group(&net, 5)])
+    );
     assert_eq!(of(&net, 5), changed, "it is so already");
     // A group that two groups merged into has the policies, too, and so does a newcomer.
-    assert!(matches!(net.wish(0, group(&net, 0), Wish::Merge), Granted::Done(_)));
+    assert!(matches!(net.request(0, group(&net, 0), AdminRequest::Merge), AdminOutcome::Done(_)));
     net.add(|config| NodeConfig { members_min: 1, members_max: 100, ..config });
     net.run_until(|net| net.nodes[8].group().is_some());
     assert_eq!(of(&net, 8), changed);
@@ -75,8 +78,8 @@ fn of_two_changes_one_wins() {
     net.run_until(|net| (1..8).all(|index| of(net, index) == of(net, 0) && of(net, 0).version > 0));
     let split = of(&net, 3).name_of("split").map(alloc::string::String::from);
     assert!(["random", "p2p"].map(Some).contains(&split.as_deref()), "{split:?}");
-    let done = net.granted.iter().filter(|(_, granted)| matches!(granted, Granted::Done(_))).count();
-    assert!(done >= 2, "both were chosen in their groups: {:?}", net.granted);
+    let done = net.outcomes.iter().filter(|(_, outcome)| matches!(outcome, AdminOutcome::Done(_))).count();
+    assert!(done >= 2, "both were chosen in their groups: {:?}", net.outcomes);
 }
 
 #[test]
@@ -85,8 +88,8 @@ fn a_change_that_makes_no_sense_is_refused() {
     let (id, before) = (group(&net, 0), of(&net, 0));
     for (bad, words) in [(change(&[("lead", "nobody")], None), "agreement"), (change(&[], Some(6)), "max-group 6")] {
         for asked in 0..3 {
-            match net.wish(asked, id, bad.clone()) {
-                Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+            match net.request(asked, id, bad.clone()) {
+                AdminOutcome::Refused(why) => assert!(why.contains(words), "{why}"),
                 other => panic!("{other:?}"),
             }
         }
@@ -99,7 +102,7 @@ fn a_change_that_makes_no_sense_is_refused() {
 fn sizes_of_groups_can_change() {
     let mut net = Net::with(4, |config| NodeConfig { members_min: 2, members_max: 4, ..config });
     let id = group(&net, 0);
-    assert_eq!(net.wish(2, id, change(&[], Some(9))), Granted::Done(vec![id]));
+    assert_eq!(net.request(2, id, change(&[], Some(9))), AdminOutcome::Done(vec![id]));
     net.add(|config| NodeConfig { members_min: 2, members_max: 4, ..config });
     net.run_until(|net| net.nodes[4].group().is_some_and(|group| group.state().members.len() == 5));
     net.run_for(core::time::Duration::from_secs(30));
@@ -111,7 +114,7 @@ fn sizes_of_groups_can_change() {
 #[test]
 fn without_the_rule_a_change_stays_in_its_group() {
     let mut net = four_groups(Defects::NONE.with(Defect::PoliciesNotTold));
-    assert!(matches!(net.wish(1, group(&net, 1), change(&[("lead", "oldest")], None)), Granted::Done(_)));
+    assert!(matches!(net.request(1, group(&net, 1), change(&[("lead", "oldest")], None)), AdminOutcome::Done(_)));
     net.run_for(core::time::Duration::from_secs(30));
     assert_eq!((of(&net, 1).version, of(&net, 4).version), (1, 0));
 }

@@ -9,17 +9,17 @@ use group::switch::Switch;
 use group::transactions::BeginRefusal;
 use overlay::GroupId;
 
-use super::{Granted, Taken, Wish, Wishes};
+use super::{AdminOutcome, AdminRequest, AdminRequests, Taken};
 
 /// Limit of the distance of a switch's id from the time in seconds and from the last id: a slip must not use up all ids.
 const ID_AHEAD_MAX: u64 = 1 << 20;
 
-impl Wishes {
+impl AdminRequests {
     /// Returns the highest id of a switch that is proposed for another request to the same group; 0 if none is.
     pub(super) fn switch_open(&self, index: usize) -> u32 {
         let group = self.taken[index].group;
-        let open = |other: &Taken| match other.wish {
-            Wish::Switch { id } if other.group == group && other.proposed.is_some() => Some(id),
+        let open = |other: &Taken| match other.request {
+            AdminRequest::Switch { id } if other.group == group && other.proposed.is_some() => Some(id),
             _ => None,
         };
         let others = self.taken.iter().enumerate().filter(|(other, _)| *other != index);
@@ -28,7 +28,7 @@ impl Wishes {
 
     /// Returns whether a request to bar the group's switch is proposed.
     pub(super) fn is_bar_open(&self, group: GroupId) -> bool {
-        let is_bar = |other: &Taken| other.wish == Wish::UseSwitch { on: false } && other.proposed.is_some();
+        let is_bar = |other: &Taken| other.request == AdminRequest::UseSwitch { on: false } && other.proposed.is_some();
         self.taken.iter().any(|other| other.group == group && is_bar(other))
     }
 }
@@ -45,29 +45,29 @@ impl Taken {
         id: u32,
         (open, is_barred): (u32, bool),
         unix_s: u64,
-    ) -> Option<Granted> {
+    ) -> Option<AdminOutcome> {
         let known = group.state().switch;
         let ballot = group.log().leads_under().filter(|_| group.log().leads());
         let ballot = ballot.map(|ballot| (group.state().epoch, ballot));
         if self.proposed.is_some() && self.proposed != ballot {
-            return Some(Granted::Unknown);
+            return Some(AdminOutcome::Unknown);
         }
         let highest = u64::from(known.id).max(unix_s) + ID_AHEAD_MAX;
         match known.id.cmp(&id) {
-            Ordering::Equal if self.proposed.is_some() => Some(Granted::Done(alloc::vec![group.state().id])),
-            Ordering::Equal | Ordering::Greater => Some(Granted::Refused(is_used(known.id))),
+            Ordering::Equal if self.proposed.is_some() => Some(AdminOutcome::Done(alloc::vec![group.state().id])),
+            Ordering::Equal | Ordering::Greater => Some(AdminOutcome::Refused(is_used(known.id))),
             Ordering::Less if ballot.is_none() => Some(BeginRefusal::NotLeader(None).into()),
             Ordering::Less if self.proposed.is_some() => None,
             Ordering::Less if is_barred || known.is_barred() => {
                 let why = "somebody has turned the group's switch off: say {\"on\": true} first";
-                Some(Granted::Refused(why.to_string()))
+                Some(AdminOutcome::Refused(why.to_string()))
             }
-            Ordering::Less if id <= open => Some(Granted::Refused(is_used(open))),
-            Ordering::Less if u64::from(id) > highest => Some(Granted::Refused(alloc::format!(
+            Ordering::Less if id <= open => Some(AdminOutcome::Refused(is_used(open))),
+            Ordering::Less if u64::from(id) > highest => Some(AdminOutcome::Refused(alloc::format!(
                 "an id is about the time in seconds, and none above {highest} is taken"
             ))),
             Ordering::Less => match group.state().fits_switch() {
-                Err(why) => Some(Granted::Refused(why.to_string())),
+                Err(why) => Some(AdminOutcome::Refused(why.to_string())),
                 Ok(()) => {
                     group.propose(Entry::Switch(Switch::on(id)));
                     self.proposed = ballot;
@@ -78,12 +78,12 @@ impl Taken {
     }
 
     /// Proposes in the group's log that no switch is used, or that one may be; returns `None` until it is chosen.
-    pub(super) fn bar_switch(&mut self, group: &mut Group, on: bool) -> Option<Granted> {
+    pub(super) fn bar_switch(&mut self, group: &mut Group, on: bool) -> Option<AdminOutcome> {
         let (known, leads) = (group.state().switch, group.log().leads());
         match () {
-            () if known.is_barred() != on => Some(Granted::Done(alloc::vec![group.state().id])),
+            () if known.is_barred() != on => Some(AdminOutcome::Done(alloc::vec![group.state().id])),
             // The proposal of this node may still be chosen.
-            () if !leads && self.proposed.is_some() => Some(Granted::Unknown),
+            () if !leads && self.proposed.is_some() => Some(AdminOutcome::Unknown),
             () if !leads => Some(BeginRefusal::NotLeader(None).into()),
             () if self.proposed.is_some() => None,
             () => {
