@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use node::bays::Bays;
+use node::keyspace::KeyspaceGenerations;
 use node::storage::Space;
 use node::{Change, storage};
 use overlay::{Epoch, Incarnation, KeyRange, Point, RingId};
@@ -27,9 +27,9 @@ pub fn records() -> Vec<Vec<u8>> {
 /// two bytes, with both behind them.
 pub fn meta(bytes: &[u8]) -> bool {
     let entries = entries(bytes);
-    let Ok(Some((_, bays))) = Space(None).restore_life(&entries) else { return false };
-    // Every point has a bay; a map without one is refused.
-    bays.of(Point(0));
+    let Ok(Some((_, keyspace))) = Space(None).restore_life(&entries) else { return false };
+    // Every point has a generation; a map without one is refused.
+    keyspace.of(Point(0));
     let Ok(Some(stored)) = Space(None).drawer(0).restore(&entries, false) else { return false };
     if let Some(promises) = &stored.promises {
         // Every point has a promise, or none; a map without one is refused.
@@ -40,11 +40,11 @@ pub fn meta(bytes: &[u8]) -> bool {
 
 pub fn metas() -> Vec<Vec<u8>> {
     let life = storage::Life { ring: RingId(9), incarnation: Incarnation(3), voted: Epoch(2) };
-    let mut bays = Bays::default();
-    bays.leave(KeyRange::new(Point(5), Point(9)));
-    let mut changes = vec![Space(None).life(&life), Space(None).bays(&bays)];
+    let mut keyspace = KeyspaceGenerations::default();
+    keyspace.leave(KeyRange::new(Point(5), Point(9)));
+    let mut changes = vec![Space(None).life(&life), Space(None).keyspace(&keyspace)];
     let drawer = Space(None).drawer(0);
-    samples::durables().into_iter().for_each(|durable| drawer.changes(&bays, durable, &mut changes));
+    samples::durables().into_iter().for_each(|durable| drawer.changes(&keyspace, durable, &mut changes));
     let puts: Vec<(Bytes, Bytes)> = changes
         .into_iter()
         .filter_map(|change| match change {

@@ -21,10 +21,10 @@ use group::transaction::birth::births;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
 
 use crate::api::{Change, Event, Output};
-use crate::bays::Bays;
 use crate::config::Durability;
 use crate::copying::Claim;
 use crate::hosting::Hosted;
+use crate::keyspace::KeyspaceGenerations;
 use crate::letting_go::{is_alike, meet};
 use crate::node::Node;
 use crate::sessions::Sessions;
@@ -336,7 +336,7 @@ impl Node {
             return true;
         }
         let (range, epoch) = (state.range, state.epoch);
-        // The first batch of the last group stores the bays without this group. And outputs of groups may make this node copy data.
+        // The first batch of the last group stores the generations without this group. And outputs of groups may make this node copy data.
         self.hear_all();
         let mut parents: Vec<usize> = (0..self.hosts.all.len())
             .filter(|index| self.hosts.all[*index].place().iter().any(|place| place.overlaps(range)))
@@ -357,7 +357,7 @@ impl Node {
             let is_in = parent.is_member(self.me) || parent.is_learner(self.me);
             (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
         });
-        let Some((bays, claimed)) = self.bays_for(&state, &parents) else {
+        let Some((keyspace, claimed)) = self.generations_for(&state, &parents) else {
             self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
             return false;
         };
@@ -391,15 +391,15 @@ impl Node {
             group.inherit_grants(&hosted.group);
             group.inherit_doubt(&hosted.group);
         }
-        let moved = core::mem::replace(&mut self.hosts.bays, bays) != self.hosts.bays;
+        let moved = core::mem::replace(&mut self.hosts.keyspace, keyspace) != self.hosts.keyspace;
         let id = group.state().id;
         let Some(serial) = self.hosts.add(group) else {
             self.damaged("it has a part in too many groups");
             return false;
         };
         if moved && self.config.durability == Durability::Sync {
-            // Not earlier: until then the records of its parents lie in other bays.
-            self.bays_due = Some(serial);
+            // Not earlier: until then the records of its parents lie in other generations.
+            self.keyspace_due = Some(serial);
         }
         let copied = match records {
             0 => String::new(),
@@ -422,10 +422,14 @@ impl Node {
         true
     }
 
-    /// Returns the bays of a group in which this node begins a part, with the data that the first of these parents has, and with claimed
+    /// Returns the generations of a group in which this node begins a part, with the data that the first of these parents has, and with claimed
     /// copies. `None` if too much is still to be dropped.
-    pub(crate) fn bays_for(&self, state: &GroupState, parents: &[usize]) -> Option<(Bays, Vec<Claim>)> {
-        let mut bays = self.hosts.bays.clone();
+    pub(crate) fn generations_for(
+        &self,
+        state: &GroupState,
+        parents: &[usize],
+    ) -> Option<(KeyspaceGenerations, Vec<Claim>)> {
+        let mut keyspace = self.hosts.keyspace.clone();
         let mut fresh = alloc::vec![state.range];
         for (nth, parent) in parents.iter().map(|index| &self.hosts.all[*index]).enumerate() {
             let place = parent.place();
@@ -435,19 +439,19 @@ impl Node {
             let gone: Vec<KeyRange> = ours.into_iter().flat_map(|piece| meet(piece, &gone)).collect();
             for piece in gone {
                 if self.config.durability == Durability::Sync {
-                    bays.leave(piece);
+                    keyspace.leave(piece);
                 }
-                bays.enter(piece).then_some(())?;
+                keyspace.enter(piece).then_some(())?;
             }
         }
         let claims = self.claims(state, &fresh);
         for claim in &claims {
             for (lent, parts) in &claim.lots {
-                lent.iter().for_each(|lent| bays.claim(*lent, parts));
+                lent.iter().for_each(|lent| keyspace.claim(*lent, parts));
             }
             fresh = fresh.into_iter().flat_map(|piece| piece.without(claim.parts())).collect();
         }
-        fresh.into_iter().all(|piece| bays.enter(piece)).then_some((bays, claims))
+        fresh.into_iter().all(|piece| keyspace.enter(piece)).then_some((keyspace, claims))
     }
 
     /// Asks for the last states of other groups that births wait for. Asks former members of this node's groups for the successors.

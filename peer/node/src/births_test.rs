@@ -104,12 +104,12 @@ fn who_was_moved_takes_along_what_it_has_where_it_is() {
             groups.reverse();
         }
         let (mut node, ballots) = node_in(groups);
-        let bays = node.hosts.bays.clone();
+        let keyspace = node.hosts.keyspace.clone();
         node.take_part(state(12, 13, KeyRange::FULL, &[1, 2, 5, 6]));
         let there = ballots[usize::from(!turned)];
         assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(there)));
-        assert_ne!(node.hosts.bays.of(LEFT.start()), bays.of(LEFT.start()), "what is left over lies there");
-        assert_eq!(node.hosts.bays.of(RIGHT.start()), bays.of(RIGHT.start()));
+        assert_ne!(node.hosts.keyspace.of(LEFT.start()), keyspace.of(LEFT.start()), "what is left over lies there");
+        assert_eq!(node.hosts.keyspace.of(RIGHT.start()), keyspace.of(RIGHT.start()));
         assert_eq!(node.hosts.all.len(), 1);
     }
 }
@@ -119,14 +119,14 @@ fn who_was_moved_takes_along_what_it_has_where_it_is() {
 fn nothing_comes_along_from_where_tombstones_were_let_go_of_without_this_node() {
     for (epoch, keeps) in [(9, true), (10, false)] {
         let (mut node, ballots) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
-        let bay = node.hosts.bays.of(RIGHT.start());
+        let generation = node.hosts.keyspace.of(RIGHT.start());
         let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);
         let up_to = Number { term: Term::new(Slot(99), 0), n: 5 };
         born.purged.bounds.set(RIGHT, Some(Purge { slot: Slot(100), epoch: Epoch(epoch), up_to }));
         node.take_part(born);
         assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (Some(ballots[0]), keeps.then_some(ballots[0])));
-        assert_eq!(node.hosts.bays.of(RIGHT.start()) == bay, keeps);
-        assert_eq!(node.hosts.bays.of(LEFT.start()), bay);
+        assert_eq!(node.hosts.keyspace.of(RIGHT.start()) == generation, keeps);
+        assert_eq!(node.hosts.keyspace.of(LEFT.start()), generation);
     }
 }
 
@@ -184,12 +184,12 @@ fn former_members_that_are_needed_are_told() {
 fn what_was_given_to_others_does_not_go_along() {
     let (mut node, ballots) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
     node.hosts.all[0].over = Some(alloc::vec![RIGHT]);
-    let bays = node.hosts.bays.clone();
-    node.hosts.bays.leave(LEFT);
+    let keyspace = node.hosts.keyspace.clone();
+    node.hosts.keyspace.leave(LEFT);
     node.take_part(state(12, 12, KeyRange::FULL, &[1, 2]));
     assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(ballots[0])));
-    assert_ne!(node.hosts.bays.of(LEFT.start()), bays.of(LEFT.start()));
-    assert_eq!(node.hosts.bays.of(RIGHT.start()), bays.of(RIGHT.start()));
+    assert_ne!(node.hosts.keyspace.of(LEFT.start()), keyspace.of(LEFT.start()));
+    assert_eq!(node.hosts.keyspace.of(RIGHT.start()), keyspace.of(RIGHT.start()));
 }
 
 /// A part that is over loses some of its range to groups without this node. Its records there are left over at once: the node may come to
@@ -198,14 +198,14 @@ fn what_was_given_to_others_does_not_go_along() {
 fn what_is_given_up_is_left_over_at_once() {
     let all = || alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])];
     let (mut node, ballots) = node_in(all());
-    let bay = node.hosts.bays.of(LEFT.start());
+    let generation = node.hosts.keyspace.of(LEFT.start());
     node.give_up(LEFT, Epoch(12));
     assert_eq!(node.hosts.all[0].over, Some(alloc::vec![RIGHT]));
-    assert_eq!(node.hosts.bays.leftover(), Some((bay, LEFT)));
+    assert_eq!(node.hosts.keyspace.leftover(), Some((generation, LEFT)));
     let over = Over { drawer: 0, group: GroupId(10), epoch: Epoch(9), place: alloc::vec![RIGHT] };
     assert_eq!(node.places()[1], node.space().over(core::slice::from_ref(&over)));
     node.take_part(state(13, 13, LEFT, &[1, 2]));
-    assert_ne!(node.hosts.bays.of(LEFT.start()), bay, "what lies there is of before");
+    assert_ne!(node.hosts.keyspace.of(LEFT.start()), generation, "what lies there is of before");
     let (mut again, _) = node_in(all());
     again.restore_over(alloc::vec![over]);
     again.take_part(state(12, 12, KeyRange::FULL, &[1, 2]));
@@ -216,21 +216,21 @@ fn what_is_given_up_is_left_over_at_once() {
 #[test]
 fn what_is_born_waits_for_room() {
     let (mut node, ballots) = node_in(alloc::vec![state(10, 9, LEFT, &[2, 1])]);
-    let mut bays = node.hosts.bays.clone();
+    let mut keyspace = node.hosts.keyspace.clone();
     for _ in 0..256 {
-        bays.leave(RIGHT);
-        let _ = bays.enter(RIGHT);
+        keyspace.leave(RIGHT);
+        let _ = keyspace.enter(RIGHT);
     }
-    let full = core::mem::replace(&mut node.hosts.bays, bays);
+    let full = core::mem::replace(&mut node.hosts.keyspace, keyspace);
     let born = state(12, 12, KeyRange::FULL, &[1, 2]);
     assert!(!node.inherit(born.clone(), Inheritance::default()));
     assert_eq!((node.hosts.living().count(), has(&node, LEFT)), (1, Some(ballots[0])));
-    node.hosts.bays = full;
+    node.hosts.keyspace = full;
     assert!(node.inherit(born, Inheritance::default()));
     assert_eq!(has(&node, LEFT), Some(ballots[0]));
 }
 
-/// The bays become durable together with the first batch of the new group, not before.
+/// The generations become durable together with the first batch of the new group, not before.
 #[test]
 fn bays_and_heirs_are_durable_together() {
     let (mut node, _) = node_in(alloc::vec![state(10, 9, LEFT, &[2, 1]), state(11, 11, RIGHT, &[5, 1])]);
@@ -242,9 +242,9 @@ fn bays_and_heirs_are_durable_together() {
     };
     pull(&mut node);
     node.take_part(state(12, 13, KeyRange::FULL, &[1, 2, 5, 6]));
-    let is_bays = |change: &Change| matches!(change, Change::PutMeta(key, _) if key.ends_with(b"~b"));
+    let is_keyspace = |change: &Change| matches!(change, Change::PutMeta(key, _) if key.ends_with(b"~b"));
     let batches = pull(&mut node);
-    let first = batches.iter().position(|batch| batch.iter().any(is_bays)).expect("they are written");
+    let first = batches.iter().position(|batch| batch.iter().any(is_keyspace)).expect("they are written");
     let is_state = |change: &Change| matches!(change, Change::PutMeta(key, _) if key.ends_with(b"s") && key.len() == 2);
     assert!(batches[first].iter().any(is_state), "{:?}", batches[first]);
 }
@@ -253,9 +253,9 @@ fn bays_and_heirs_are_durable_together() {
 #[test]
 fn what_is_left_over_is_remembered_by_the_next_life() {
     let (node, _) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
-    let mut bays = node.hosts.bays.clone();
-    bays.leave(KeyRange::FULL);
-    let changes = [node.space().life(&node.life(RingId(1))), node.space().bays(&bays)];
+    let mut keyspace = node.hosts.keyspace.clone();
+    keyspace.leave(KeyRange::FULL);
+    let changes = [node.space().life(&node.life(RingId(1))), node.space().keyspace(&keyspace)];
     let meta = changes.into_iter().map(|change| match change {
         Change::PutMeta(key, value) => (key, value),
         other => panic!("{other:?}"),
@@ -263,7 +263,7 @@ fn what_is_left_over_is_remembered_by_the_next_life() {
     let restored = Restored { meta: meta.collect(), tail: Tail::Sealed };
     let config = NodeConfig { durability: Durability::Sync, ..NodeConfig::new(PeerKey([1; 32]), Incarnation(2)) };
     let node = Node::new(config, 7, NOW, restored);
-    assert_eq!((node.hosts.bays.leftover(), node.me.incarnation), (bays.leftover(), Incarnation(2)));
+    assert_eq!((node.hosts.keyspace.leftover(), node.me.incarnation), (keyspace.leftover(), Incarnation(2)));
 }
 
 /// Returns the store of member 1 for such a group, with the end of its journal torn.

@@ -1,6 +1,6 @@
 //! Copies of data that this node may come to own, made before the transaction that gives it (`docs/design/data.md`). The leader of a
 //! group that is to become another with a neighbour orders the copy. Members pull pages from the neighbour's members. The copied
-//! records lie in bays of their own until a new group claims them, or they are dropped.
+//! records lie in generations of their own until a new group claims them, or they are dropped.
 //!
 //! # Invariants
 //! - A copy counts for nothing: a member of a new group with a copied range lacks its data until it was compared, as if it had none.
@@ -69,7 +69,7 @@ pub struct CopyTold {
     pub done: bool,
 }
 
-/// A bay, and the range that was lent of it.
+/// A generation, and the range that was lent of it.
 type Lent = (u8, KeyRange);
 
 /// Part of a copy that becomes a new group's data.
@@ -125,15 +125,15 @@ struct Copying {
 
 struct Part {
     range: KeyRange,
-    /// Its bay in the store.
-    bay: Option<u8>,
+    /// Its generation in the store.
+    generation: Option<u8>,
     /// Slot up to which every page that came respects purges; `None` before the first page.
     applied: Option<Slot>,
 }
 
 impl Part {
     fn lent(&self) -> Option<Lent> {
-        self.bay.map(|bay| (bay, self.range))
+        self.generation.map(|generation| (generation, self.range))
     }
 }
 
@@ -227,9 +227,11 @@ impl Node {
             let holds = |ranges: &Vec<KeyRange>| ranges.iter().any(|range| range.contains_range(piece));
             states.iter().find(|(_, ranges)| holds(ranges)).map(|(state, _)| state.applied)
         };
-        let lent = self.hosts.bays.lend_former(&ranges);
-        let parts: Vec<Part> =
-            lent.into_iter().map(|(bay, range)| Part { range, bay: Some(bay), applied: applied(range) }).collect();
+        let lent = self.hosts.keyspace.lend_former(&ranges);
+        let parts: Vec<Part> = lent
+            .into_iter()
+            .map(|(generation, range)| Part { range, generation: Some(generation), applied: applied(range) })
+            .collect();
         let Some((source, _)) = states.first().filter(|_| !parts.is_empty()) else { return };
         self.copies.last_serial += 1;
         self.copies.all.push(Copying {
@@ -262,7 +264,7 @@ impl Node {
     fn begin_copy(&mut self, source: &GroupRef, ranges: &[KeyRange]) -> Option<usize> {
         let is_here = |range: &KeyRange| self.hosts.living().any(|group| group.state().range.overlaps(*range));
         let is_there = |range: &KeyRange| source.range.contains_range(*range) && !is_here(range);
-        let full = self.copies.disk_low || self.hosts.bays.left() >= LEFT_MAX;
+        let full = self.copies.disk_low || self.hosts.keyspace.left() >= LEFT_MAX;
         if full || !ranges.iter().all(is_there) {
             return None;
         }
@@ -272,17 +274,17 @@ impl Node {
             return None;
         }
         let durable = self.config.durability == Durability::Sync;
-        let mut bays = self.hosts.bays.clone();
+        let mut keyspace = self.hosts.keyspace.clone();
         let mut parts = Vec::new();
         for (range, ()) in ranges.iter().flat_map(|range| IntervalMap::new(()).pieces(*range)) {
-            let bay = if durable { Some(bays.lend(range)?) } else { None };
-            parts.push(Part { range, bay, applied: None });
+            let generation = if durable { Some(keyspace.lend(range)?) } else { None };
+            parts.push(Part { range, generation, applied: None });
         }
-        self.hosts.bays = bays;
+        self.hosts.keyspace = keyspace;
         oldest.into_iter().for_each(|index| self.end_copy(index));
-        if self.bays_due.is_none() {
-            // After a crash the remains must be found. If a group's first batch is to store the bays, no earlier batch does.
-            let changes = alloc::vec![self.space().bays(&self.hosts.bays)];
+        if self.keyspace_due.is_none() {
+            // After a crash the remains must be found. If a group's first batch is to store the generations, no earlier batch does.
+            let changes = alloc::vec![self.space().keyspace(&self.hosts.keyspace)];
             self.persist_own(changes);
         }
         self.copies.last_serial += 1;
@@ -332,7 +334,7 @@ impl Node {
 
     fn end_copy(&mut self, index: usize) {
         let over = self.copies.all.swap_remove(index);
-        over.parts.iter().filter_map(Part::lent).for_each(|lent| self.hosts.bays.give_back(lent));
+        over.parts.iter().filter_map(Part::lent).for_each(|lent| self.hosts.keyspace.give_back(lent));
         self.sweep.remains.push(over.table);
         self.share_memory();
     }
@@ -436,8 +438,8 @@ impl Node {
         for write in &page.writes {
             bytes += (write.record.bytes() + write.key.encoded().len()) as u64;
             copying.table.put_stored(&write.key, write.record.clone());
-            changes.extend(part.bay.map(|bay| {
-                Change::PutRecord(space.record_key(bay, &write.key), storage::encode_record(&write.record))
+            changes.extend(part.generation.map(|generation| {
+                Change::PutRecord(space.record_key(generation, &write.key), storage::encode_record(&write.record))
             }));
         }
         copying.table.evict();

@@ -11,7 +11,7 @@ use core::time::Duration;
 use group::Group;
 use overlay::{Epoch, GroupId, KeyRange, Point};
 
-use crate::bays::{Bays, Walk};
+use crate::keyspace::{KeyspaceGenerations, Walk};
 use crate::storage::DRAWERS;
 
 /// A node's part in one group.
@@ -46,7 +46,7 @@ pub(crate) struct Scan {
 #[derive(Default)]
 pub(crate) struct Hosts {
     pub(crate) all: Vec<Hosted>,
-    pub(crate) bays: Bays,
+    pub(crate) keyspace: KeyspaceGenerations,
     next_serial: u64,
     next_token: u64,
     /// Batches that are not durable yet: the node's token, the serial of the group, and the group's token.

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - The succeeding part is in the store before the old one is dropped: a crash may come between the two.
-//! - Records in a range that no group here has any more are left over from then on ([`crate::bays`]).
+//! - Records in a range that no group here has any more are left over from then on ([`crate::keyspace`]).
 
 use alloc::vec::Vec;
 
@@ -88,18 +88,18 @@ impl Node {
         self.hear_all();
         let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
         let left = given.iter().flat_map(|piece| piece.without(held.iter().copied()));
-        left.for_each(|piece| self.hosts.bays.leave(piece));
+        left.for_each(|piece| self.hosts.keyspace.leave(piece));
         let changes = self.places();
         self.persist_own(changes);
     }
 
-    /// Returns the changes that store the bays of records, and the rest of groups that are over.
+    /// Returns the changes that store the generations of records, and the rest of groups that are over.
     pub(crate) fn places(&self) -> Vec<Change> {
         let over = self.hosts.all.iter().filter_map(|hosted| {
             let state = hosted.group.state();
             Some(Over { drawer: hosted.drawer, group: state.id, epoch: state.epoch, place: hosted.over.clone()? })
         });
-        alloc::vec![self.space().bays(&self.hosts.bays), self.space().over(&over.collect::<Vec<_>>())]
+        alloc::vec![self.space().keyspace(&self.hosts.keyspace), self.space().over(&over.collect::<Vec<_>>())]
     }
 
     /// Restores the groups that were over when the process ended.
@@ -140,7 +140,7 @@ impl Node {
                 // A range that another group here owns, or owned and still holds, belongs to that group.
                 let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
                 for piece in gone.place().into_iter().flat_map(|piece| piece.without(held.iter().copied())) {
-                    self.hosts.bays.leave(piece);
+                    self.hosts.keyspace.leave(piece);
                 }
             }
             changes.push(self.space().drawer(gone.drawer).clear());

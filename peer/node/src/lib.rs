@@ -8,7 +8,6 @@ extern crate alloc;
 
 pub mod admin;
 mod api;
-pub mod bays;
 mod births;
 mod capacity;
 #[cfg(test)]
@@ -26,6 +25,7 @@ mod history_test;
 mod hosting;
 mod judging;
 mod key_use;
+pub mod keyspace;
 mod leading;
 mod leaving;
 mod letting_go;

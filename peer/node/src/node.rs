@@ -23,11 +23,11 @@ use overlay::{Called, Contact, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, R
 
 use crate::admin::{AdminOutcome, AdminRequests};
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
-use crate::bays::Walk;
 use crate::capacity::CapacityWatch;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::copying::Copies;
 use crate::hosting::{Hosted, Hosts, Scan};
+use crate::keyspace::Walk;
 use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
 use crate::lifetimes::LifeWatch;
@@ -77,8 +77,8 @@ pub struct Node {
     pub(crate) early: Vec<(GroupId, Sender, Message)>,
     /// Handovers of primaries of groups that are about to end.
     pub(crate) handed: Vec<(GroupId, Handover)>,
-    /// Group whose first batch stores the bays that changed with its birth.
-    pub(crate) bays_due: Option<u64>,
+    /// Group whose first batch stores the generations that changed with its birth.
+    pub(crate) keyspace_due: Option<u64>,
     pub(crate) sweep: Sweep,
     pub(crate) successor_search: SuccessorSearch,
     pub(crate) whereabouts: Whereabouts,
@@ -170,7 +170,7 @@ impl Node {
             told: BTreeMap::new(),
             early: Vec::new(),
             handed: Vec::new(),
-            bays_due: None,
+            keyspace_due: None,
             sweep: Sweep::default(),
             successor_search: SuccessorSearch::default(),
             whereabouts: Whereabouts::default(),
@@ -224,7 +224,7 @@ impl Node {
 
     /// Restores the stored state, if there is any.
     fn restore(&mut self, restored: &Restored) -> Result<(), StorageError> {
-        let Some((life, bays)) = self.space().restore_life(&restored.meta)? else { return Ok(()) };
+        let Some((life, keyspace)) = self.space().restore_life(&restored.meta)? else { return Ok(()) };
         self.starts.restore(self.space().restore_starts(&restored.meta)?);
         let mut stored = Vec::new();
         for drawer in 0..DRAWERS {
@@ -234,10 +234,10 @@ impl Node {
         }
         if stored.is_empty() {
             // The node had let go of all groups, and this is a new incarnation. Records that are left over stay in their place.
-            self.hosts.bays = bays;
+            self.hosts.keyspace = keyspace;
             return Ok(());
         }
-        self.hosts.bays = bays;
+        self.hosts.keyspace = keyspace;
         if self.config.former == Some(life.incarnation) {
             self.outlive(life, stored.into_iter().map(|(drawer, stored)| (drawer, stored.state)).collect());
             return Ok(());
@@ -274,7 +274,7 @@ impl Node {
             }
         }
         self.keep_former(&kept);
-        changes.extend([self.space().bays(&self.hosts.bays), self.space().over(&[]), self.space().finals(&[])]);
+        changes.extend([self.space().keyspace(&self.hosts.keyspace), self.space().over(&[]), self.space().finals(&[])]);
         self.persist_own(changes);
     }
 
@@ -298,7 +298,7 @@ impl Node {
 
     /// Enters the node's first group, as a newcomer or as the founder.
     pub(crate) fn enter(&mut self, state: GroupState, founds: bool) {
-        let Some((bays, claimed)) = self.bays_for(&state, &[]) else {
+        let Some((keyspace, claimed)) = self.generations_for(&state, &[]) else {
             return self.damaged("no room is left for another group");
         };
         let copied = self.take_copies(claimed);
@@ -313,7 +313,7 @@ impl Node {
         };
         group.set_full(self.full);
         group.set_history(self.history());
-        self.hosts.bays = bays;
+        self.hosts.keyspace = keyspace;
         self.end_copies();
         if self.hosts.add(group).is_none() {
             return self.damaged("no room is left for another group");
@@ -332,7 +332,7 @@ impl Node {
             // This comes before the group's own first batch: until that one, the node promises nothing.
             let (space, life) = (self.space(), self.life(ring));
             let lineage = space.lineage(&self.starts.lineage);
-            let changes = alloc::vec![space.life(&life), space.bays(&self.hosts.bays), lineage];
+            let changes = alloc::vec![space.life(&life), space.keyspace(&self.hosts.keyspace), lineage];
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
         self.share_memory();
@@ -447,12 +447,14 @@ impl Node {
     /// Returns whether this node holds this stored record now, and the record is not left over.
     pub fn holds(&self, record_key: &[u8]) -> bool {
         let key = self.space().key_of(record_key);
-        key.is_some_and(|(bay, key)| self.hosts.bays.of(key.point()) == bay && self.hosts.at(key.point()).is_some())
+        key.is_some_and(|(generation, key)| {
+            self.hosts.keyspace.of(key.point()) == generation && self.hosts.at(key.point()).is_some()
+        })
     }
 
     /// Returns whether the node has no leftovers of groups that it has no part in any more, and waits for no birth.
     pub fn is_settled(&self) -> bool {
-        self.hosts.bays.leftover().is_none() && !self.awaits_birth()
+        self.hosts.keyspace.leftover().is_none() && !self.awaits_birth()
     }
 
     /// Calls [`Group::watch`] for each of its groups, for checks. The last argument of `see` is whether the group lives.
@@ -627,20 +629,20 @@ impl Node {
                 let drawer = self.space().drawer(drawer);
                 let mut changes = Vec::with_capacity(durable.len());
                 for change in durable {
-                    drawer.changes(&self.hosts.bays, change, &mut changes);
+                    drawer.changes(&self.hosts.keyspace, change, &mut changes);
                 }
-                if self.bays_due.take_if(|of| *of == serial).is_some() {
+                if self.keyspace_due.take_if(|of| *of == serial).is_some() {
                     changes.extend(self.places());
                 }
                 let token = self.hosts.name_batch(serial, token);
                 self.outputs.push_back(Output::Persist { token, changes });
             }
             GroupOutput::Load { key, urgent } => {
-                let record_key = self.space().record_key(self.hosts.bays.of(key.point()), &key);
+                let record_key = self.space().record_key(self.hosts.keyspace.of(key.point()), &key);
                 self.outputs.push_back(Output::Load { record_key, urgent });
             }
             GroupOutput::Scan(token, from, bytes_max) => {
-                let walk = Walk::new(self.hosts.bays.parts(state.range), from, bytes_max);
+                let walk = Walk::new(self.hosts.keyspace.parts(state.range), from, bytes_max);
                 self.scan(Scan { serial, token, walk });
             }
             GroupOutput::Outcome(attempt, outcome) => {
@@ -755,8 +757,8 @@ impl Node {
     }
 
     fn on_loaded(&mut self, record_key: &[u8], record: Option<&[u8]>) {
-        let Some((bay, key)) = self.space().key_of(record_key) else { return };
-        if self.hosts.bays.of(key.point()) != bay {
+        let Some((generation, key)) = self.space().key_of(record_key) else { return };
+        if self.hosts.keyspace.of(key.point()) != generation {
             return; // A group that is over asked for it.
         }
         match record.map(storage::decode_record).transpose() {

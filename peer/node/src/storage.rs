@@ -10,15 +10,15 @@
 //! | drawer `ch` term, drawer `cp` term | a committee: the constant part, the changing part |
 //! | drawer `w` term number record-key | an unsettled write |
 //! | `~n` | this incarnation, with its ring |
-//! | `~b` | the bays in which records lie ([`Bays`]) |
+//! | `~b` | the generations in which records lie ([`KeyspaceGenerations`]) |
 //! | `~o` | the rest of groups here that are over ([`Over`]) |
 //! | `~f` | last states of groups that other nodes may need |
 //! | `~c` | the starts of this incarnation ([`Lineage`]) |
 //! | `~s` peer incarnation | the highest known start of another node ([`Lineage`]) |
 //!
 //! A drawer is a byte. Each group that a node is in has a drawer of its own, and an empty drawer is used again. Numbers are
-//! big-endian, so the order of entries is the order of their numbers. A record's key is its bay (a byte), its point (16 bytes) and
-//! its name: the records of a bay lie in ring order. Where several lanes of a peer share a store, all keys of a lane begin with
+//! big-endian, so the order of entries is the order of their numbers. A record's key is its generation (a byte), its point (16 bytes) and
+//! its name: the records of a generation lie in ring order. Where several lanes of a peer share a store, all keys of a lane begin with
 //! its number ([`Space`]).
 
 use alloc::collections::BTreeMap;
@@ -39,7 +39,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Change;
-use crate::bays::Bays;
+use crate::keyspace::KeyspaceGenerations;
 use crate::lineage::Lineage;
 
 /// Version of all stored entries and records: of their keys, and of every type in their values.
@@ -123,28 +123,28 @@ impl Space {
     }
 
     /// Returns the key of a record.
-    pub fn record_key(self, bay: u8, key: &Key) -> Bytes {
+    pub fn record_key(self, generation: u8, key: &Key) -> Bytes {
         let mut bytes = self.key(1 + 16 + key.encoded().len());
-        put_key(&mut bytes, bay, key);
+        put_key(&mut bytes, generation, key);
         bytes.into()
     }
 
-    /// Returns the bay and the key of a record; `None` if these bytes are no record's key, or lie in another space.
+    /// Returns the generation and the key of a record; `None` if these bytes are no record's key, or lie in another space.
     pub fn key_of(self, record_key: &[u8]) -> Option<(u8, Key)> {
         key_at(self.within(record_key)?)
     }
 
-    /// Returns the first key of a scan of a bay, as a record's key.
-    pub fn scan_start(self, bay: u8, from: Bound<&Key>) -> Bytes {
+    /// Returns the first key of a scan of a generation, as a record's key.
+    pub fn scan_start(self, generation: u8, from: Bound<&Key>) -> Bytes {
         match from {
             Bound::Unbounded => {
                 let mut key = self.key(1);
-                key.push(bay);
+                key.push(generation);
                 key.into()
             }
-            Bound::Included(key) => self.record_key(bay, key),
+            Bound::Included(key) => self.record_key(generation, key),
             Bound::Excluded(key) => {
-                let mut behind = self.record_key(bay, key).to_vec();
+                let mut behind = self.record_key(generation, key).to_vec();
                 behind.push(0);
                 behind.into()
             }
@@ -162,9 +162,9 @@ impl Space {
         Change::PutMeta(self.own(b'n'), encode(life))
     }
 
-    /// Returns the change that stores the bays of records.
-    pub fn bays(self, bays: &Bays) -> Change {
-        Change::PutMeta(self.own(b'b'), encode(bays))
+    /// Returns the change that stores the generations of records.
+    pub fn keyspace(self, keyspace: &KeyspaceGenerations) -> Change {
+        Change::PutMeta(self.own(b'b'), encode(keyspace))
     }
 
     /// Returns the change that stores the groups that are over.
@@ -240,14 +240,17 @@ impl Space {
         stored.filter(|(_, value)| !value.is_empty()).map(read).collect()
     }
 
-    /// Returns the stored incarnation, and the bays of its records; `None` if none is stored.
+    /// Returns the stored incarnation, and the generations of its records; `None` if none is stored.
     ///
     /// # Errors
     /// One of the two cannot be read.
-    pub fn restore_life(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Option<(Life, Bays)>, StorageError> {
+    pub fn restore_life(
+        self,
+        meta: &BTreeMap<Bytes, Bytes>,
+    ) -> Result<Option<(Life, KeyspaceGenerations)>, StorageError> {
         let Some(life) = meta.get(&self.own(b'n')) else { return Ok(None) };
-        let bays = meta.get(&self.own(b'b')).map(|bays| decode(bays, "map of bays")).transpose()?;
-        Ok(Some((decode(life, "identity")?, bays.unwrap_or_default())))
+        let keyspace = meta.get(&self.own(b'b')).map(|keyspace| decode(keyspace, "map of the keyspace")).transpose()?;
+        Ok(Some((decode(life, "identity")?, keyspace.unwrap_or_default())))
     }
 }
 
@@ -283,8 +286,8 @@ impl Drawer {
         Change::DropMeta(self.tagged(b""), behind.into())
     }
 
-    /// Appends the changes that make `durable` stored, with records in these bays.
-    pub fn changes(self, bays: &Bays, durable: Durable, changes: &mut Vec<Change>) {
+    /// Appends the changes that make `durable` stored, with records in these generations.
+    pub fn changes(self, keyspace: &KeyspaceGenerations, durable: Durable, changes: &mut Vec<Change>) {
         let last = match durable {
             Durable::State(state) => Change::PutMeta(self.tagged(b"s"), encode(&*state)),
             Durable::LogPromised(epoch, ballot) => Change::PutMeta(self.tagged(b"lp"), encode(&(epoch, ballot))),
@@ -304,19 +307,21 @@ impl Drawer {
                 changes.push(drop_one(self.numbered(b"cp", ballot.term.0)));
                 drop_one(self.numbered(b"ch", ballot.term.0))
             }
-            Durable::Accepted(write) => Change::PutMeta(self.unsettled_key(bays, &write), encode_record(&write.record)),
+            Durable::Accepted(write) => {
+                Change::PutMeta(self.unsettled_key(keyspace, &write), encode_record(&write.record))
+            }
             Durable::Settle(term, first, last) => {
                 let (from, to) = (self.unsettled_bound(term, first), self.unsettled_bound(term, last + 1));
                 let strip = self.space.len() + 1 + UNSETTLED_PREFIX;
                 changes.push(Change::Promote { from: from.clone(), to: to.clone(), strip });
                 Change::DropMeta(from, to)
             }
-            Durable::Void(write) => drop_one(self.unsettled_key(bays, &write)),
-            Durable::Purge(key) => Change::DropRecord(self.space.record_key(bays.of(key.point()), &key)),
+            Durable::Void(write) => drop_one(self.unsettled_key(keyspace, &write)),
+            Durable::Purge(key) => Change::DropRecord(self.space.record_key(keyspace.of(key.point()), &key)),
             Durable::Doubt(None) => drop_one(self.tagged(b"d")),
             Durable::Doubt(Some(doubt)) => self.doubt(&doubt),
             Durable::Record(write) => {
-                let key = self.space.record_key(bays.of(write.key.point()), &write.key);
+                let key = self.space.record_key(keyspace.of(write.key.point()), &write.key);
                 Change::PutRecord(key, encode_record(&write.record))
             }
         };
@@ -327,12 +332,12 @@ impl Drawer {
         self.unsettled(term, n, 0).into()
     }
 
-    fn unsettled_key(self, bays: &Bays, write: &Write) -> Bytes {
+    fn unsettled_key(self, keyspace: &KeyspaceGenerations, write: &Write) -> Bytes {
         let Number { term, n } = write.record.number;
         let mut bytes = self.unsettled(term, n, self.space.len() + 1 + 16 + write.key.encoded().len());
         // The whole key of the record that the write becomes.
         bytes.extend(self.space.0);
-        put_key(&mut bytes, bays.of(write.key.point()), &write.key);
+        put_key(&mut bytes, keyspace.of(write.key.point()), &write.key);
         bytes.into()
     }
 
@@ -442,17 +447,17 @@ pub fn decode_record(bytes: &[u8]) -> Result<Arc<Record>, StorageError> {
     decode(bytes, "record").map(Arc::new)
 }
 
-fn put_key(bytes: &mut Vec<u8>, bay: u8, key: &Key) {
-    bytes.push(bay);
+fn put_key(bytes: &mut Vec<u8>, generation: u8, key: &Key) {
+    bytes.push(generation);
     bytes.extend_from_slice(&key.point().0.to_be_bytes());
     bytes.extend_from_slice(key.encoded());
 }
 
 fn key_at(bytes: &[u8]) -> Option<(u8, Key)> {
-    let (bay, bytes) = bytes.split_first()?;
+    let (generation, bytes) = bytes.split_first()?;
     let (point, name) = bytes.split_at_checked(16)?;
     let key = Key::decode(name).ok()?;
-    (key.point() == Point(u128::from_be_bytes(point.try_into().ok()?))).then_some((*bay, key))
+    (key.point() == Point(u128::from_be_bytes(point.try_into().ok()?))).then_some((*generation, key))
 }
 
 fn encode<T: Serialize>(value: &T) -> Bytes {
@@ -497,7 +502,7 @@ mod tests {
     /// Returns the number of bytes that a batch adds to the journal.
     fn cost(durable: Durable) -> usize {
         let mut made = Vec::new();
-        Space(None).drawer(0).changes(&Bays::default(), durable, &mut made);
+        Space(None).drawer(0).changes(&KeyspaceGenerations::default(), durable, &mut made);
         let bytes = |change: &Change| match change {
             Change::PutMeta(key, value) => key.len() + value.len(),
             _ => 0,
@@ -553,9 +558,9 @@ mod tests {
             policies: Policies::default().agreed_on(5, 12),
             horizon_ms: 1,
         };
-        let mut bays = Bays::default();
-        bays.leave(KeyRange::FULL);
-        assert!(bays.enter(KeyRange::FULL));
+        let mut keyspace = KeyspaceGenerations::default();
+        keyspace.leave(KeyRange::FULL);
+        assert!(keyspace.enter(KeyRange::FULL));
         let mut meta = BTreeMap::new();
         let all = [(1, 0), (1, 1), (2, 1), (2, DRAWERS - 1)];
         let name = |lane: u8, drawer: u8| u128::from(lane) << 8 | u128::from(drawer);
@@ -575,10 +580,10 @@ mod tests {
             );
             let space = Space(Some(lane));
             let life = Life { ring: RingId(u128::from(lane)), incarnation: Incarnation(5), voted: Epoch(0) };
-            let mut made = alloc::vec![space.life(&life), space.bays(&bays)];
+            let mut made = alloc::vec![space.life(&life), space.keyspace(&keyspace)];
             let drawer = space.drawer(drawer);
-            drawer.changes(&bays, Durable::State(alloc::boxed::Box::new(state)), &mut made);
-            drawer.changes(&bays, Durable::Accepted(write(b"k", u64::from(lane))), &mut made);
+            drawer.changes(&keyspace, Durable::State(alloc::boxed::Box::new(state)), &mut made);
+            drawer.changes(&keyspace, Durable::Accepted(write(b"k", u64::from(lane))), &mut made);
             for change in made {
                 let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
                 meta.insert(key, value);
@@ -587,15 +592,15 @@ mod tests {
         for (lane, number) in all {
             let space = Space(Some(lane));
             let (life, known) = space.restore_life(&meta).unwrap().expect("it is there");
-            assert_eq!((life.ring, &known), (RingId(u128::from(lane)), &bays));
+            assert_eq!((life.ring, &known), (RingId(u128::from(lane)), &keyspace));
             let drawer = space.drawer(number);
             let stored = drawer.restore(&meta, true).unwrap().expect("it is there");
             assert_eq!(stored.state.ring, RingId(name(lane, number)));
             let unsettled = stored.unsettled.values().flatten().map(|write| write.record.number.n).collect::<Vec<_>>();
             assert_eq!(unsettled, [u64::from(lane)]);
-            // A settled write becomes the record of its own lane, in its bay.
+            // A settled write becomes the record of its own lane, in its generation.
             let mut settled = Vec::new();
-            drawer.changes(&bays, Durable::Settle(Term::new(Slot(1), 0), 0, 9), &mut settled);
+            drawer.changes(&keyspace, Durable::Settle(Term::new(Slot(1), 0), 0, 9), &mut settled);
             let Change::Promote { from, to, strip } = &settled[0] else { panic!("{settled:?}") };
             let promoted: Vec<_> = meta.range(from.clone()..to.clone()).map(|(key, _)| &key[*strip..]).collect();
             assert_eq!(promoted, [&space.record_key(1, &Key::new(b"k").unwrap())[..]]);
@@ -628,7 +633,7 @@ mod tests {
                 assert_eq!(again == once, key[..] != *drawer.tagged(b"d"), "one more run, in its own drawer");
             }
             let mut over = Vec::new();
-            drawer.changes(&bays, Durable::Doubt(None), &mut over);
+            drawer.changes(&keyspace, Durable::Doubt(None), &mut over);
             let Change::DropMeta(from, to) = &over[0] else { panic!("{over:?}") };
             meta.retain(|key, _| !(from..to).contains(&key));
             assert_eq!(drawer.restore(&meta, true).unwrap().unwrap().doubt, None);

@@ -10,8 +10,8 @@ use group::time::Time;
 use overlay::{Key, KeyRange};
 
 use crate::api::Change;
-use crate::bays::Walk;
 use crate::hosting::Scan;
+use crate::keyspace::Walk;
 use crate::node::Node;
 
 /// Size of a page, in bytes.
@@ -38,7 +38,7 @@ pub(crate) struct Sweep {
 impl Node {
     /// Returns the time at which there are records to drop.
     pub(crate) fn sweep_due(&self) -> Time {
-        let waits = self.sweep.waits || (self.sweep.part.is_none() && self.hosts.bays.leftover().is_none());
+        let waits = self.sweep.waits || (self.sweep.part.is_none() && self.hosts.keyspace.leftover().is_none());
         let page = if waits { Time::NEVER } else { self.sweep.rests_until };
         if self.sweep.remains.is_empty() { page } else { page.min(self.now.time + SHED_EVERY) }
     }
@@ -55,7 +55,7 @@ impl Node {
             return;
         }
         if self.sweep.part.is_none() {
-            self.sweep.part = self.hosts.bays.leftover().map(|part| (part, Bound::Unbounded));
+            self.sweep.part = self.hosts.keyspace.leftover().map(|part| (part, Bound::Unbounded));
         }
         let Some((part, from)) = self.sweep.part.clone() else { return };
         self.sweep.waits = true;
@@ -67,19 +67,19 @@ impl Node {
     pub(crate) fn drop_leftovers(&mut self, records: Vec<(Key, Bytes)>, done: bool) {
         self.sweep.waits = false;
         let Some((part, from)) = &mut self.sweep.part else { return };
-        let part @ (bay, _) = *part;
+        let part @ (generation, _) = *part;
         if let Some((last, _)) = records.last() {
             *from = Bound::Excluded(last.clone());
         }
         let space = self.space();
         let mut changes: Vec<Change> =
-            records.iter().map(|(key, _)| Change::DropRecord(space.record_key(bay, key))).collect();
+            records.iter().map(|(key, _)| Change::DropRecord(space.record_key(generation, key))).collect();
         if !done {
             self.sweep.rests_until = self.now.time + PAGE_EVERY;
         } else {
             self.sweep.part = None;
-            self.hosts.bays.swept(part);
-            changes.push(space.bays(&self.hosts.bays));
+            self.hosts.keyspace.swept(part);
+            changes.push(space.keyspace(&self.hosts.keyspace));
         }
         if changes.is_empty() {
             return;

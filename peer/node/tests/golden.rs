@@ -12,7 +12,7 @@ use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
 use group::state::{Entry, GroupState};
 use node::Lineage;
-use node::bays::Bays;
+use node::keyspace::KeyspaceGenerations;
 use node::storage::{Drawer, Life, Over, STORED_VERSION, Space, decode_record, encode_record};
 use node::wire::{FRAME_VERSION, Frame, Stamp, decode, encode};
 use node::{Change, Start};
@@ -60,12 +60,12 @@ fn golden_records() {
     }
 }
 
-/// Returns bays in which records lie in a bay other than the first, so that their keys show it.
-fn bays() -> Bays {
-    let mut bays = Bays::default();
-    bays.leave(KeyRange::FULL);
-    assert!(bays.enter(KeyRange::FULL));
-    bays
+/// Returns generations in which records lie in one other than the first, so that their keys show it.
+fn keyspace() -> KeyspaceGenerations {
+    let mut keyspace = KeyspaceGenerations::default();
+    keyspace.leave(KeyRange::FULL);
+    assert!(keyspace.enter(KeyRange::FULL));
+    keyspace
 }
 
 /// Returns the keys and values of a change, apart from each other; keys without a value are alone.
@@ -91,12 +91,12 @@ fn reads_back<T: DeserializeOwned + PartialEq + Debug>(golden: &Golden, name: &s
 #[test]
 fn golden_entries() {
     let mut golden = golden("entries", STORED);
-    let bays = bays();
+    let keyspace = keyspace();
     let places = [(Space(None), 3), (Space(Some(2)), 31)];
     let named = |space, name: &str| format!("{name} in {space:?}");
     for (space, number) in places {
         for (name, durable) in examples::<Durable>().values {
-            add(&mut golden, &named(space, &name), space.drawer(number), &bays, durable);
+            add(&mut golden, &named(space, &name), space.drawer(number), &keyspace, durable);
         }
     }
     golden.check();
@@ -132,9 +132,9 @@ fn golden_entries() {
     }
 }
 
-fn add(golden: &mut Golden, name: &str, drawer: Drawer, bays: &Bays, durable: Durable) {
+fn add(golden: &mut Golden, name: &str, drawer: Drawer, keyspace: &KeyspaceGenerations, durable: Durable) {
     let mut changes = Vec::new();
-    drawer.changes(bays, durable, &mut changes);
+    drawer.changes(keyspace, durable, &mut changes);
     for (place, change) in changes.iter().enumerate() {
         for (part, bytes) in parts(change) {
             golden.add(&format!("{name}: {place} {part}"), &bytes);
@@ -156,7 +156,7 @@ fn golden_own_entries() {
     let lives = examples::<Life>().values;
     let (name, life) = lives.last().expect("there is one");
     put(&mut golden, &format!("life {name}"), space.life(life));
-    put(&mut golden, "bays", space.bays(&bays()));
+    put(&mut golden, "keyspace", space.keyspace(&keyspace()));
     let over: Vec<Over> = examples::<Over>().values.into_iter().map(|(_, over)| over).collect();
     put(&mut golden, "over", space.over(&over));
     let finals: Vec<GroupState> = examples::<GroupState>().values.into_iter().map(|(_, state)| state).take(3).collect();
@@ -168,7 +168,7 @@ fn golden_own_entries() {
     golden.check();
     let part = |name: &str, part: &str| Bytes::copy_from_slice(golden.bytes(&format!("{name}: {part}")));
     let meta: BTreeMap<_, _> = names.iter().map(|name| (part(name, "key"), part(name, "value"))).collect();
-    assert_eq!(space.restore_life(&meta), Ok(Some((*life, bays()))));
+    assert_eq!(space.restore_life(&meta), Ok(Some((*life, keyspace()))));
     assert_eq!(space.restore_over(&meta), Ok(over));
     assert_eq!(space.restore_finals(&meta), Ok(finals));
     assert_eq!(space.restore_lineage(&meta), Ok(lineage.clone()));

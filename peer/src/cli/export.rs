@@ -11,7 +11,7 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use group::op::Kind;
 use group::record::Record;
-use node::bays::Bays;
+use node::keyspace::KeyspaceGenerations;
 use node::storage::{DRAWERS, Space, decode_record};
 use overlay::Key;
 use serde_json::Map;
@@ -91,9 +91,9 @@ fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, Failed> {
     let mut told = 0;
     for space in [Space(None)].into_iter().chain(lanes) {
         let life = space.restore_life(&restored.meta).map_err(|error| error.to_string())?;
-        let Some((_, bays)) = life else { continue };
+        let Some((_, keyspace)) = life else { continue };
         let unsettled = unsettled(space, &restored.meta)?;
-        told += walk(&engine, space, &bays, unsettled, |key, found| print(&mut out, form, key, found))?;
+        told += walk(&engine, space, &keyspace, unsettled, |key, found| print(&mut out, form, key, found))?;
     }
     out.flush().map_err(Failed::Output)?;
     Ok(told)
@@ -126,24 +126,24 @@ fn unsettled(space: Space, meta: &BTreeMap<Bytes, Bytes>) -> Result<BTreeMap<Key
 fn walk(
     engine: &Engine,
     space: Space,
-    bays: &Bays,
+    keyspace: &KeyspaceGenerations,
     mut unsettled: BTreeMap<Key, Arc<Record>>,
     mut tell: impl FnMut(&Key, &Found) -> io::Result<u64>,
 ) -> Result<u64, Failed> {
     let mut told = 0;
-    // A store without leftovers has one bay, and few have more than three.
-    for bay in 0..=u8::MAX {
+    // A store without leftovers has one generation, and few have more than three.
+    for generation in 0..=u8::MAX {
         let mut from: Bound<Key> = Bound::Unbounded;
         loop {
-            let start = space.scan_start(bay, from.as_ref());
+            let start = space.scan_start(generation, from.as_ref());
             let (records, done) = engine.scan(&start, PAGE_BYTES).map_err(|error| error.to_string())?;
             let total = records.len();
             let here = records.into_iter().map_while(|(key, value)| {
                 let (of, key) = space.key_of(&key)?;
-                (of == bay).then_some((key, value))
+                (of == generation).then_some((key, value))
             });
             let here: Vec<(Key, Bytes)> = here.collect();
-            for (key, value) in here.iter().filter(|(key, _)| bays.of(key.point()) == bay) {
+            for (key, value) in here.iter().filter(|(key, _)| keyspace.of(key.point()) == generation) {
                 let record = decode_record(value).map_err(|error| error.to_string())?;
                 let found = match unsettled.remove(key) {
                     Some(newer) if newer.number > record.number => Found { record: newer, chosen: false },

@@ -1,11 +1,11 @@
-//! Bays: the places of a node's records in its store.
+//! Generations of the keyspace: the places of a node's records in its store.
 //!
 //! Records of a range that this node no longer owns are dropped, and that takes time. If the node comes to hold that range
-//! again meanwhile, it must not find the old records: they would look like its present ones. So records lie in *bays*, and new
-//! records go into a bay without leftovers in that range.
+//! again meanwhile, it must not find the old records: they would look like its present ones. So records lie in *generations*, and new
+//! records go into a generation without leftovers in that range.
 //!
 //! # Invariants
-//! - A range that a group here has is in a bay without leftovers there.
+//! - A range that a group here has is in a generation without leftovers there.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::storage::Space;
 
-/// Bay of the records of each part of the ring, and the leftovers.
+/// Generation of the records of each part of the ring, and the leftovers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bays {
+pub struct KeyspaceGenerations {
     at: IntervalMap<u8>,
     leftovers: Vec<(u8, KeyRange)>,
     /// Leftovers that are not to be dropped yet. After a crash this list is empty.
@@ -27,57 +27,60 @@ pub struct Bays {
     lent: Vec<(u8, KeyRange)>,
 }
 
-impl Default for Bays {
-    fn default() -> Bays {
-        Bays { at: IntervalMap::new(0), leftovers: Vec::new(), lent: Vec::new() }
+impl Default for KeyspaceGenerations {
+    fn default() -> KeyspaceGenerations {
+        KeyspaceGenerations { at: IntervalMap::new(0), leftovers: Vec::new(), lent: Vec::new() }
     }
 }
 
-impl Bays {
-    /// Returns the bay of a point.
+impl KeyspaceGenerations {
+    /// Returns the generation of a point.
     pub fn of(&self, point: Point) -> u8 {
         *self.at.get(point)
     }
 
     /// Marks all records in this range as left over.
     pub fn leave(&mut self, range: KeyRange) {
-        for (piece, bay) in self.at.pieces(range) {
-            self.leftovers.push((bay, piece));
+        for (piece, generation) in self.at.pieces(range) {
+            self.leftovers.push((generation, piece));
         }
     }
 
-    /// Takes a bay without leftovers for new records in this range. Returns false if there is none: then nothing has changed.
+    /// Takes a generation without leftovers for new records in this range. Returns false if there is none: then nothing has changed.
     #[must_use]
     pub fn enter(&mut self, range: KeyRange) -> bool {
-        let used = |bay: u8| self.leftovers.iter().any(|(of, piece)| *of == bay && piece.overlaps(range));
-        let free = (0..=u8::MAX).find(|bay| !used(*bay));
-        if let Some(bay) = free {
-            self.at.set(range, bay);
+        let used = |generation: u8| self.leftovers.iter().any(|(of, piece)| *of == generation && piece.overlaps(range));
+        let free = (0..=u8::MAX).find(|generation| !used(*generation));
+        if let Some(generation) = free {
+            self.at.set(range, generation);
         }
         free.is_some()
     }
 
-    /// Returns a bay for copied records in this range, which no group here has: after a crash they are left over. `None` if
-    /// each bay has records or leftovers in this range.
+    /// Returns a generation for copied records in this range, which no group here has: after a crash they are left over. `None` if
+    /// each generation has records or leftovers in this range.
     #[must_use]
     pub fn lend(&mut self, range: KeyRange) -> Option<u8> {
         let here = self.at.pieces(range);
-        let used = |bay: u8| {
-            let is_left = self.leftovers.iter().any(|(of, piece)| *of == bay && piece.overlaps(range));
-            is_left || here.iter().any(|(_, at)| *at == bay)
+        let used = |generation: u8| {
+            let is_left = self.leftovers.iter().any(|(of, piece)| *of == generation && piece.overlaps(range));
+            is_left || here.iter().any(|(_, at)| *at == generation)
         };
-        let free = (0..=u8::MAX).find(|bay| !used(*bay))?;
+        let free = (0..=u8::MAX).find(|generation| !used(*generation))?;
         self.leftovers.push((free, range));
         self.lent.push((free, range));
         Some(free)
     }
 
     /// Lends these ranges, none of which overlap, when no group here has a part of the ring any more; the rest is left over.
-    /// Returns each lent part, in one bay and on one side of point zero.
+    /// Returns each lent part, in one generation and on one side of point zero.
     #[must_use]
     pub fn lend_former(&mut self, ranges: &[KeyRange]) -> Vec<(u8, KeyRange)> {
-        let lent: Vec<(u8, KeyRange)> =
-            ranges.iter().flat_map(|range| self.at.pieces(*range)).map(|(piece, bay)| (bay, piece)).collect();
+        let lent: Vec<(u8, KeyRange)> = ranges
+            .iter()
+            .flat_map(|range| self.at.pieces(*range))
+            .map(|(piece, generation)| (generation, piece))
+            .collect();
         let rest = KeyRange::FULL.without(lent.iter().map(|(_, piece)| *piece));
         rest.into_iter().for_each(|piece| self.leave(piece));
         self.leftovers.extend(&lent);
@@ -99,9 +102,9 @@ impl Bays {
     pub fn claim(&mut self, lent: (u8, KeyRange), parts: &[KeyRange]) {
         self.give_back(lent);
         self.leftovers.retain(|known| *known != lent);
-        let (bay, range) = lent;
-        self.leftovers.extend(range.without(parts.iter().copied()).into_iter().map(|piece| (bay, piece)));
-        parts.iter().for_each(|part| self.at.set(*part, bay));
+        let (generation, range) = lent;
+        self.leftovers.extend(range.without(parts.iter().copied()).into_iter().map(|piece| (generation, piece)));
+        parts.iter().for_each(|part| self.at.set(*part, generation));
     }
 
     /// Returns the next part to drop.
@@ -117,7 +120,7 @@ impl Bays {
     /// Returns the parts of a range in the order in which they are scanned, that of the points.
     pub fn parts(&self, range: KeyRange) -> VecDeque<(u8, KeyRange)> {
         let mut parts: Vec<(u8, KeyRange)> =
-            self.at.pieces(range).into_iter().map(|(piece, bay)| (bay, piece)).collect();
+            self.at.pieces(range).into_iter().map(|(piece, generation)| (generation, piece)).collect();
         parts.sort_by_key(|(_, piece)| piece.start());
         parts.into()
     }
@@ -146,14 +149,14 @@ impl Walk {
 
     /// Returns the key at which the store is to be read next; `None` if all is read.
     pub(crate) fn next(&self, space: Space) -> Option<Bytes> {
-        let (bay, piece) = self.parts.front()?;
+        let (generation, piece) = self.parts.front()?;
         let first = Key::first_at(piece.start());
         let from = match &self.from {
             Bound::Included(key) if *key >= first => Bound::Included(key),
             Bound::Excluded(key) if *key >= first => Bound::Excluded(key),
             _ => Bound::Included(&first),
         };
-        Some(space.scan_start(*bay, from))
+        Some(space.scan_start(*generation, from))
     }
 
     /// Takes a page of the store, and whether no record follows it there. Returns its records that belong to the scan, and
@@ -164,11 +167,11 @@ impl Walk {
         records: Vec<(Bytes, Bytes)>,
         done: bool,
     ) -> Option<(Vec<(Key, Bytes)>, bool)> {
-        let Some((bay, piece)) = self.parts.front().copied() else { return Some((Vec::new(), true)) };
+        let Some((generation, piece)) = self.parts.front().copied() else { return Some((Vec::new(), true)) };
         let total = records.len();
         let here = |(key, value): (Bytes, Bytes)| {
             let (of, key) = space.key_of(&key)?;
-            (of == bay && piece.contains(key.point())).then_some((key, value))
+            (of == generation && piece.contains(key.point())).then_some((key, value))
         };
         let kept: Vec<(Key, Bytes)> = records.into_iter().map_while(here).collect();
         if done || kept.len() < total {
@@ -193,19 +196,24 @@ mod tests {
         KeyRange::new(Point(start << 120), Point(end << 120))
     }
 
-    /// Returns a store with these keys in each of these bays, and in other lanes.
-    fn store(bays: &[u8], keys: &[Key]) -> BTreeMap<Bytes, Bytes> {
+    /// Returns a store with these keys in each of these generations, and in other lanes.
+    fn store(keyspace: &[u8], keys: &[Key]) -> BTreeMap<Bytes, Bytes> {
         let each = |space: Space| {
-            let all = bays.iter().flat_map(move |bay| keys.iter().map(move |key| (*bay, key)));
-            all.map(move |(bay, key)| (space.record_key(bay, key), Bytes::copy_from_slice(&[bay])))
+            let all = keyspace.iter().flat_map(move |generation| keys.iter().map(move |key| (*generation, key)));
+            all.map(move |(generation, key)| (space.record_key(generation, key), Bytes::copy_from_slice(&[generation])))
         };
         [Space(Some(2)), SPACE, Space(Some(4))].into_iter().flat_map(each).collect()
     }
 
-    fn walk(store: &BTreeMap<Bytes, Bytes>, bays: &Bays, of: KeyRange, page: usize) -> Vec<(Key, Bytes)> {
+    fn walk(
+        store: &BTreeMap<Bytes, Bytes>,
+        keyspace: &KeyspaceGenerations,
+        of: KeyRange,
+        page: usize,
+    ) -> Vec<(Key, Bytes)> {
         let (mut found, mut from) = (Vec::new(), Bound::Unbounded);
         loop {
-            let mut walk = Walk::new(bays.parts(of), from, 1);
+            let mut walk = Walk::new(keyspace.parts(of), from, 1);
             let (kept, done) = loop {
                 let Some(at) = walk.next(SPACE) else { return found };
                 let mut behind = store.range(at..);
@@ -230,21 +238,21 @@ mod tests {
     fn a_walk_finds_what_lies_in_each_place_and_nothing_else() {
         let keys: Vec<Key> = (0..200).map(|n| Key::new(alloc::format!("key {n}").as_bytes()).unwrap()).collect();
         let store = store(&[0, 1, 2], &keys);
-        let mut bays = Bays::default();
-        bays.leave(range(10, 120));
-        assert!(bays.enter(range(30, 60)));
-        bays.leave(range(40, 50));
-        assert!(bays.enter(range(45, 70)) && bays.enter(range(100, 0)));
+        let mut keyspace = KeyspaceGenerations::default();
+        keyspace.leave(range(10, 120));
+        assert!(keyspace.enter(range(30, 60)));
+        keyspace.leave(range(40, 50));
+        assert!(keyspace.enter(range(45, 70)) && keyspace.enter(range(100, 0)));
         for of in [KeyRange::FULL, range(20, 65), range(200, 33), range(44, 46), range(7, 7)] {
             let expected = |key: &&Key| of.contains(key.point());
             let mut expected: Vec<(Key, Bytes)> = keys
                 .iter()
                 .filter(expected)
-                .map(|k| (k.clone(), Bytes::copy_from_slice(&[bays.of(k.point())])))
+                .map(|k| (k.clone(), Bytes::copy_from_slice(&[keyspace.of(k.point())])))
                 .collect();
             expected.sort();
             for page in [1, 2, 7, 1000] {
-                assert_eq!(walk(&store, &bays, of, page), expected, "{of:?}, pages of {page}");
+                assert_eq!(walk(&store, &keyspace, of, page), expected, "{of:?}, pages of {page}");
             }
         }
     }
@@ -252,54 +260,55 @@ mod tests {
     /// A lent part has no owner yet: it is left over as soon as its loan ends, or after a crash.
     #[test]
     fn what_is_lent_is_claimed_or_left_over() {
-        let mut bays = Bays::default();
-        assert!(bays.enter(range(0, 10)));
-        bays.leave(range(20, 30));
-        let [one, other] = [range(10, 40), range(40, 50)].map(|piece| (bays.lend(piece).unwrap(), piece));
+        let mut keyspace = KeyspaceGenerations::default();
+        assert!(keyspace.enter(range(0, 10)));
+        keyspace.leave(range(20, 30));
+        let [one, other] = [range(10, 40), range(40, 50)].map(|piece| (keyspace.lend(piece).unwrap(), piece));
         assert_eq!((one.0, other.0), (1, 1), "where nothing lies, be it left over or not");
-        assert_eq!(bays.leftover(), Some((0, range(20, 30))), "what is lent is not dropped");
-        bays.swept((0, range(20, 30)));
-        assert_eq!(bays.leftover(), None);
-        let after_crash: Bays = postcard::from_bytes(&postcard::to_allocvec(&bays).unwrap()).unwrap();
+        assert_eq!(keyspace.leftover(), Some((0, range(20, 30))), "what is lent is not dropped");
+        keyspace.swept((0, range(20, 30)));
+        assert_eq!(keyspace.leftover(), None);
+        let after_crash: KeyspaceGenerations =
+            postcard::from_bytes(&postcard::to_allocvec(&keyspace).unwrap()).unwrap();
         assert_eq!(after_crash.leftover(), Some(one));
-        assert!(bays.enter(range(35, 45)), "another group comes to be there");
-        assert_eq!(bays.of(range(36, 37).start()), 0);
-        bays.claim(one, &[range(15, 20), range(30, 40)]);
-        assert_eq!([12, 16, 25, 35].map(|at| bays.of(range(at, 0).start())), [0, 1, 0, 1]);
+        assert!(keyspace.enter(range(35, 45)), "another group comes to be there");
+        assert_eq!(keyspace.of(range(36, 37).start()), 0);
+        keyspace.claim(one, &[range(15, 20), range(30, 40)]);
+        assert_eq!([12, 16, 25, 35].map(|at| keyspace.of(range(at, 0).start())), [0, 1, 0, 1]);
         let mut left = Vec::new();
-        while let Some(leftover) = bays.leftover() {
+        while let Some(leftover) = keyspace.leftover() {
             left.push(leftover);
-            bays.swept(leftover);
+            keyspace.swept(leftover);
         }
         assert_eq!(left, [(1, range(10, 15)), (1, range(20, 30))]);
-        bays.give_back(other);
-        assert_eq!(bays.leftover(), Some(other));
+        keyspace.give_back(other);
+        assert_eq!(keyspace.leftover(), Some(other));
     }
 
     #[test]
     fn what_comes_anew_lies_where_nothing_is_left_over() {
-        let mut bays = Bays::default();
-        assert!(bays.enter(range(0, 10)));
-        assert_eq!(bays.of(range(5, 6).start()), 0);
-        bays.leave(range(0, 10));
-        assert!(bays.enter(range(8, 20)));
-        assert_eq!((bays.of(range(9, 10).start()), bays.of(range(15, 16).start())), (1, 1));
-        bays.leave(range(8, 20));
-        assert!(bays.enter(range(8, 9)));
-        assert_eq!(bays.of(range(8, 9).start()), 2);
-        while let Some(leftover) = bays.leftover() {
-            bays.swept(leftover);
+        let mut keyspace = KeyspaceGenerations::default();
+        assert!(keyspace.enter(range(0, 10)));
+        assert_eq!(keyspace.of(range(5, 6).start()), 0);
+        keyspace.leave(range(0, 10));
+        assert!(keyspace.enter(range(8, 20)));
+        assert_eq!((keyspace.of(range(9, 10).start()), keyspace.of(range(15, 16).start())), (1, 1));
+        keyspace.leave(range(8, 20));
+        assert!(keyspace.enter(range(8, 9)));
+        assert_eq!(keyspace.of(range(8, 9).start()), 2);
+        while let Some(leftover) = keyspace.leftover() {
+            keyspace.swept(leftover);
         }
-        assert!(bays.enter(range(0, 20)));
-        assert_eq!(bays.of(range(8, 9).start()), 0);
-        // The bays are limited.
+        assert!(keyspace.enter(range(0, 20)));
+        assert_eq!(keyspace.of(range(8, 9).start()), 0);
+        // The generations are limited.
         for _ in 0..255 {
-            bays.leave(range(0, 20));
-            assert!(bays.enter(range(0, 20)));
+            keyspace.leave(range(0, 20));
+            assert!(keyspace.enter(range(0, 20)));
         }
-        bays.leave(range(0, 20));
-        let before = bays.clone();
-        assert!(!bays.enter(range(19, 21)));
-        assert_eq!(bays, before);
+        keyspace.leave(range(0, 20));
+        let before = keyspace.clone();
+        assert!(!keyspace.enter(range(19, 21)));
+        assert_eq!(keyspace, before);
     }
 }
