@@ -30,7 +30,7 @@ pub fn meta(bytes: &[u8]) -> bool {
     let Ok(Some((_, keyspace))) = Space(None).restore_life(&entries) else { return false };
     // Every point has a generation; a map without one is refused.
     keyspace.of(Point(0));
-    let Ok(Some(stored)) = Space(None).drawer(0).restore(&entries, false) else { return false };
+    let Ok(Some(stored)) = Space(None).namespace(0).restore(&entries, false) else { return false };
     if let Some(promises) = &stored.promises {
         // Every point has a promise, or none; a map without one is refused.
         promises.get(Point(0));
@@ -43,8 +43,8 @@ pub fn metas() -> Vec<Vec<u8>> {
     let mut keyspace = KeyspaceGenerations::default();
     keyspace.leave(KeyRange::new(Point(5), Point(9)));
     let mut changes = vec![Space(None).life(&life), Space(None).keyspace(&keyspace)];
-    let drawer = Space(None).drawer(0);
-    samples::durables().into_iter().for_each(|durable| drawer.changes(&keyspace, durable, &mut changes));
+    let namespace = Space(None).namespace(0);
+    samples::durables().into_iter().for_each(|durable| namespace.changes(&keyspace, durable, &mut changes));
     let puts: Vec<(Bytes, Bytes)> = changes
         .into_iter()
         .filter_map(|change| match change {

@@ -214,7 +214,7 @@ struct Taken {
 
 impl Node {
     fn accept_loss(&mut self, number: u64, group: GroupId) {
-        let accepted = self.hosts.find_mut(group).is_some_and(Group::accept_loss);
+        let accepted = self.replicas.find_mut(group).is_some_and(Group::accept_loss);
         let why = "nobody of this group is waited for because others may have forgotten something: nothing to accept";
         self.report_outcome(
             number,
@@ -226,7 +226,7 @@ impl Node {
     pub(crate) fn on_forwarded_request(&mut self, from: PeerKey, forwarded: ForwardedRequest) {
         let ForwardedRequest { ring, group, number, request } = forwarded;
         let is_near = |group: &Group| group.state().audience().iter().any(|node| node.peer == from);
-        if self.ring != Some(ring) || !self.hosts.find_mut(group).is_some_and(|group| is_near(group)) {
+        if self.ring != Some(ring) || !self.replicas.find_mut(group).is_some_and(|group| is_near(group)) {
             self.frames_dropped += 1;
             return;
         }
@@ -253,7 +253,7 @@ impl Node {
         };
         let mut try_until = since + TRIED_FOR;
         if let AdminRequest::Repair { .. } = request
-            && let Some(group) = self.hosts.find_mut(group)
+            && let Some(group) = self.replicas.find_mut(group)
         {
             group.look_for_predecessor();
             try_until = since + DYING + silence(group) + TRIED_FOR;
@@ -313,32 +313,32 @@ impl Node {
         let mut index = 0;
         while index < self.requests.taken.len() {
             let taken = &mut self.requests.taken[index];
-            let outcome = match self.hosts.all.iter_mut().find(|hosted| hosted.group.state().id == taken.group) {
+            let outcome = match self.replicas.all.iter_mut().find(|replica| replica.group.state().id == taken.group) {
                 None => Some(AdminOutcome::Unknown),
-                Some(hosted) if taken.operation.is_some() => taken.follow(&hosted.group),
-                Some(hosted) => match &taken.request {
+                Some(replica) if taken.operation.is_some() => taken.follow(&replica.group),
+                Some(replica) => match &taken.request {
                     AdminRequest::Repair { from, lost } => {
                         let (from, lost) = (*from, lost.clone());
-                        taken.begin_repair(&mut hosted.group, from, lost, now)
+                        taken.begin_repair(&mut replica.group, from, lost, now)
                     }
                     AdminRequest::Switch { id } => {
                         let id = *id;
                         let open = self.requests.switch_open(index);
-                        let is_barred = self.requests.is_bar_open(hosted.group.state().id);
+                        let is_barred = self.requests.is_bar_open(replica.group.state().id);
                         let unix_s = self.now.wall.0 / 1000;
-                        self.requests.taken[index].use_switch(&mut hosted.group, id, (open, is_barred), unix_s)
+                        self.requests.taken[index].use_switch(&mut replica.group, id, (open, is_barred), unix_s)
                     }
                     AdminRequest::UseSwitch { on } => {
                         let on = *on;
-                        taken.bar_switch(&mut hosted.group, on)
+                        taken.bar_switch(&mut replica.group, on)
                     }
                     AdminRequest::SetPolicies(change) => {
                         let change = change.clone();
-                        taken.change_policies(&mut hosted.group, &change)
+                        taken.change_policies(&mut replica.group, &change)
                     }
                     request => {
-                        let halving = self.config.policies.of(&hosted.group).split.1;
-                        match operation(&hosted.group, request, halving, self.lives.model()) {
+                        let halving = self.config.policies.of(&replica.group).split.1;
+                        match operation(&replica.group, request, halving, self.lives.model()) {
                             Ok(operation) => self.begin_requested(index, operation),
                             Err(why) => Some(AdminOutcome::Refused(why)),
                         }
@@ -361,7 +361,7 @@ impl Node {
     fn begin_requested(&mut self, index: usize, operation: Operation) -> Option<AdminOutcome> {
         let now = self.now.time;
         let (group, try_until) = (self.requests.taken[index].group, self.requests.taken[index].try_until);
-        let rank = self.hosts.find_mut(group).map(|group| group.rank(0));
+        let rank = self.replicas.find_mut(group).map(|group| group.rank(0));
         let Some(rank) = rank else { return Some(BeginRefusal::NotLeader(None).into()) };
         match self.begin_prepared(group, operation.clone(), rank) {
             Ok(Begun::Yes) => self.requests.taken[index].operation = Some(operation),
@@ -394,7 +394,8 @@ impl Node {
         for index in 0..self.requests.taken.len() {
             let taken = &self.requests.taken[index];
             let is_due = taken.asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN);
-            let group = self.hosts.all.iter().map(|hosted| hosted.group.state()).find(|group| group.id == taken.group);
+            let group =
+                self.replicas.all.iter().map(|replica| replica.group.state()).find(|group| group.id == taken.group);
             let Some(point) = group.and_then(|group| taken.request.place_before(group)) else { continue };
             if taken.before.is_some() || taken.operation.is_some() || !is_due {
                 continue;
@@ -410,7 +411,8 @@ impl Node {
     /// Takes a report of a point's owner.
     pub(crate) fn on_seen_beyond(&mut self, located: &Located) {
         for taken in &mut self.requests.taken {
-            let group = self.hosts.all.iter().map(|hosted| hosted.group.state()).find(|group| group.id == taken.group);
+            let group =
+                self.replicas.all.iter().map(|replica| replica.group.state()).find(|group| group.id == taken.group);
             if group.and_then(|group| taken.request.place_before(group)) == Some(located.point) {
                 taken.before = Some(located.group.clone());
             }

@@ -23,10 +23,10 @@ use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
 use crate::api::{Change, Event, Output};
 use crate::config::Durability;
 use crate::copying::Claim;
-use crate::hosting::Hosted;
 use crate::keyspace::KeyspaceGenerations;
 use crate::letting_go::{is_alike, meet};
 use crate::node::Node;
+use crate::replicas::LocalReplica;
 use crate::sessions::Sessions;
 use crate::wire::{self, Frame};
 
@@ -63,7 +63,7 @@ impl Node {
 
     /// Handles one birth, if all that it needs is known.
     fn give_birth(&mut self) -> bool {
-        let ended: Vec<_> = self.hosts.all.iter().filter_map(|hosted| hosted.group.state().ending()).collect();
+        let ended: Vec<_> = self.replicas.all.iter().filter_map(|replica| replica.group.state().ending()).collect();
         for (id, plan) in ended {
             let finals: Vec<&GroupState> =
                 plan.touched().filter_map(|party| self.last_state(party.group.id, id)).collect();
@@ -74,10 +74,9 @@ impl Node {
                 return self.doubt_finals(id);
             };
             let mut inheritance = Inheritance::of(&finals);
-            let own =
-                self.hosts.all.iter().flat_map(|hosted| {
-                    hosted.group.handovers().iter().map(|handover| (hosted.group.state().id, handover))
-                });
+            let own = self.replicas.all.iter().flat_map(|replica| {
+                replica.group.handovers().iter().map(|handover| (replica.group.state().id, handover))
+            });
             let told = self.handed.iter().map(|(group, handover)| (*group, handover));
             for (group, handover) in own.chain(told) {
                 inheritance.take(group, handover);
@@ -111,13 +110,13 @@ impl Node {
     fn finds_loss(&mut self, born: &[GroupState]) -> bool {
         let born = || born.iter().filter(|state| state.audience().contains(&self.me));
         // A range that it gave to another group before is that group's now, and no loss of its own.
-        let is_parent = |hosted: &Hosted, state: &GroupState| {
-            hosted.group.state().epoch < state.epoch && hosted.place().iter().any(|place| place.overlaps(state.range))
+        let is_parent = |replica: &LocalReplica, state: &GroupState| {
+            replica.group.state().epoch < state.epoch && replica.place().iter().any(|place| place.overlaps(state.range))
         };
-        self.hosts
+        self.replicas
             .all
             .iter_mut()
-            .any(|hosted| born().any(|state| is_parent(hosted, state) && hosted.group.find_loss_for(state)))
+            .any(|replica| born().any(|state| is_parent(replica, state) && replica.group.find_loss_for(state)))
     }
 
     /// Forgets the last states that other nodes reported, since no groups can have ended like this. They are asked for again.
@@ -160,7 +159,7 @@ impl Node {
 
     /// Returns the state with which this group ended in that transaction, if it is known.
     fn last_state(&self, group: GroupId, id: TransactionId) -> Option<&GroupState> {
-        let here = self.hosts.all.iter().map(|hosted| hosted.group.state());
+        let here = self.replicas.all.iter().map(|replica| replica.group.state());
         here.chain(self.finals.values()).find(|state| state.id == group && state.ended == Some(id))
     }
 
@@ -171,16 +170,16 @@ impl Node {
             return;
         }
         if state.ended.is_some() {
-            let wanted = |hosted: &Hosted| {
-                let plan = hosted.group.state().ending().filter(|(id, _)| Some(*id) == state.ended);
+            let wanted = |replica: &LocalReplica| {
+                let plan = replica.group.state().ending().filter(|(id, _)| Some(*id) == state.ended);
                 plan.is_some_and(|(_, plan)| plan.party(state.id).is_some())
             };
             // The last state of another group whose transaction is still open here is kept until this node's own group has ended too.
-            let is_near = self.hosts.living().any(|group| {
+            let is_near = self.replicas.living().any(|group| {
                 let transactions = &group.state().transactions;
                 transactions.voted().chain(transactions.coordinates()).any(|(id, _)| Some(id) == state.ended)
             });
-            if (is_near || self.hosts.all.iter().any(wanted)) && self.finals.len() < FINALS_MAX {
+            if (is_near || self.replicas.all.iter().any(wanted)) && self.finals.len() < FINALS_MAX {
                 self.finals.insert(state.id, state);
                 self.birth_wanted = true;
             }
@@ -189,11 +188,11 @@ impl Node {
         if self.knows_later(&state) || self.heeds_losses(&state) {
             return;
         }
-        let older = |hosted: &Hosted| {
-            let known = hosted.group.state();
+        let older = |replica: &LocalReplica| {
+            let known = replica.group.state();
             known.epoch < state.epoch && known.range.overlaps(state.range)
         };
-        if !self.hosts.all.iter().any(older) {
+        if !self.replicas.all.iter().any(older) {
             if self.has_moved_to(&state) {
                 self.take_part(state);
             } else if state.is_learner(self.me) {
@@ -228,7 +227,7 @@ impl Node {
             let of_loss = |loss: &Loss| loss.concerns(known) && loss.range.contains_range(known.range);
             belongs && state.losses.iter().any(of_loss)
         };
-        let Some(lost) = self.hosts.living().find(|group| is_lost(group)) else { return false };
+        let Some(lost) = self.replicas.living().find(|group| is_lost(group)) else { return false };
         let why = alloc::format!(
             "the range {:?} of {} was declared lost while this peer was away: what it holds of that is served no more",
             lost.state().range,
@@ -255,17 +254,17 @@ impl Node {
 
     /// Returns whether this group, or its successor, is here already.
     fn knows_later(&self, state: &GroupState) -> bool {
-        self.hosts.living().any(|group| group.state().epoch >= state.epoch && is_alike(group.state(), state))
+        self.replicas.living().any(|group| group.state().epoch >= state.epoch && is_alike(group.state(), state))
     }
 
     /// Goes over to the pending groups, once they take the place of all groups here: a node that knew half of them would never learn the
     /// rest.
     pub(crate) fn follow_pending(&mut self) {
         let is_whole = |state: &GroupState| {
-            let older = self.hosts.all.iter().map(|hosted| hosted.group.state());
+            let older = self.replicas.all.iter().map(|replica| replica.group.state());
             let mut older = older.filter(|older| older.epoch < state.epoch && older.range.overlaps(state.range));
             older.all(|older| {
-                let mut rest = self.hosts.rest(older.range, older.epoch);
+                let mut rest = self.replicas.rest(older.range, older.epoch);
                 for known in self.pending.iter().filter(|known| known.epoch > older.epoch) {
                     rest = rest.into_iter().flat_map(|piece| piece.without([known.range])).collect();
                 }
@@ -274,7 +273,7 @@ impl Node {
         };
         let (ready, rest): (Vec<GroupState>, Vec<GroupState>) = self.pending.iter().cloned().partition(is_whole);
         // A member that is in none of the pending groups may have been moved elsewhere: the last states, which it asks for, tell.
-        let here = || self.hosts.living().map(Group::state).filter(|state| state.is_member(self.me));
+        let here = || self.replicas.living().map(Group::state).filter(|state| state.is_member(self.me));
         let stays = here().any(|state| !is_superseded(&ready, state));
         let has_place = |state: &GroupState| state.is_member(self.me) || state.is_learner(self.me);
         let goes = here().count() > 0 && !stays && !ready.iter().any(has_place);
@@ -302,7 +301,7 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        for group in self.hosts.living_mut() {
+        for group in self.replicas.living_mut() {
             group.on_handover(of, &handover);
         }
         self.handed.retain(|(group, known)| (*group, known.ballot) != (of, handover.ballot));
@@ -313,7 +312,7 @@ impl Node {
 
     /// Returns whether a group may soon be born here that inherits data of this member of that group, as far as is known.
     fn may_follow(&self, of: GroupId, node: NodeId) -> bool {
-        let states = || self.hosts.all.iter().map(|hosted| hosted.group.state());
+        let states = || self.replicas.all.iter().map(|replica| replica.group.state());
         let open =
             states().flat_map(|state| state.transactions.coordinates().into_iter().chain(state.transactions.voted()));
         let mut plans = open.chain(states().filter_map(GroupState::ending)).map(|(_, plan)| plan);
@@ -338,9 +337,9 @@ impl Node {
         let (range, epoch) = (state.range, state.epoch);
         // The first batch of the last group stores the generations without this group. And outputs of groups may make this node copy data.
         self.hear_all();
-        let mut parents: Vec<usize> = (0..self.hosts.all.len())
-            .filter(|index| self.hosts.all[*index].place().iter().any(|place| place.overlaps(range)))
-            .filter(|index| self.hosts.all[*index].group.state().epoch < epoch)
+        let mut parents: Vec<usize> = (0..self.replicas.all.len())
+            .filter(|index| self.replicas.all[*index].place().iter().any(|place| place.overlaps(range)))
+            .filter(|index| self.replicas.all[*index].group.state().epoch < epoch)
             .collect();
         // The node was moved here from another group. If it has let go of this group already, or of a later one, it no longer knows its votes
         // there: the last states of the groups that ended came late.
@@ -350,7 +349,7 @@ impl Node {
         // The node is needed in one of them at most: the one for which the new group asks it, or else the last one that took it in. A node
         // that was moved may not have heard the end of the other.
         parents.sort_by_key(|index| {
-            let (parent, place) = (self.hosts.all[*index].group.state(), self.hosts.all[*index].place());
+            let (parent, place) = (self.replicas.all[*index].group.state(), self.replicas.all[*index].place());
             let of_place = |open: &KeyRange| place.iter().any(|place| place.overlaps(*open));
             let mut asked = state.recovery.iter().filter(|config| config.members.contains(&self.me));
             let is_asked = asked.any(|config| config.open.iter().any(of_place));
@@ -369,10 +368,10 @@ impl Node {
         let records: usize = copied.iter().map(Table::len).sum();
         let group = match parents.first() {
             Some(index) => {
-                let given = range.intersection(self.hosts.all[*index].group.state().range).into_iter().flatten();
-                let place = self.hosts.all[*index].place();
+                let given = range.intersection(self.replicas.all[*index].group.state().range).into_iter().flatten();
+                let place = self.replicas.all[*index].place();
                 let given = given.flat_map(|piece| piece.without(place.iter().copied())).collect::<Vec<_>>();
-                let parent = &mut self.hosts.all[*index].group;
+                let parent = &mut self.replicas.all[*index].group;
                 Group::succeed(parent, state, &given, copied, inheritance, self.now, seed)
             }
             None => {
@@ -387,13 +386,13 @@ impl Node {
         };
         // Other members may still answer reads in each sub-range of which this node was primary.
         let mut group = group;
-        for hosted in &self.hosts.all {
-            group.inherit_grants(&hosted.group);
-            group.inherit_doubt(&hosted.group);
+        for replica in &self.replicas.all {
+            group.inherit_grants(&replica.group);
+            group.inherit_doubt(&replica.group);
         }
-        let moved = core::mem::replace(&mut self.hosts.keyspace, keyspace) != self.hosts.keyspace;
+        let moved = core::mem::replace(&mut self.replicas.keyspace, keyspace) != self.replicas.keyspace;
         let id = group.state().id;
-        let Some(serial) = self.hosts.add(group) else {
+        let Some(serial) = self.replicas.add(group) else {
             self.damaged("it has a part in too many groups");
             return false;
         };
@@ -406,8 +405,8 @@ impl Node {
             count => alloc::format!(", with {count} records that were copied before"),
         };
         self.event(Event::Note(alloc::format!("has a part in {} from now on{copied}", id.called())));
-        let same = self.hosts.all.iter_mut().filter(|hosted| hosted.group.state().id == id);
-        let mut early: Vec<(Sender, Message)> = same.flat_map(|hosted| hosted.group.take_early()).collect();
+        let same = self.replicas.all.iter_mut().filter(|replica| replica.group.state().id == id);
+        let mut early: Vec<(Sender, Message)> = same.flat_map(|replica| replica.group.take_early()).collect();
         early.extend(
             self.early.extract_if(.., |(group, ..)| *group == id).map(|(_, sender, message)| (sender, message)),
         );
@@ -429,9 +428,9 @@ impl Node {
         state: &GroupState,
         parents: &[usize],
     ) -> Option<(KeyspaceGenerations, Vec<Claim>)> {
-        let mut keyspace = self.hosts.keyspace.clone();
+        let mut keyspace = self.replicas.keyspace.clone();
         let mut fresh = alloc::vec![state.range];
-        for (nth, parent) in parents.iter().map(|index| &self.hosts.all[*index]).enumerate() {
+        for (nth, parent) in parents.iter().map(|index| &self.replicas.all[*index]).enumerate() {
             let place = parent.place();
             let ours: Vec<KeyRange> = fresh.iter().flat_map(|piece| meet(*piece, &place)).collect();
             fresh = fresh.into_iter().flat_map(|piece| piece.without(place.iter().copied())).collect();
@@ -460,8 +459,8 @@ impl Node {
             return;
         }
         let mut asked: Vec<(GroupId, Epoch, Vec<NodeId>)> = Vec::new();
-        for hosted in &self.hosts.all {
-            let state = hosted.group.state();
+        for replica in &self.replicas.all {
+            let state = replica.group.state();
             let others = state.nodes().into_iter().filter(|node| *node != self.me).collect();
             match state.ending() {
                 Some((id, plan)) => {
@@ -470,23 +469,24 @@ impl Node {
                     }
                     asked.push((state.id, state.epoch, others));
                 }
-                None if hosted.over.is_some() || self.is_pending(state) => asked.push((state.id, state.epoch, others)),
+                None if replica.over.is_some() || self.is_pending(state) => asked.push((state.id, state.epoch, others)),
                 None => {}
             }
         }
         // A former member may know one part alone; the groups beside it know the rest.
         let is_lacking = |beside: &&GroupRef| {
-            let older = |hosted: &Hosted| {
-                let state = hosted.group.state();
+            let older = |replica: &LocalReplica| {
+                let state = replica.group.state();
                 state.epoch < beside.epoch && state.range.overlaps(beside.range)
             };
-            self.hosts.all.iter().any(older) && !self.pending.iter().any(|known| known.id == beside.id)
+            self.replicas.all.iter().any(older) && !self.pending.iter().any(|known| known.id == beside.id)
         };
-        for known in self.pending.iter().chain(self.hosts.living().map(Group::state)) {
+        for known in self.pending.iter().chain(self.replicas.living().map(Group::state)) {
             let beside = known.transactions.neighbours();
             asked.extend(beside.filter(is_lacking).map(|beside| (beside.id, Epoch(0), beside.nodes().collect())));
         }
-        let rests: Vec<KeyRange> = self.hosts.all.iter().filter_map(|hosted| hosted.over.clone()).flatten().collect();
+        let rests: Vec<KeyRange> =
+            self.replicas.all.iter().filter_map(|replica| replica.over.clone()).flatten().collect();
         rests.iter().for_each(|rest| self.whereabouts.want(rest.start(), self.now.time));
         let known = rests.iter().flat_map(|rest| self.whereabouts.hints.overlapping(*rest));
         let known: BTreeMap<GroupId, GroupRef> = known.map(|group| (group.id, group)).collect();
@@ -539,7 +539,7 @@ impl Node {
             | Message::Handover(_) => {}
             Message::AskState if self.tell_final(to, sender.epoch, sender.node) => {}
             // The sender takes this node for a member, and it may be one by now.
-            Message::Heartbeat(_) | Message::Log(_) if self.hosts.heirs_of(to).next().is_none() => {
+            Message::Heartbeat(_) | Message::Log(_) if self.replicas.heirs_of(to).next().is_none() => {
                 if self.may_tell(sender.node) {
                     self.send_as(to, &[sender.node], Message::AskState, Epoch(0));
                 }
@@ -551,7 +551,7 @@ impl Node {
     /// Returns whether the operation is for a primary of a later epoch than all groups that this node has, or had, at that point.
     fn is_to_come(&self, operation: &Operation) -> bool {
         let (point, ballot) = (operation.key.point(), operation.ballot);
-        let here = || self.hosts.all.iter().map(|hosted| hosted.group.state());
+        let here = || self.replicas.all.iter().map(|replica| replica.group.state());
         ballot.is_some_and(|ballot| {
             here().filter(|state| state.range.contains(point)).all(|state| state.epoch < ballot.epoch)
         })
@@ -595,7 +595,7 @@ impl Node {
         if !self.may_tell(node) {
             return;
         }
-        let heirs: Vec<GroupState> = self.hosts.heirs_of(of).map(|group| group.state().clone()).collect();
+        let heirs: Vec<GroupState> = self.replicas.heirs_of(of).map(|group| group.state().clone()).collect();
         for state in heirs {
             let (id, epoch) = (state.id, state.epoch);
             self.send_as(id, &[node], Message::State(Box::new(state)), epoch);
@@ -619,10 +619,10 @@ impl Node {
         self.persist_named(0, changes);
     }
 
-    /// Does the same under this name, which [`crate::hosting::Hosts::on_persisted`] gives back.
+    /// Does the same under this name, which [`crate::replicas::LocalReplicas::on_persisted`] gives back.
     pub(crate) fn persist_named(&mut self, name: u64, changes: Vec<Change>) {
         if self.config.durability == Durability::Sync {
-            let token = self.hosts.name_batch(0, name);
+            let token = self.replicas.name_batch(0, name);
             self.outputs.push_back(Output::Persist { token, changes });
         }
     }

@@ -85,13 +85,13 @@ fn node_in(groups: Vec<GroupState>) -> (Node, Vec<TermBallot>) {
     for state in groups {
         let mut group = Group::join(node.group_config(), id(1), state, NOW, 3);
         ballots.push(begins(&mut group));
-        node.hosts.add(group).expect("there is room");
+        node.replicas.add(group).expect("there is room");
     }
     (node, ballots)
 }
 
 fn has(node: &Node, range: KeyRange) -> Option<TermBallot> {
-    node.hosts.at(range.start()).expect("it has a part there").acceptor().base_at(range.start())
+    node.replicas.at(range.start()).expect("it has a part there").acceptor().base_at(range.start())
 }
 
 /// A node was moved from one group to another, and has not heard of the end of the first, when both merge: the second needs the writes that
@@ -104,13 +104,13 @@ fn who_was_moved_takes_along_what_it_has_where_it_is() {
             groups.reverse();
         }
         let (mut node, ballots) = node_in(groups);
-        let keyspace = node.hosts.keyspace.clone();
+        let keyspace = node.replicas.keyspace.clone();
         node.take_part(state(12, 13, KeyRange::FULL, &[1, 2, 5, 6]));
         let there = ballots[usize::from(!turned)];
         assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(there)));
-        assert_ne!(node.hosts.keyspace.of(LEFT.start()), keyspace.of(LEFT.start()), "what is left over lies there");
-        assert_eq!(node.hosts.keyspace.of(RIGHT.start()), keyspace.of(RIGHT.start()));
-        assert_eq!(node.hosts.all.len(), 1);
+        assert_ne!(node.replicas.keyspace.of(LEFT.start()), keyspace.of(LEFT.start()), "what is left over lies there");
+        assert_eq!(node.replicas.keyspace.of(RIGHT.start()), keyspace.of(RIGHT.start()));
+        assert_eq!(node.replicas.all.len(), 1);
     }
 }
 
@@ -119,14 +119,14 @@ fn who_was_moved_takes_along_what_it_has_where_it_is() {
 fn nothing_comes_along_from_where_tombstones_were_let_go_of_without_this_node() {
     for (epoch, keeps) in [(9, true), (10, false)] {
         let (mut node, ballots) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
-        let generation = node.hosts.keyspace.of(RIGHT.start());
+        let generation = node.replicas.keyspace.of(RIGHT.start());
         let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);
         let up_to = Number { term: Term::new(Slot(99), 0), n: 5 };
         born.purged.bounds.set(RIGHT, Some(Purge { slot: Slot(100), epoch: Epoch(epoch), up_to }));
         node.take_part(born);
         assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (Some(ballots[0]), keeps.then_some(ballots[0])));
-        assert_eq!(node.hosts.keyspace.of(RIGHT.start()) == generation, keeps);
-        assert_eq!(node.hosts.keyspace.of(LEFT.start()), generation);
+        assert_eq!(node.replicas.keyspace.of(RIGHT.start()) == generation, keeps);
+        assert_eq!(node.replicas.keyspace.of(LEFT.start()), generation);
     }
 }
 
@@ -166,7 +166,7 @@ fn former_members_that_are_needed_are_told() {
         let (mut node, _) = node_in(Vec::new());
         let state = GroupState { recovery: alloc::vec![config], ..state(10, 8, KeyRange::FULL, &[1]) };
         let group = Group::join(node.group_config(), id(1), state, NOW, 3);
-        node.hosts.add(group).expect("there is room");
+        node.replicas.add(group).expect("there is room");
         // At first, a member that was never heard may be about to speak.
         let time = NOW.time + Duration::from_secs(3);
         node.handle(Now { time, awake: time, ..NOW }, Input::Tick);
@@ -183,13 +183,13 @@ fn former_members_that_are_needed_are_told() {
 #[test]
 fn what_was_given_to_others_does_not_go_along() {
     let (mut node, ballots) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
-    node.hosts.all[0].over = Some(alloc::vec![RIGHT]);
-    let keyspace = node.hosts.keyspace.clone();
-    node.hosts.keyspace.leave(LEFT);
+    node.replicas.all[0].over = Some(alloc::vec![RIGHT]);
+    let keyspace = node.replicas.keyspace.clone();
+    node.replicas.keyspace.leave(LEFT);
     node.take_part(state(12, 12, KeyRange::FULL, &[1, 2]));
     assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(ballots[0])));
-    assert_ne!(node.hosts.keyspace.of(LEFT.start()), keyspace.of(LEFT.start()));
-    assert_eq!(node.hosts.keyspace.of(RIGHT.start()), keyspace.of(RIGHT.start()));
+    assert_ne!(node.replicas.keyspace.of(LEFT.start()), keyspace.of(LEFT.start()));
+    assert_eq!(node.replicas.keyspace.of(RIGHT.start()), keyspace.of(RIGHT.start()));
 }
 
 /// A part that is over loses some of its range to groups without this node. Its records there are left over at once: the node may come to
@@ -198,14 +198,14 @@ fn what_was_given_to_others_does_not_go_along() {
 fn what_is_given_up_is_left_over_at_once() {
     let all = || alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])];
     let (mut node, ballots) = node_in(all());
-    let generation = node.hosts.keyspace.of(LEFT.start());
+    let generation = node.replicas.keyspace.of(LEFT.start());
     node.give_up(LEFT, Epoch(12));
-    assert_eq!(node.hosts.all[0].over, Some(alloc::vec![RIGHT]));
-    assert_eq!(node.hosts.keyspace.leftover(), Some((generation, LEFT)));
-    let over = Over { drawer: 0, group: GroupId(10), epoch: Epoch(9), place: alloc::vec![RIGHT] };
+    assert_eq!(node.replicas.all[0].over, Some(alloc::vec![RIGHT]));
+    assert_eq!(node.replicas.keyspace.leftover(), Some((generation, LEFT)));
+    let over = Over { namespace: 0, group: GroupId(10), epoch: Epoch(9), place: alloc::vec![RIGHT] };
     assert_eq!(node.places()[1], node.space().over(core::slice::from_ref(&over)));
     node.take_part(state(13, 13, LEFT, &[1, 2]));
-    assert_ne!(node.hosts.keyspace.of(LEFT.start()), generation, "what lies there is of before");
+    assert_ne!(node.replicas.keyspace.of(LEFT.start()), generation, "what lies there is of before");
     let (mut again, _) = node_in(all());
     again.restore_over(alloc::vec![over]);
     again.take_part(state(12, 12, KeyRange::FULL, &[1, 2]));
@@ -216,16 +216,16 @@ fn what_is_given_up_is_left_over_at_once() {
 #[test]
 fn what_is_born_waits_for_room() {
     let (mut node, ballots) = node_in(alloc::vec![state(10, 9, LEFT, &[2, 1])]);
-    let mut keyspace = node.hosts.keyspace.clone();
+    let mut keyspace = node.replicas.keyspace.clone();
     for _ in 0..256 {
         keyspace.leave(RIGHT);
         let _ = keyspace.enter(RIGHT);
     }
-    let full = core::mem::replace(&mut node.hosts.keyspace, keyspace);
+    let full = core::mem::replace(&mut node.replicas.keyspace, keyspace);
     let born = state(12, 12, KeyRange::FULL, &[1, 2]);
     assert!(!node.inherit(born.clone(), Inheritance::default()));
-    assert_eq!((node.hosts.living().count(), has(&node, LEFT)), (1, Some(ballots[0])));
-    node.hosts.keyspace = full;
+    assert_eq!((node.replicas.living().count(), has(&node, LEFT)), (1, Some(ballots[0])));
+    node.replicas.keyspace = full;
     assert!(node.inherit(born, Inheritance::default()));
     assert_eq!(has(&node, LEFT), Some(ballots[0]));
 }
@@ -253,7 +253,7 @@ fn bays_and_heirs_are_durable_together() {
 #[test]
 fn what_is_left_over_is_remembered_by_the_next_life() {
     let (node, _) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
-    let mut keyspace = node.hosts.keyspace.clone();
+    let mut keyspace = node.replicas.keyspace.clone();
     keyspace.leave(KeyRange::FULL);
     let changes = [node.space().life(&node.life(RingId(1))), node.space().keyspace(&keyspace)];
     let meta = changes.into_iter().map(|change| match change {
@@ -263,7 +263,7 @@ fn what_is_left_over_is_remembered_by_the_next_life() {
     let restored = Restored { meta: meta.collect(), tail: Tail::Sealed };
     let config = NodeConfig { durability: Durability::Sync, ..NodeConfig::new(PeerKey([1; 32]), Incarnation(2)) };
     let node = Node::new(config, 7, NOW, restored);
-    assert_eq!((node.hosts.keyspace.leftover(), node.me.incarnation), (keyspace.leftover(), Incarnation(2)));
+    assert_eq!((node.replicas.keyspace.leftover(), node.me.incarnation), (keyspace.leftover(), Incarnation(2)));
 }
 
 /// Returns the store of member 1 for such a group, with the end of its journal torn.
@@ -298,7 +298,7 @@ fn a_loss_shows_in_what_is_born_of_the_group() {
         let parent = state(10, 9, KeyRange::FULL, &[2, 1]);
         let (mut node, ballots) = node_in(alloc::vec![parent.clone()]);
         let doubtful = Group::restore(node.group_config(), id(1), torn(parent), NOW, 3);
-        node.hosts.all[0].group.inherit_doubt(&doubtful);
+        node.replicas.all[0].group.inherit_doubt(&doubtful);
         drain(&mut node);
         let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);
         let up_to = Number { term: ballots[0].term, n };
@@ -306,7 +306,8 @@ fn a_loss_shows_in_what_is_born_of_the_group() {
         node.take_part(born.clone());
         let outputs = drain(&mut node);
         assert_eq!(!is_over(&outputs), keeps);
-        let epochs = |node: &Node| node.hosts.all.iter().map(|hosted| hosted.group.state().epoch).collect::<Vec<_>>();
+        let epochs =
+            |node: &Node| node.replicas.all.iter().map(|replica| replica.group.state().epoch).collect::<Vec<_>>();
         assert_eq!(epochs(&node), [Epoch(if keeps { 12 } else { 9 })]);
         node.take_part(born);
         assert_eq!(epochs(&node), [Epoch(if keeps { 12 } else { 9 })], "nor later");
@@ -333,10 +334,10 @@ fn nothing_is_born_of_a_life_that_is_over() {
             last.members[0].since = Slot(91);
         }
         let from = Sender { node: id(2), epoch: last.epoch };
-        node.hosts.all[0].group.on_message(from, Message::State(Box::new(last)));
+        node.replicas.all[0].group.on_message(from, Message::State(Box::new(last)));
         let outputs = drain(&mut node);
         assert_eq!(is_over(&outputs), is_let_go);
-        let heirs = node.hosts.all.iter().filter(|hosted| hosted.group.state().epoch > Epoch(9)).count();
+        let heirs = node.replicas.all.iter().filter(|replica| replica.group.state().epoch > Epoch(9)).count();
         assert_eq!(heirs, if is_let_go { 0 } else { 2 });
     }
 }

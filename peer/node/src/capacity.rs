@@ -99,7 +99,7 @@ impl Node {
         let own = self.capacities.own();
         self.each_group(|group| group.set_capacity(own));
         let defects = self.config.defects;
-        let Some(group) = self.hosts.home() else { return };
+        let Some(group) = self.replicas.home() else { return };
         let is_checked = !defects.has(Defect::CapacityUnchecked);
         let claim = |node| Claim {
             told: group.told_capacity(node),
@@ -110,7 +110,7 @@ impl Node {
             true => BTreeMap::new(),
             false => self.capacities.believe(&claims),
         };
-        if let Some(group) = self.hosts.home_mut() {
+        if let Some(group) = self.replicas.home_mut() {
             group.expect_capacities(believed);
         }
     }

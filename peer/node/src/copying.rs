@@ -214,7 +214,7 @@ impl Node {
 
     /// Returns whether the sender may be the leader of one of the two groups.
     fn may_order(&self, from: PeerKey, source: &GroupRef) -> bool {
-        let home = self.hosts.home().map(|group| group.state().nodes()).unwrap_or_default();
+        let home = self.replicas.home().map(|group| group.state().nodes()).unwrap_or_default();
         home.contains(&self.me) && home.into_iter().chain(source.nodes()).any(|node| node.peer == from)
     }
 
@@ -227,7 +227,7 @@ impl Node {
             let holds = |ranges: &Vec<KeyRange>| ranges.iter().any(|range| range.contains_range(piece));
             states.iter().find(|(_, ranges)| holds(ranges)).map(|(state, _)| state.applied)
         };
-        let lent = self.hosts.keyspace.lend_former(&ranges);
+        let lent = self.replicas.keyspace.lend_former(&ranges);
         let parts: Vec<Part> = lent
             .into_iter()
             .map(|(generation, range)| Part { range, generation: Some(generation), applied: applied(range) })
@@ -262,9 +262,9 @@ impl Node {
     }
 
     fn begin_copy(&mut self, source: &GroupRef, ranges: &[KeyRange]) -> Option<usize> {
-        let is_here = |range: &KeyRange| self.hosts.living().any(|group| group.state().range.overlaps(*range));
+        let is_here = |range: &KeyRange| self.replicas.living().any(|group| group.state().range.overlaps(*range));
         let is_there = |range: &KeyRange| source.range.contains_range(*range) && !is_here(range);
-        let full = self.copies.disk_low || self.hosts.keyspace.left() >= LEFT_MAX;
+        let full = self.copies.disk_low || self.replicas.keyspace.left() >= LEFT_MAX;
         if full || !ranges.iter().all(is_there) {
             return None;
         }
@@ -274,17 +274,17 @@ impl Node {
             return None;
         }
         let durable = self.config.durability == Durability::Sync;
-        let mut keyspace = self.hosts.keyspace.clone();
+        let mut keyspace = self.replicas.keyspace.clone();
         let mut parts = Vec::new();
         for (range, ()) in ranges.iter().flat_map(|range| IntervalMap::new(()).pieces(*range)) {
             let generation = if durable { Some(keyspace.lend(range)?) } else { None };
             parts.push(Part { range, generation, applied: None });
         }
-        self.hosts.keyspace = keyspace;
+        self.replicas.keyspace = keyspace;
         oldest.into_iter().for_each(|index| self.end_copy(index));
         if self.keyspace_due.is_none() {
             // After a crash the remains must be found. If a group's first batch is to store the generations, no earlier batch does.
-            let changes = alloc::vec![self.space().keyspace(&self.hosts.keyspace)];
+            let changes = alloc::vec![self.space().keyspace(&self.replicas.keyspace)];
             self.persist_own(changes);
         }
         self.copies.last_serial += 1;
@@ -311,12 +311,12 @@ impl Node {
 
     /// Divides the memory for records among the groups; copies use some of it, too.
     pub(crate) fn share_memory(&mut self) {
-        self.hosts.share_memory(self.config.memory_bytes_max.saturating_sub(self.copies.bytes()));
+        self.replicas.share_memory(self.config.memory_bytes_max.saturating_sub(self.copies.bytes()));
     }
 
     /// Returns a neighbour of this node's group.
     fn copy_source(&self, id: GroupId) -> Option<GroupRef> {
-        let transactions = &self.hosts.home()?.state().transactions;
+        let transactions = &self.replicas.home()?.state().transactions;
         transactions.neighbours().find(|link| link.id == id).cloned()
     }
 
@@ -334,7 +334,7 @@ impl Node {
 
     fn end_copy(&mut self, index: usize) {
         let over = self.copies.all.swap_remove(index);
-        over.parts.iter().filter_map(Part::lent).for_each(|lent| self.hosts.keyspace.give_back(lent));
+        over.parts.iter().filter_map(Part::lent).for_each(|lent| self.replicas.keyspace.give_back(lent));
         self.sweep.remains.push(over.table);
         self.share_memory();
     }

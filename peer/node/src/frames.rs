@@ -23,7 +23,7 @@ const PLACES: u32 = 1 << 16;
 
 impl Node {
     pub(crate) fn on_frame(&mut self, from: PeerKey, frame: &[u8]) {
-        if !self.hosts.is_empty() && !self.entered {
+        if !self.replicas.is_empty() && !self.entered {
             return;
         }
         match wire::decode(frame, self.config.lane) {
@@ -76,7 +76,7 @@ impl Node {
             Frame::Group { ring, group, sender, message } => {
                 if sender.node.peer != from || self.ring.is_some_and(|mine| mine != ring) {
                     self.frames_dropped += 1;
-                } else if self.hosts.is_empty() {
+                } else if self.replicas.is_empty() {
                     match message {
                         Message::State(state) => self.on_invitation(*state),
                         Message::Wait(millis) => self.on_wait(group, from, millis),
@@ -87,7 +87,7 @@ impl Node {
                 }
             }
             Frame::Join { ring, member } => {
-                let Some(group) = self.hosts.home_mut() else { return };
+                let Some(group) = self.replicas.home_mut() else { return };
                 if member.node.peer != from || ring.is_some_and(|ring| ring != group.state().ring) {
                     self.frames_dropped += 1;
                     return;
@@ -123,7 +123,7 @@ impl Node {
         if let Message::Copied(_) = message {
             return self.on_copied(id, sender, message);
         }
-        let Some(group) = self.hosts.find_mut(id) else { return self.on_foreign(id, sender, message) };
+        let Some(group) = self.replicas.find_mut(id) else { return self.on_foreign(id, sender, message) };
         let (born, sought) = (group.state().born, sender.epoch);
         match message {
             // The sender asks for the group that preceded this one under the same id.
@@ -133,7 +133,7 @@ impl Node {
     }
 
     pub(crate) fn on_own_message(&mut self, id: GroupId, sender: Sender, message: Message) {
-        let Some(group) = self.hosts.find_mut(id) else { return };
+        let Some(group) = self.replicas.find_mut(id) else { return };
         match message {
             Message::Envelope(envelope) if !group.state().audience().contains(&sender.node) => {
                 self.on_envelope(*envelope)
@@ -171,7 +171,7 @@ impl Node {
         }
         let to = envelope.to.id;
         let answers = |group: &Group| group.state().id == to || group.state().transactions.is_heir_of(to);
-        let mut groups = self.hosts.living_mut().filter(|group| answers(group)).peekable();
+        let mut groups = self.replicas.living_mut().filter(|group| answers(group)).peekable();
         while let Some(group) = groups.next() {
             // In most cases there is one group.
             if groups.peek().is_none() {

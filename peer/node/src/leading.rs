@@ -32,7 +32,7 @@ impl Node {
             return;
         }
         self.lead_watch.due = self.now.time + LOOK_EVERY / 2 + self.rng.duration_below(LOOK_EVERY);
-        let leads = self.hosts.home().filter(|group| group.log().leads());
+        let leads = self.replicas.home().filter(|group| group.log().leads());
         let Some((group, better)) = leads.map(|group| (group, self.better_leader(group))) else {
             self.lead_watch.leads = None;
             return;
@@ -47,7 +47,7 @@ impl Node {
         watch.wanted = better.map(|better| (better, since));
         if let Some(better) = better
             && self.now.time.since(since) >= self.config.timing.resize_after
-            && self.hosts.home_mut().is_some_and(|group| group.pass_lead(better))
+            && self.replicas.home_mut().is_some_and(|group| group.pass_lead(better))
         {
             self.lead_watch.wanted = None;
         }

@@ -88,7 +88,7 @@ impl Node {
         if self.leaving.is_some() {
             return None;
         }
-        match self.hosts.home() {
+        match self.replicas.home() {
             Some(group) => refusal(group.state(), group, force),
             None if self.ring.is_none() => Some(LeaveRefusal::Outside),
             None => None,
@@ -103,7 +103,7 @@ impl Node {
         }
         let force = force || self.leaving == Some(true);
         self.leaving = Some(force);
-        match self.hosts.is_empty() {
+        match self.replicas.is_empty() {
             false => self.each_group(|group| group.leave(force)),
             true => self.left(),
         }
@@ -133,7 +133,7 @@ impl Node {
     /// Returns the progress of the leave, if there is one.
     pub(crate) fn leave_status(&self) -> Option<LeaveStatus> {
         let force = self.leaving?;
-        let state = self.hosts.home().map(Group::state);
+        let state = self.replicas.home().map(Group::state);
         let step = match state {
             _ if self.leave_step == Some(LeaveStep::Left) => LeaveStep::Left,
             Some(state) => self.step(state, force),

@@ -22,7 +22,6 @@ mod frames;
 mod held;
 #[cfg(test)]
 mod history_test;
-mod hosting;
 mod judging;
 mod key_use;
 pub mod keyspace;
@@ -43,6 +42,7 @@ mod refused;
 #[cfg(test)]
 mod repair_test;
 mod repartitioning;
+mod replicas;
 mod risk;
 #[cfg(test)]
 mod room_test;

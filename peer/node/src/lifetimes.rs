@@ -241,7 +241,7 @@ impl LifeWatch {
 impl Node {
     /// Notes the time that changes of members take.
     pub(crate) fn time_changes(&mut self) {
-        if let Some(group) = self.hosts.home() {
+        if let Some(group) = self.replicas.home() {
             let state = group.state();
             self.lives.changes.note((state.id, state.epoch), state.recovery.is_empty(), self.now.time);
         }
@@ -250,7 +250,7 @@ impl Node {
     /// Checks the members of the node's own group if that is due, and asks other nodes for their observations.
     pub(crate) fn watch_lives(&mut self) {
         let now = self.now.time;
-        let Some(group) = self.hosts.home().filter(|_| now.since(self.lives.looked) >= LOOK_EVERY) else { return };
+        let Some(group) = self.replicas.home().filter(|_| now.since(self.lives.looked) >= LOOK_EVERY) else { return };
         let id = group.state().id;
         self.lives.look(group, now);
         let history = self.history();
@@ -287,7 +287,7 @@ impl Node {
     /// Tells the node's own group the expected residual lives of its members.
     fn tell_outlook(&mut self) {
         let model = self.lives.model();
-        if let Some(group) = self.hosts.home_mut() {
+        if let Some(group) = self.replicas.home_mut() {
             let of = |node: NodeId| Some((node, residual(&model?, group.age_of(node), told(group, node))));
             let residuals = group.state().nodes().into_iter().filter_map(of).collect();
             group.expect_lives(residuals);
@@ -296,7 +296,7 @@ impl Node {
 
     /// Asks a group beside this node's own. If this node has seen few deaths, it may ask another member of its own group instead.
     fn ask_beside(&mut self) {
-        let Some(group) = self.hosts.home() else { return };
+        let Some(group) = self.replicas.home() else { return };
         let links = &group.state().transactions;
         let mut known: Vec<GroupRef> = links.neighbours().cloned().collect();
         if self.lives.own.deaths() < DEATHS_MIN {

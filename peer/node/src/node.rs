@@ -26,7 +26,6 @@ use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::capacity::CapacityWatch;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::copying::Copies;
-use crate::hosting::{Hosted, Hosts, Scan};
 use crate::keyspace::Walk;
 use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
@@ -35,12 +34,13 @@ use crate::policies::divide_as_agreed;
 use crate::preparing::Preparing;
 use crate::probing::Probes;
 use crate::repartitioning::LoadWatch;
+use crate::replicas::{LocalReplica, LocalReplicas, Scan};
 use crate::seeking::Seeking;
 use crate::sessions::{SessionContext, Sessions};
 use crate::sizing::SizeWatch;
 use crate::starts::Starts;
 use crate::status::{GroupStatus, NodeStatus};
-use crate::storage::{self, DRAWERS, Life, Space, StorageError};
+use crate::storage::{self, Life, NAMESPACES, Space, StorageError};
 use crate::successors::SuccessorSearch;
 use crate::survey::{Survey, Walking};
 use crate::sweep::Sweep;
@@ -54,7 +54,7 @@ pub struct Node {
     pub(crate) ring: Option<RingId>,
     pub(crate) now: Now,
     pub(crate) rng: Rng,
-    pub(crate) hosts: Hosts,
+    pub(crate) replicas: LocalReplicas,
     /// Highest epoch of the groups that this node had a part in and has let go of. It remembers nothing of its votes there.
     pub(crate) voted: Epoch,
     /// Groups in which this node's part is over, and the event to report; `None` if the node left.
@@ -158,7 +158,7 @@ impl Node {
             starts: Starts::new(seed),
             sessions: Sessions::new(Rng::new(!seed).draw()),
             rng: Rng::new(seed),
-            hosts: Hosts::default(),
+            replicas: LocalReplicas::default(),
             voted: Epoch(0),
             departed: Vec::new(),
             birth_wanted: false,
@@ -216,7 +216,7 @@ impl Node {
             self.over = true;
             self.event(Event::Damaged(format!("{error}: the store is damaged")));
         }
-        if self.hosts.is_empty() && self.config.found && self.ring.is_none() && !self.over {
+        if self.replicas.is_empty() && self.config.found && self.ring.is_none() && !self.over {
             self.found();
         }
         self.tick();
@@ -227,28 +227,28 @@ impl Node {
         let Some((life, keyspace)) = self.space().restore_life(&restored.meta)? else { return Ok(()) };
         self.starts.restore(self.space().restore_starts(&restored.meta)?);
         let mut stored = Vec::new();
-        for drawer in 0..DRAWERS {
-            let found = self.space().drawer(drawer).restore(&restored.meta, restored.tail == Tail::Sealed)?;
+        for namespace in 0..NAMESPACES {
+            let found = self.space().namespace(namespace).restore(&restored.meta, restored.tail == Tail::Sealed)?;
             let doubt = (restored.tail == Tail::Doubtful).then(Doubt::new);
-            stored.extend(found.map(|found| (drawer, Stored { doubt: found.doubt.or(doubt), ..found })));
+            stored.extend(found.map(|found| (namespace, Stored { doubt: found.doubt.or(doubt), ..found })));
         }
         if stored.is_empty() {
             // The node had let go of all groups, and this is a new incarnation. Records that are left over stay in their place.
-            self.hosts.keyspace = keyspace;
+            self.replicas.keyspace = keyspace;
             return Ok(());
         }
-        self.hosts.keyspace = keyspace;
+        self.replicas.keyspace = keyspace;
         if self.config.former == Some(life.incarnation) {
-            self.outlive(life, stored.into_iter().map(|(drawer, stored)| (drawer, stored.state)).collect());
+            self.outlive(life, stored.into_iter().map(|(namespace, stored)| (namespace, stored.state)).collect());
             return Ok(());
         }
         (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
         self.starts.resume(self.space().restore_lineage(&restored.meta)?);
         self.kept = self.space().restore_finals(&restored.meta)?;
-        for (drawer, stored) in stored {
+        for (namespace, stored) in stored {
             let seed = self.rng.draw();
             let group = Group::restore(self.group_config(), self.me, stored, self.now, seed);
-            self.hosts.add_at(drawer, group);
+            self.replicas.add_at(namespace, group);
         }
         self.restore_over(self.space().restore_over(&restored.meta)?);
         self.settle_ranges(&[]);
@@ -260,7 +260,8 @@ impl Node {
     /// Takes over from a stored incarnation that is over. Its chosen records are kept as a copy; none of its promises, accepted
     /// entries and received messages count for this incarnation.
     fn outlive(&mut self, life: Life, mut stored: Vec<(u8, GroupState)>) {
-        let mut changes: Vec<_> = stored.iter().map(|(drawer, _)| self.space().drawer(*drawer).clear()).collect();
+        let mut changes: Vec<_> =
+            stored.iter().map(|(namespace, _)| self.space().namespace(*namespace).clear()).collect();
         let former = NodeId { incarnation: life.incarnation, ..self.me };
         // Of two groups that overlap, the later one owns the common part.
         stored.sort_by_key(|(_, state)| Reverse(state.epoch));
@@ -274,7 +275,11 @@ impl Node {
             }
         }
         self.keep_former(&kept);
-        changes.extend([self.space().keyspace(&self.hosts.keyspace), self.space().over(&[]), self.space().finals(&[])]);
+        changes.extend([
+            self.space().keyspace(&self.replicas.keyspace),
+            self.space().over(&[]),
+            self.space().finals(&[]),
+        ]);
         self.persist_own(changes);
     }
 
@@ -313,9 +318,9 @@ impl Node {
         };
         group.set_full(self.full);
         group.set_history(self.history());
-        self.hosts.keyspace = keyspace;
+        self.replicas.keyspace = keyspace;
         self.end_copies();
-        if self.hosts.add(group).is_none() {
+        if self.replicas.add(group).is_none() {
             return self.damaged("no room is left for another group");
         }
         self.in_ring(ring);
@@ -332,7 +337,7 @@ impl Node {
             // This comes before the group's own first batch: until that one, the node promises nothing.
             let (space, life) = (self.space(), self.life(ring));
             let lineage = space.lineage(&self.starts.lineage);
-            let changes = alloc::vec![space.life(&life), space.keyspace(&self.hosts.keyspace), lineage];
+            let changes = alloc::vec![space.life(&life), space.keyspace(&self.replicas.keyspace), lineage];
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
         self.share_memory();
@@ -352,7 +357,7 @@ impl Node {
             }
         }
         self.on_starts_persisted(token);
-        if let Some(own) = self.hosts.on_persisted(token) {
+        if let Some(own) = self.replicas.on_persisted(token) {
             self.on_copy_persisted(own);
             self.go_on_sweeping();
         }
@@ -364,7 +369,7 @@ impl Node {
 
     /// Returns a peer in the form that people see: with its name, if it has one and is in a group of this node.
     pub(crate) fn called(&self, peer: PeerKey) -> Called<'_, PeerKey> {
-        let states = self.hosts.living().map(|group| group.state());
+        let states = self.replicas.living().map(|group| group.state());
         let mut members = states.flat_map(|state| state.members.iter().chain(&state.learners));
         let known = members.find(|member| member.node.peer == peer);
         Called { name: known.and_then(|member| member.name.as_ref()), id: peer }
@@ -421,7 +426,7 @@ impl Node {
 
     /// Returns whether this node leads its group.
     fn leads(&self) -> bool {
-        self.hosts.home().is_some_and(|group| group.log().leads())
+        self.replicas.home().is_some_and(|group| group.log().leads())
     }
 
     /// Returns whether any peer is connected.
@@ -431,12 +436,12 @@ impl Node {
 
     /// Returns the group that this node is a member of, for checks.
     pub fn group(&self) -> Option<&Group> {
-        self.hosts.home()
+        self.replicas.home()
     }
 
     /// Returns all groups that this node has a part in, without those that are over, for checks.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
-        self.hosts.living()
+        self.replicas.living()
     }
 
     /// Returns the last states of groups whose end this node knows, for checks.
@@ -448,20 +453,20 @@ impl Node {
     pub fn holds(&self, record_key: &[u8]) -> bool {
         let key = self.space().key_of(record_key);
         key.is_some_and(|(generation, key)| {
-            self.hosts.keyspace.of(key.point()) == generation && self.hosts.at(key.point()).is_some()
+            self.replicas.keyspace.of(key.point()) == generation && self.replicas.at(key.point()).is_some()
         })
     }
 
     /// Returns whether the node has no leftovers of groups that it has no part in any more, and waits for no birth.
     pub fn is_settled(&self) -> bool {
-        self.hosts.keyspace.leftover().is_none() && !self.awaits_birth()
+        self.replicas.keyspace.leftover().is_none() && !self.awaits_birth()
     }
 
     /// Calls [`Group::watch`] for each of its groups, for checks. The last argument of `see` is whether the group lives.
     pub fn watch_groups(&mut self, mut see: impl FnMut(&Group, Watched, bool)) {
-        for hosted in &mut self.hosts.all {
-            let watched = hosted.group.watch();
-            see(&hosted.group, watched, hosted.over.is_none());
+        for replica in &mut self.replicas.all {
+            let watched = replica.group.watch();
+            see(&replica.group, watched, replica.over.is_none());
         }
     }
 
@@ -498,7 +503,7 @@ impl Node {
             Input::PeerUp(peer) => {
                 self.connected.insert(peer);
                 self.tell_lineage(peer);
-                if self.hosts.is_empty() {
+                if self.replicas.is_empty() {
                     self.ask_for_sample(peer);
                     self.send_no_op(peer);
                 }
@@ -551,19 +556,19 @@ impl Node {
         }
     }
 
-    /// Returns the number of operations that came to this node as a primary, in groups that it hosts now, and of reads that it
+    /// Returns the number of operations that came to this node as a primary, in groups of which it has a replica now, and of reads that it
     /// answered alone.
     pub fn operations_taken(&self) -> u64 {
         self.groups().map(Group::operations_taken).sum::<u64>() + self.switched.counts.alone
     }
 
     pub(crate) fn each_group(&mut self, act: impl FnMut(&mut Group)) {
-        self.hosts.living_mut().for_each(act);
+        self.replicas.living_mut().for_each(act);
     }
 
     fn set_now(&mut self, now: Now) {
         self.now = now;
-        self.hosts.all.iter_mut().for_each(|hosted| hosted.group.set_now(now));
+        self.replicas.all.iter_mut().for_each(|replica| replica.group.set_now(now));
     }
 
     /// Returns the next output, or `None` if there is none.
@@ -575,8 +580,8 @@ impl Node {
             if self.starts.is_barred() {
                 break;
             }
-            let wanted = |hosted: &mut Hosted| Some((hosted.serial, hosted.group.poll_output()?));
-            if let Some((serial, output)) = self.hosts.all.iter_mut().find_map(wanted) {
+            let wanted = |replica: &mut LocalReplica| Some((replica.serial, replica.group.poll_output()?));
+            if let Some((serial, output)) = self.replicas.all.iter_mut().find_map(wanted) {
                 self.carry(serial, output);
             } else if !self.attend() && !self.flush_whereabouts() {
                 break;
@@ -597,8 +602,8 @@ impl Node {
         NodeStatus {
             node: self.me,
             ready: self.ready,
-            group: self.hosts.home().map(|group| self.group_status(group)),
-            groups: self.hosts.living().map(|group| self.group_status(group)).collect(),
+            group: self.replicas.home().map(|group| self.group_status(group)),
+            groups: self.replicas.living().map(|group| self.group_status(group)).collect(),
             operations: self.sessions.len(),
             frames_dropped: self.frames_dropped,
             switch: self.config.switch,
@@ -618,31 +623,31 @@ impl Node {
 
     /// Carries out an output of a group.
     pub(crate) fn carry(&mut self, serial: u64, output: GroupOutput) {
-        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
-        let (state, drawer) = (hosted.group.state(), hosted.drawer);
+        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return };
+        let (state, namespace) = (replica.group.state(), replica.namespace);
         match output {
             GroupOutput::Send(to, message, epoch) => {
                 let id = state.id;
                 self.send_as(id, &to, message, epoch);
             }
             GroupOutput::Persist(token, durable) => {
-                let drawer = self.space().drawer(drawer);
+                let namespace = self.space().namespace(namespace);
                 let mut changes = Vec::with_capacity(durable.len());
                 for change in durable {
-                    drawer.changes(&self.hosts.keyspace, change, &mut changes);
+                    namespace.changes(&self.replicas.keyspace, change, &mut changes);
                 }
                 if self.keyspace_due.take_if(|of| *of == serial).is_some() {
                     changes.extend(self.places());
                 }
-                let token = self.hosts.name_batch(serial, token);
+                let token = self.replicas.name_batch(serial, token);
                 self.outputs.push_back(Output::Persist { token, changes });
             }
             GroupOutput::Load { key, urgent } => {
-                let record_key = self.space().record_key(self.hosts.keyspace.of(key.point()), &key);
+                let record_key = self.space().record_key(self.replicas.keyspace.of(key.point()), &key);
                 self.outputs.push_back(Output::Load { record_key, urgent });
             }
             GroupOutput::Scan(token, from, bytes_max) => {
-                let walk = Walk::new(self.hosts.keyspace.parts(state.range), from, bytes_max);
+                let walk = Walk::new(self.replicas.keyspace.parts(state.range), from, bytes_max);
                 self.scan(Scan { serial, token, walk });
             }
             GroupOutput::Outcome(attempt, outcome) => {
@@ -658,7 +663,7 @@ impl Node {
             GroupOutput::Halted(why) => {
                 let id = state.id;
                 self.event(Event::Alarm(format!("serves {} no more: {why}", id.called())));
-                if self.ready && self.hosts.home().is_some_and(|home| home.state().id == id) {
+                if self.ready && self.replicas.home().is_some_and(|home| home.state().id == id) {
                     self.ready = false;
                     self.event(Event::NotReady);
                 }
@@ -677,7 +682,7 @@ impl Node {
         match scan.walk.next(self.space()) {
             Some(from) => {
                 let bytes_max = scan.walk.bytes_max;
-                let token = self.hosts.name_scan(scan);
+                let token = self.replicas.name_scan(scan);
                 self.outputs.push_back(Output::Scan { token, from, bytes_max });
             }
             None => self.scanned(scan, Vec::new(), true),
@@ -695,8 +700,8 @@ impl Node {
                 Err(error) => return self.damaged(&error.to_string()),
             }
         }
-        if let Some(hosted) = self.hosts.all.iter_mut().find(|hosted| hosted.serial == scan.serial) {
-            hosted.group.on_scanned(scan.token, decoded, done);
+        if let Some(replica) = self.replicas.all.iter_mut().find(|replica| replica.serial == scan.serial) {
+            replica.group.on_scanned(scan.token, decoded, done);
         }
     }
 
@@ -704,7 +709,7 @@ impl Node {
         let before = self.outputs.len();
         let mut ctx = SessionContext {
             now: self.now,
-            hosts: &mut self.hosts,
+            replicas: &mut self.replicas,
             whereabouts: &mut self.whereabouts,
             outputs: &mut self.outputs,
             switched: &mut self.switched,
@@ -748,7 +753,7 @@ impl Node {
         if self.starts.is_barred() {
             return self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup)));
         }
-        if self.stopping.is_some() && self.hosts.living().all(Group::is_idle) {
+        if self.stopping.is_some() && self.replicas.living().all(Group::is_idle) {
             let error = OpError::TryAgain(Refusal::Stopping);
             self.reply(request.id, Err(error));
             return;
@@ -758,15 +763,15 @@ impl Node {
 
     fn on_loaded(&mut self, record_key: &[u8], record: Option<&[u8]>) {
         let Some((generation, key)) = self.space().key_of(record_key) else { return };
-        if self.hosts.keyspace.of(key.point()) != generation {
+        if self.replicas.keyspace.of(key.point()) != generation {
             return; // A group that is over asked for it.
         }
         match record.map(storage::decode_record).transpose() {
             Ok(record) => {
-                match self.hosts.at_mut(key.point()) {
+                match self.replicas.at_mut(key.point()) {
                     Some(group) => group.on_loaded(&key, record),
                     // The groups that succeed an ended group count on its loads.
-                    None => self.hosts.over_at(key.point()).for_each(|group| group.on_loaded(&key, record.clone())),
+                    None => self.replicas.over_at(key.point()).for_each(|group| group.on_loaded(&key, record.clone())),
                 }
             }
             Err(error) => self.damaged(&error.to_string()),
@@ -774,7 +779,7 @@ impl Node {
     }
 
     fn on_scanned(&mut self, token: u64, records: Vec<(Bytes, Bytes)>, done: bool) {
-        let Some(mut scan) = self.hosts.take_scan(token) else { return };
+        let Some(mut scan) = self.replicas.take_scan(token) else { return };
         match scan.walk.page(self.space(), records, done) {
             Some((records, done)) => self.scanned(scan, records, done),
             None => self.scan(scan),
@@ -803,8 +808,8 @@ impl Node {
 
     /// Handles a change of a group's state: other peers may have to be reached, and operations may have to go elsewhere.
     fn on_changed(&mut self, serial: u64) {
-        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
-        let group = &hosted.group;
+        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return };
+        let group = &replica.group;
         let all = group.state().members.iter().chain(&group.state().learners);
         for member in all.filter(|member| member.node.peer != self.me.peer && !member.addresses.is_empty()) {
             let (peer, addresses) = (member.node.peer, member.addresses.clone());
@@ -846,7 +851,7 @@ impl Node {
         self.watch_size();
         self.watch_load();
         self.watch_lead();
-        if !self.hosts.is_empty() && !self.ready && self.now.time >= self.probe_due {
+        if !self.replicas.is_empty() && !self.ready && self.now.time >= self.probe_due {
             self.probe_due = self.now.time + self.probe_patience;
             self.probe();
         }
@@ -858,8 +863,8 @@ impl Node {
     fn tick_stopping(&mut self) {
         if let Some(since) = self.stopping {
             // No client waits for the node's own probe.
-            let idle = self.hosts.living().all(Group::is_idle) && self.sessions.is_empty_but(PROBE.1);
-            let stays = if self.hosts.living().any(Group::stops_together) { SETTLE } else { Duration::ZERO };
+            let idle = self.replicas.living().all(Group::is_idle) && self.sessions.is_empty_but(PROBE.1);
+            let stays = if self.replicas.living().any(Group::stops_together) { SETTLE } else { Duration::ZERO };
             let waited = self.now.time.since(since);
             if idle && waited >= stays || waited >= HAND_OVER_MAX {
                 self.over = true;
@@ -872,21 +877,21 @@ impl Node {
 
     /// Returns whether a group may soon be born in which this node will have a part.
     pub(crate) fn expects_birth(&self) -> bool {
-        self.awaits_birth() || self.hosts.living().any(|group| !group.state().transactions.is_calm())
+        self.awaits_birth() || self.replicas.living().any(|group| !group.state().transactions.is_calm())
     }
 
     /// Returns whether a group here is over and not all of its successors are born.
     fn awaits_birth(&self) -> bool {
-        let is_over = |hosted: &Hosted| hosted.over.is_some() || hosted.group.state().ended.is_some();
-        !self.pending.is_empty() || self.hosts.all.iter().any(is_over)
+        let is_over = |replica: &LocalReplica| replica.over.is_some() || replica.group.state().ended.is_some();
+        !self.pending.is_empty() || self.replicas.all.iter().any(is_over)
     }
 
     /// Runs the timers that concern several groups.
     fn tend_groups(&mut self) {
-        let hosts = &self.hosts;
+        let replicas = &self.replicas;
         let is_old = |state: &GroupState| {
             let older = |group: &Group| group.state().epoch < state.epoch && group.state().range.overlaps(state.range);
-            !hosts.living().any(older)
+            !replicas.living().any(older)
         };
         self.pending.retain(|state| !is_old(state));
         if self.awaits_birth() && self.now.time >= self.finals_due {
@@ -897,7 +902,7 @@ impl Node {
             self.birth_wanted = true;
         }
         self.let_go_early();
-        if self.hosts.all.len() > 1 || self.copies.bytes() > 0 {
+        if self.replicas.all.len() > 1 || self.copies.bytes() > 0 {
             self.share_memory();
         }
         self.go_on_sweeping();
@@ -905,7 +910,7 @@ impl Node {
 
     /// Submits a read to itself, as a client might.
     fn probe(&mut self) {
-        let Some(range) = self.hosts.home().map(|group| group.state().range) else { return };
+        let Some(range) = self.replicas.home().map(|group| group.state().range) else { return };
         let key = match self.probe_key.take() {
             Some(key) if range.contains(key.point()) => key,
             _ => probe_key(range),
@@ -931,10 +936,10 @@ impl Node {
         if self.starts.is_barred() {
             return next.max(self.now.time + Duration::from_millis(1));
         }
-        for group in self.hosts.living_mut() {
+        for group in self.replicas.living_mut() {
             next = next.min(group.next_timeout());
         }
-        next = match (self.hosts.is_empty(), self.ready) {
+        next = match (self.replicas.is_empty(), self.ready) {
             (true, _) => next.min(self.join_due),
             (false, false) => next.min(self.probe_due),
             (false, true) => next,

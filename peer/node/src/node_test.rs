@@ -398,7 +398,7 @@ fn a_crash_amid_a_birth_leaves_nobody_outside() {
         begun |= has_both && pair.nodes.iter_mut().any(|node| node.begin_transaction(split.clone()).is_ok());
         pair.turn();
         let is_half =
-            |node: &Node| node.groups().count() == 1 && !node.hosts.living().any(|g| g.state().range.is_full());
+            |node: &Node| node.groups().count() == 1 && !node.replicas.living().any(|g| g.state().range.is_full());
         if begun && pair.nodes.iter().all(is_half) {
             break;
         }

@@ -101,8 +101,8 @@ impl Node {
         rank: Rank,
     ) -> Result<Begun, BeginRefusal> {
         let (now, patience) = (self.now.time, self.config.timing.copy_patience);
-        let hosted = self.hosts.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
-        let plan = hosted.plan_transaction(operation.clone(), rank)?;
+        let replica = self.replicas.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
+        let plan = replica.plan_transaction(operation.clone(), rank)?;
         let needs = needs(&plan);
         if !needs.is_empty() && patience > Duration::ZERO {
             let other = self.preparing.as_ref().filter(|known| !known.is_for(group, &operation));
@@ -116,8 +116,8 @@ impl Node {
                 return Ok(Begun::Copying);
             }
         }
-        let hosted = self.hosts.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
-        hosted.begin_transaction(operation, rank)?;
+        let replica = self.replicas.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
+        replica.begin_transaction(operation, rank)?;
         if let Some(preparing) = self.preparing.take() {
             self.note_lacks(&preparing, &plan);
         }
@@ -129,7 +129,7 @@ impl Node {
     /// # Errors
     /// The transaction cannot begin now, or not at all; no transaction has begun.
     pub fn begin_transaction(&mut self, operation: Operation) -> Result<(), BeginRefusal> {
-        let group = self.hosts.home().ok_or(BeginRefusal::NotLeader(None))?;
+        let group = self.replicas.home().ok_or(BeginRefusal::NotLeader(None))?;
         let (id, rank) = (group.state().id, group.rank(0));
         if self.begin_prepared(id, operation, rank)? == Begun::Copying
             && let Some(preparing) = &mut self.preparing

@@ -139,7 +139,7 @@ impl Node {
 
     /// Answers a no-op of a newcomer, as if the newcomer were its primary.
     pub(crate) fn on_probe(&mut self, from: PeerKey, ring: RingId, number: u64) {
-        if self.hosts.is_empty() || self.ring != Some(ring) || !self.probes.allows(from, self.now.time) {
+        if self.replicas.is_empty() || self.ring != Some(ring) || !self.probes.allows(from, self.now.time) {
             self.frames_dropped += 1;
             return;
         }

@@ -174,7 +174,7 @@ impl Node {
     /// Tells the peers that recently asked for a point here that another primary may serve it, over open connections. One answer is enough
     /// for all points of a sub-range.
     pub(crate) fn answer_anew(&mut self) {
-        let serves = |point| self.hosts.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
+        let serves = |point| self.replicas.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
         let mut told: BTreeSet<(PeerKey, PeerKey, Point)> = BTreeSet::new();
         let mut answer: Option<Located> = None;
         // In the order of the ring, one lookup is enough for all points of a sub-range.

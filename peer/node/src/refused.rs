@@ -14,9 +14,9 @@ use group::time::Time;
 use overlay::{Epoch, KeyRange, PeerKey};
 
 use crate::api::{Change, Class, Event, Output};
-use crate::hosting::Hosted;
 use crate::lineage::Lineage;
 use crate::node::Node;
+use crate::replicas::LocalReplica;
 use crate::starts::{Barred, Outlived, Refusal, Refused, Start};
 use crate::wire::Frame;
 
@@ -88,7 +88,7 @@ impl Node {
             _ => match weight {
                 Weight::Lost => return self.usurped(&names(known)),
                 Weight::Open => {
-                    let is_doubtful = self.hosts.living().any(Group::is_recovering);
+                    let is_doubtful = self.replicas.living().any(Group::is_recovering);
                     self.bar(is_doubtful);
                     format!(
                         "{}: the same identity runs twice, or this directory is an older copy. As long as members do \
@@ -114,7 +114,7 @@ impl Node {
     /// have taken over a later start, that of a copy of its directory ([`Node::start_again`]).
     fn doubts_all(&self) -> bool {
         let doubts = |group: &Group| group.is_recovering() && group.doubt().is_some_and(|doubt| !doubt.accepted);
-        !self.hosts.is_empty() && self.hosts.living().all(doubts)
+        !self.replicas.is_empty() && self.replicas.living().all(doubts)
     }
 
     /// Returns whether it has been barred for longer than other members take to report whether the start that they know runs.
@@ -132,8 +132,10 @@ impl Node {
         }
         let Some(lineage) = self.lineage_after_loss(known) else { return false };
         let space = self.space();
-        let living = self.hosts.all.iter_mut().filter(|hosted| hosted.over.is_none());
-        let doubt = |hosted: &mut Hosted| Some(space.drawer(hosted.drawer).doubt(&hosted.group.on_store_older()?));
+        let living = self.replicas.all.iter_mut().filter(|replica| replica.over.is_none());
+        let doubt = |replica: &mut LocalReplica| {
+            Some(space.namespace(replica.namespace).doubt(&replica.group.on_store_older()?))
+        };
         let doubts = living.filter_map(doubt).collect();
         let token = self.persist_start(&lineage, doubts);
         self.event(Event::Note(format!(
@@ -156,8 +158,9 @@ impl Node {
         let Some(known) = self.starts.outranked_by else { return false };
         let Some(lineage) = self.lineage_after_loss(known) else { return false };
         let space = self.space();
-        let doubt = |hosted: &Hosted| Some(space.drawer(hosted.drawer).doubt(&hosted.group.doubt_as_older()?));
-        let living = self.hosts.all.iter().filter(|hosted| hosted.over.is_none());
+        let doubt =
+            |replica: &LocalReplica| Some(space.namespace(replica.namespace).doubt(&replica.group.doubt_as_older()?));
+        let living = self.replicas.all.iter().filter(|replica| replica.over.is_none());
         let Some(doubts) = living.map(doubt).collect::<Option<Vec<Change>>>().filter(|all| !all.is_empty()) else {
             return false;
         };
@@ -182,7 +185,7 @@ impl Node {
     fn persist_start(&mut self, lineage: &Lineage, doubts: Vec<Change>) -> u64 {
         let mut changes = alloc::vec![self.space().lineage(lineage)];
         changes.extend(doubts);
-        let token = self.hosts.name_batch(0, 0);
+        let token = self.replicas.name_batch(0, 0);
         self.outputs.push_back(Output::Persist { token, changes });
         token
     }
@@ -212,7 +215,7 @@ impl Node {
         let outlives = |state: &GroupState| {
             groups.iter().any(|(range, epoch)| *epoch >= state.epoch && range.overlaps(state.range))
         };
-        self.hosts.living().map(Group::state).any(|state| state.audience().len() <= 1 && outlives(state))
+        self.replicas.living().map(Group::state).any(|state| state.audience().len() <= 1 && outlives(state))
     }
 
     /// Returns a member's refusal of this process, if it is not too old to count.
@@ -231,7 +234,7 @@ impl Node {
     /// start. An acceptance from before does not concern the later start.
     fn is_accepted_by_majorities(&self) -> bool {
         let disputed = self.starts.disputed.unwrap_or(self.now.time);
-        self.hosts.living().all(|group| {
+        self.replicas.living().all(|group| {
             let nodes = group.state().nodes();
             let others = || nodes.iter().map(|node| node.peer).filter(|peer| *peer != self.me.peer);
             let accepting = others().filter(|peer| self.counted_at(*peer).is_some_and(|at| at > disputed));
@@ -244,7 +247,7 @@ impl Node {
         let fellows = self.fellows(None);
         let refusals: Vec<&Refusal> = fellows.iter().filter_map(|peer| self.refusal_of(*peer)).collect();
         let accepting = fellows.iter().filter(|peer| self.counted_at(**peer).is_some()).count();
-        let is_recovering = self.hosts.living().any(Group::is_recovering);
+        let is_recovering = self.replicas.living().any(Group::is_recovering);
         if refusals.iter().any(|refusal| refusal.alive.is_none()) && is_recovering {
             Weight::Open
         } else if accepting > refusals.len() && !is_recovering {

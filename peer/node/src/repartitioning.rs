@@ -60,7 +60,7 @@ impl Node {
         }
         self.load_watch.due = now + LOOK_EVERY / 2 + self.rng.duration_below(LOOK_EVERY);
         let least = self.config.timing.resize_after;
-        let leads = self.hosts.home().filter(|group| group.log().leads());
+        let leads = self.replicas.home().filter(|group| group.log().leads());
         let Some((id, born, wanted)) =
             leads.map(|group| (group.state().id, group.state().born, self.better_end(group)))
         else {
@@ -84,7 +84,7 @@ impl Node {
         if now.since(since) < least || !watch.may_move((id, born), successor, now, least) {
             return;
         }
-        let Some(rank) = self.hosts.home().map(|group| group.rank(0)) else { return };
+        let Some(rank) = self.replicas.home().map(|group| group.rank(0)) else { return };
         let at = self.load_watch.prepared.unwrap_or(at);
         // The present obstacle may soon be gone.
         match self.begin_prepared(id, Operation::Repartition { at }, rank) {

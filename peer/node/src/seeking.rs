@@ -92,7 +92,7 @@ pub(crate) struct Seeking {
 impl Node {
     /// Takes the due steps of a node without a group.
     pub(crate) fn seek(&mut self) {
-        if !self.hosts.is_empty() || self.now.time < self.join_due {
+        if !self.replicas.is_empty() || self.now.time < self.join_due {
             return;
         }
         let noted = self.seeking.noted.take();
@@ -143,7 +143,7 @@ impl Node {
     /// Handles a newcomer's question.
     pub(crate) fn on_sample(&mut self, from: PeerKey, sample: Sample) {
         let Sample { ring, origin } = sample;
-        let Some((own, point)) = self.hosts.home().map(|group| (group.state().ring, group.state().range.start()))
+        let Some((own, point)) = self.replicas.home().map(|group| (group.state().ring, group.state().range.start()))
         else {
             return;
         };
@@ -152,7 +152,7 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        let here = self.hosts.home().filter(|group| group.state().last_life(from).is_some());
+        let here = self.replicas.home().filter(|group| group.state().last_life(from).is_some());
         if here.is_some()
             && let Some(sampled) = self.sampled(point)
         {
@@ -166,7 +166,7 @@ impl Node {
 
     /// Returns the information for a newcomer about the group at `point`, if it is here.
     pub(crate) fn sampled(&self, point: Point) -> Option<Sampled> {
-        let group = self.hosts.at(point)?;
+        let group = self.replicas.at(point)?;
         let (state, heard): (&GroupState, _) = (group.state(), group.hears());
         let is_well = |member: &&Member| member.node == self.me || heard.contains(&member.node);
         let clusters: Vec<String> = state.members.iter().filter(is_well).map(|member| member.cluster.clone()).collect();

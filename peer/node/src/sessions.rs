@@ -22,8 +22,8 @@ use overlay::{GroupId, Key, KeyRange, NodeId};
 
 use crate::api::{Output, Request, RequestId};
 use crate::config::SwitchConfig;
-use crate::hosting::Hosts;
 use crate::key_use::KeyUse;
+use crate::replicas::LocalReplicas;
 use crate::switched::{Sent, Switched, is_own, names, object, question};
 use crate::whereabouts::Whereabouts;
 use crate::window::{Few, Window};
@@ -121,7 +121,7 @@ pub struct SessionContext<'a> {
     /// The time.
     pub now: Now,
     /// Groups of this node; none before it is in one.
-    pub(crate) hosts: &'a mut Hosts,
+    pub(crate) replicas: &'a mut LocalReplicas,
     /// Knowledge about other groups.
     pub(crate) whereabouts: &'a mut Whereabouts,
     /// Queue of outputs.
@@ -170,7 +170,7 @@ impl Sessions {
             None => OpId::Origin { node: ctx.me, run: self.run, sequence },
         };
         let deadline = ctx.now.time + request.patience.min(PATIENCE_MAX);
-        let horizon = ctx.hosts.at(request.key.point()).map_or(0, |group| group.state().horizon);
+        let horizon = ctx.replicas.at(request.key.point()).map_or(0, |group| group.state().horizon);
         let used = self.keys.entry(request.key.clone()).or_default();
         used.live.push(sequence);
         let before = used.follow(request.connection, sequence);
@@ -238,7 +238,7 @@ impl Sessions {
                     // This node may know an old horizon of another group. The operation was not executed and never will be, or it is a
                     // read, and several attempts of a read do no harm. So the operation may begin as if it came now.
                     OpError::TryAgain(Refusal::TooOld)
-                        if (session.unresolved.is_empty() || session.is_read()) && ctx.hosts.at(point).is_none() =>
+                        if (session.unresolved.is_empty() || session.is_read()) && ctx.replicas.at(point).is_none() =>
                     {
                         session.horizon = 0;
                         if let Some((_, ballot)) = current {
@@ -273,10 +273,10 @@ impl Sessions {
     /// Handles a possible change of the division. Retries operations under way to a node that is no longer primary of their key, and
     /// operations that found no primary.
     pub fn on_division(&mut self, ctx: &mut SessionContext<'_>) {
-        let hosts = &*ctx.hosts;
+        let replicas = &*ctx.replicas;
         let moved = |session: &Session| {
             let point = session.request.key.point();
-            let primary = match hosts.at(point) {
+            let primary = match replicas.at(point) {
                 Some(group) => group.primary_of(point),
                 None => ctx.whereabouts.find(point).map(|owner| owner.ballot),
             };
@@ -292,13 +292,13 @@ impl Sessions {
             self.sessions.iter().filter(|(_, session)| moved(session)).map(|(sequence, _)| sequence).collect();
         // A term that no division names any more never comes back.
         let is_granted =
-            |ballot| hosts.living().any(|group| group.state().parts().any(|(_, granted)| granted == ballot));
+            |ballot| replicas.living().any(|group| group.state().parts().any(|(_, granted)| granted == ballot));
         let is_named = |ballot| is_granted(ballot) || ctx.whereabouts.names(ballot);
         // A primary of another group may be asked again, also after its entry was forgotten.
-        if self.serials.len() > SERIALS_MAX || !hosts.is_partial() {
+        if self.serials.len() > SERIALS_MAX || !replicas.is_partial() {
             self.serials.retain(|ballot, _| is_named(*ballot));
         }
-        let horizon = |point| match hosts.at(point) {
+        let horizon = |point| match replicas.at(point) {
             Some(group) => group.state().horizon,
             None => ctx.whereabouts.find(point).map_or(0, |owner| owner.horizon),
         };
@@ -316,7 +316,7 @@ impl Sessions {
             if ctx.now.time >= session.deadline {
                 let error = if session.is_unresolved() {
                     OpError::Uncertain
-                } else if ctx.hosts.is_empty() {
+                } else if ctx.replicas.is_empty() {
                     OpError::TryAgain(Refusal::NotInGroup)
                 } else {
                     OpError::TryAgain(Refusal::NoPrimary)
@@ -427,10 +427,10 @@ impl Sessions {
     fn attempt(&mut self, ctx: &mut SessionContext<'_>, sequence: u64) {
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         let point = session.request.key.point();
-        let group = ctx.hosts.at(point);
+        let group = ctx.replicas.at(point);
         let elsewhere = match group {
             Some(_) => None,
-            None => ctx.whereabouts.find_fresh(point, ctx.now.time, ctx.hosts.horizon_period()),
+            None => ctx.whereabouts.find_fresh(point, ctx.now.time, ctx.replicas.horizon_period()),
         };
         let horizon = group.map(|group| group.state().horizon).or(elsewhere.map(|owner| owner.horizon));
         if session.horizon == 0 {
@@ -490,7 +490,7 @@ impl Sessions {
             session.current = Some((attempt, ballot));
         }
         self.set_silent(sequence, ctx.now.time + SILENCE_MAX);
-        match (ctx.hosts.at_mut(point), ballot, elsewhere) {
+        match (ctx.replicas.at_mut(point), ballot, elsewhere) {
             (Some(group), Some(ballot), _) if ballot.node != ctx.me => group.ask(ballot.node, operation),
             (Some(group), ..) => group.operate(ctx.me, operation),
             (None, _, Some(owner)) => ctx.whereabouts.ask(&owner, operation),
@@ -656,11 +656,11 @@ mod tests {
     fn at_a_lonely_node(act: impl FnOnce(&mut SessionContext<'_>)) -> Vec<Output> {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
-        let (mut hosts, mut whereabouts) = (Hosts::default(), Whereabouts::default());
+        let (mut replicas, mut whereabouts) = (LocalReplicas::default(), Whereabouts::default());
         let mut switched = Switched::default();
         let mut ctx = SessionContext {
             now: Now::default(),
-            hosts: &mut hosts,
+            replicas: &mut replicas,
             whereabouts: &mut whereabouts,
             outputs: &mut outputs,
             switched: &mut switched,

@@ -51,7 +51,7 @@ impl Node {
         }
         // Leaders do not check at the same time: two neighbours may want to change each other.
         self.size_watch.due = self.now.time + LOOK_EVERY / 2 + self.rng.duration_below(LOOK_EVERY);
-        let leads = self.hosts.home().filter(|group| group.log().leads());
+        let leads = self.replicas.home().filter(|group| group.log().leads());
         let Some((id, born, resize)) = leads.map(|group| (group.state().id, group.state().born, self.resize(group)))
         else {
             self.size_watch.leads = None;
@@ -100,7 +100,7 @@ impl Node {
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
-        let members = self.hosts.home().map_or(Vec::new(), |group| group.state().nodes());
+        let members = self.replicas.home().map_or(Vec::new(), |group| group.state().nodes());
         let prepared = self.size_watch.prepared.take();
         let is_usable = |operation: &Operation| {
             is_even(operation, &members) && moves_at_most(operation, wanted) && self.are_there(operation)
@@ -109,7 +109,7 @@ impl Node {
             prepared.filter(|(operation, copied)| is_usable(operation) && self.now.time.since(*copied) < PREPARED_MAX);
         let copied = prepared.as_ref().map_or(self.now.time, |(_, copied)| *copied);
         let planned = prepared.map(|(operation, _)| operation).or_else(|| self.plan_resize(wanted));
-        let (Some(operation), Some(group)) = (planned, self.hosts.home_mut()) else { return };
+        let (Some(operation), Some(group)) = (planned, self.replicas.home_mut()) else { return };
         let (tried, first) = (self.size_watch.tried, self.size_watch.first);
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
         let (id, now) = (group.state().id, group.group_time());
@@ -138,7 +138,7 @@ impl Node {
 
     /// Returns whether all members that this operation moves are heard in their groups, as far as the groups' leaders have told.
     fn are_there(&self, operation: &Operation) -> bool {
-        let (Operation::Migrate { to, from }, Some(group)) = (operation, self.hosts.home()) else { return true };
+        let (Operation::Migrate { to, from }, Some(group)) = (operation, self.replicas.home()) else { return true };
         let is_heard = |living: &[LivingMember], node: &NodeId| {
             living.iter().any(|member| member.is_heard && member.node == *node)
         };
@@ -150,7 +150,7 @@ impl Node {
 
     /// Returns the operation for a change of the node's own group; `None` if its successor's members are not known.
     fn plan_resize(&self, wanted: Resize) -> Option<Operation> {
-        let group = self.hosts.home()?;
+        let group = self.replicas.home()?;
         let (halving, lifetimes) = (self.config.policies.of(group).split.1, self.lives.model());
         let state = group.state();
         Some(match wanted {

@@ -446,7 +446,7 @@ impl Node {
 
     /// Returns whether this node is in a group here.
     pub(crate) fn is_here(&self, node: NodeId) -> bool {
-        self.hosts.living().any(|group| group.state().is_in_audience(node))
+        self.replicas.living().any(|group| group.state().is_in_audience(node))
     }
 
     /// Tells a peer the starts from which this one descends.
@@ -465,7 +465,7 @@ impl Node {
             Written::No if !self.is_here(node) => false,
             Written::No => {
                 let changes = alloc::vec![self.space().start_of(node, &known.lineage())];
-                let token = self.hosts.name_batch(0, 0);
+                let token = self.replicas.name_batch(0, 0);
                 self.outputs.push_back(Output::Persist { token, changes });
                 self.starts.writing.get_or_insert(token);
                 if let Some(known) = self.starts.known.get_mut(&node) {
@@ -489,7 +489,7 @@ impl Node {
 
     /// Returns the peers that are in a group with this node; with `with`, in a group with both.
     pub(crate) fn fellows(&self, with: Option<NodeId>) -> BTreeSet<PeerKey> {
-        let groups = self.hosts.living().map(Group::state);
+        let groups = self.replicas.living().map(Group::state);
         let groups = groups.filter(|state| with.is_none_or(|node| state.is_in_audience(node)));
         let mut peers: BTreeSet<PeerKey> =
             groups.flat_map(|state| state.audience()).map(|node: NodeId| node.peer).collect();
@@ -502,7 +502,7 @@ impl Node {
 
     /// Returns the ranges and epochs of the groups here that a node is in.
     fn groups_with(&self, node: NodeId) -> Vec<(KeyRange, Epoch)> {
-        let states = self.hosts.living().map(Group::state);
+        let states = self.replicas.living().map(Group::state);
         states.filter(|state| state.is_in_audience(node)).map(|state| (state.range, state.epoch)).collect()
     }
 
@@ -530,7 +530,7 @@ impl Node {
 
     /// Forgets nodes that are gone, within bounds: the longest silent first.
     pub(crate) fn forget_starts(&mut self) {
-        let here: BTreeSet<NodeId> = self.hosts.living().flat_map(|group| group.state().audience()).collect();
+        let here: BTreeSet<NodeId> = self.replicas.living().flat_map(|group| group.state().audience()).collect();
         let mut written = Vec::new();
         let mut strangers = Vec::new();
         for (node, known) in self.starts.known.iter().filter(|(node, _)| !here.contains(node)) {

@@ -2,13 +2,13 @@
 //!
 //! | entry | value |
 //! | --- | --- |
-//! | drawer `s` | a group's state |
-//! | drawer `lp` | its log's promise, with its epoch |
-//! | drawer `la` slot | its log's accepted entry |
-//! | drawer `p` | promises to primaries |
-//! | drawer `d` | the doubt about lost entries of this table ([`Doubt`]) |
-//! | drawer `ch` term, drawer `cp` term | a committee: the constant part, the changing part |
-//! | drawer `w` term number record-key | an unsettled write |
+//! | namespace `s` | a group's state |
+//! | namespace `lp` | its log's promise, with its epoch |
+//! | namespace `la` slot | its log's accepted entry |
+//! | namespace `p` | promises to primaries |
+//! | namespace `d` | the doubt about lost entries of this table ([`Doubt`]) |
+//! | namespace `ch` term, namespace `cp` term | a committee: the constant part, the changing part |
+//! | namespace `w` term number record-key | an unsettled write |
 //! | `~n` | this incarnation, with its ring |
 //! | `~b` | the generations in which records lie ([`KeyspaceGenerations`]) |
 //! | `~o` | the rest of groups here that are over ([`Over`]) |
@@ -16,7 +16,7 @@
 //! | `~c` | the starts of this incarnation ([`Lineage`]) |
 //! | `~s` peer incarnation | the highest known start of another node ([`Lineage`]) |
 //!
-//! A drawer is a byte. Each group that a node is in has a drawer of its own, and an empty drawer is used again. Numbers are
+//! A namespace is a byte. Each group that a node is in has a namespace of its own, and an empty namespace is used again. Numbers are
 //! big-endian, so the order of entries is the order of their numbers. A record's key is its generation (a byte), its point (16 bytes) and
 //! its name: the records of a generation lie in ring order. Where several lanes of a peer share a store, all keys of a lane begin with
 //! its number ([`Space`]).
@@ -50,10 +50,10 @@ pub const STORED_VERSION: u32 = 6;
 
 /// Length of the prefix before the record's key in the key of an unsettled write, without the space: tag, term, number. In bytes.
 const UNSETTLED_PREFIX: usize = 1 + 8 + 8;
-/// First byte of the node's own entries: behind all drawers.
+/// First byte of the node's own entries: behind all namespaces.
 const OWN: u8 = b'~';
 /// Upper limit of the groups in which a node has a part at one time: its own, and its successors that still need the node.
-pub const DRAWERS: u8 = 32;
+pub const NAMESPACES: u8 = 32;
 
 /// A node's part of a store: all of it, or the keys that begin with the number of the node's lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct Space(pub Option<u8>);
 
 /// A group's part of a space, for small entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drawer {
+pub struct GroupNamespace {
     space: Space,
     number: u8,
 }
@@ -80,8 +80,8 @@ pub struct Life {
 /// A node's part in a group that is over: the rest of the group's range, for which no later owner is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Over {
-    /// Drawer of its entries.
-    pub drawer: u8,
+    /// Namespace of its entries.
+    pub namespace: u8,
     /// The group.
     pub group: GroupId,
     /// Last epoch of the group that this node knew.
@@ -117,9 +117,9 @@ impl Space {
         }
     }
 
-    /// Returns the drawer of one of its groups.
-    pub fn drawer(self, number: u8) -> Drawer {
-        Drawer { space: self, number }
+    /// Returns the namespace of one of its groups.
+    pub fn namespace(self, number: u8) -> GroupNamespace {
+        GroupNamespace { space: self, number }
     }
 
     /// Returns the key of a record.
@@ -254,7 +254,7 @@ impl Space {
     }
 }
 
-impl Drawer {
+impl GroupNamespace {
     fn key(self, bytes: usize) -> Vec<u8> {
         let mut key = self.space.key(1 + bytes);
         key.push(self.number);
@@ -279,7 +279,7 @@ impl Drawer {
         key.into()
     }
 
-    /// Returns the change that drops all entries of the drawer.
+    /// Returns the change that drops all entries of the namespace.
     pub fn clear(self) -> Change {
         let mut behind = self.space.key(1);
         behind.push(self.number + 1);
@@ -363,10 +363,10 @@ impl Drawer {
             .filter(|(_, value)| !value.is_empty())
     }
 
-    /// Returns the stored part in this drawer's group; `None` if the drawer is empty.
+    /// Returns the stored part in this namespace's group; `None` if the namespace is empty.
     ///
     /// # Errors
-    /// An entry of the drawer cannot be read.
+    /// An entry of the namespace cannot be read.
     pub fn restore(self, meta: &BTreeMap<Bytes, Bytes>, sealed: bool) -> Result<Option<Stored>, StorageError> {
         let entry = |tag: &[u8]| meta.get(&self.tagged(tag));
         let Some(state) = entry(b"s") else { return Ok(None) };
@@ -416,10 +416,11 @@ impl Drawer {
 /// If the store's end is in doubt, every group stored here may have forgotten acknowledged data. A doubt of an earlier run has
 /// outlasted one more run.
 pub fn doubt(meta: &BTreeMap<Bytes, Bytes>, is_new: bool) -> Vec<Change> {
-    let is_of_drawer = |key: &[u8], tag| matches!(key, [drawer, t] | [_, drawer, t] if *drawer < DRAWERS && *t == tag);
+    let is_of_namespace =
+        |key: &[u8], tag| matches!(key, [namespace, t] | [_, namespace, t] if *namespace < NAMESPACES && *t == tag);
     let there = meta.iter().filter(|(_, value)| !value.is_empty());
     if !is_new {
-        let doubts = there.filter(|(key, _)| is_of_drawer(key, b'd'));
+        let doubts = there.filter(|(key, _)| is_of_namespace(key, b'd'));
         let known = doubts.filter_map(|(key, value)| Some((key, decode::<Doubt>(value, "doubt").ok()?)));
         return known.map(|(key, doubt)| Change::PutMeta(key.clone(), encode(&doubt.again()))).collect();
     }
@@ -431,7 +432,7 @@ pub fn doubt(meta: &BTreeMap<Bytes, Bytes>, is_new: bool) -> Vec<Change> {
         let known = meta.get(&key[..]).and_then(|value| decode::<Doubt>(value, "doubt").ok());
         Change::PutMeta(key.into(), encode(&known.map_or(Doubt::new(), Doubt::anew)))
     };
-    there.filter(|(key, _)| is_of_drawer(key, b's')).map(|(key, _)| beside(key)).collect()
+    there.filter(|(key, _)| is_of_namespace(key, b's')).map(|(key, _)| beside(key)).collect()
 }
 
 /// Encodes a record.
@@ -502,7 +503,7 @@ mod tests {
     /// Returns the number of bytes that a batch adds to the journal.
     fn cost(durable: Durable) -> usize {
         let mut made = Vec::new();
-        Space(None).drawer(0).changes(&KeyspaceGenerations::default(), durable, &mut made);
+        Space(None).namespace(0).changes(&KeyspaceGenerations::default(), durable, &mut made);
         let bytes = |change: &Change| match change {
             Change::PutMeta(key, value) => key.len() + value.len(),
             _ => 0,
@@ -514,15 +515,17 @@ mod tests {
     #[test]
     fn doubts_add_up() {
         let state = Bytes::from_static(b"state");
-        let drawers = [Space(None).drawer(1), Space(Some(4)).drawer(0)];
+        let namespaces = [Space(None).namespace(1), Space(Some(4)).namespace(0)];
         let mut meta: BTreeMap<Bytes, Bytes> =
-            drawers.iter().map(|drawer| (drawer.tagged(b"s"), state.clone())).collect();
+            namespaces.iter().map(|namespace| (namespace.tagged(b"s"), state.clone())).collect();
         let mut start = |is_new| {
             for change in doubt(&meta, is_new) {
                 let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
                 meta.insert(key, value);
             }
-            drawers.map(|drawer| meta.get(&drawer.tagged(b"d")).map(|value| decode::<Doubt>(value, "doubt").unwrap()))
+            namespaces.map(|namespace| {
+                meta.get(&namespace.tagged(b"d")).map(|value| decode::<Doubt>(value, "doubt").unwrap())
+            })
         };
         assert_eq!(start(false), [None; 2]);
         for (is_new, runs) in [(true, 1), (false, 2), (true, 3), (true, 4)] {
@@ -532,7 +535,7 @@ mod tests {
 
     /// A group of a lane finds its own data again in a store that lanes share, and no data of its neighbours.
     #[test]
-    fn lanes_and_drawers_lie_apart() {
+    fn lanes_and_namespaces_lie_apart() {
         let record = |n| {
             let number = Number { term: Term::new(Slot(1), 0), n };
             let version = group::op::Version { generation: 0, timestamp: n };
@@ -562,11 +565,11 @@ mod tests {
         keyspace.leave(KeyRange::FULL);
         assert!(keyspace.enter(KeyRange::FULL));
         let mut meta = BTreeMap::new();
-        let all = [(1, 0), (1, 1), (2, 1), (2, DRAWERS - 1)];
-        let name = |lane: u8, drawer: u8| u128::from(lane) << 8 | u128::from(drawer);
-        for (lane, drawer) in all {
+        let all = [(1, 0), (1, 1), (2, 1), (2, NAMESPACES - 1)];
+        let name = |lane: u8, namespace: u8| u128::from(lane) << 8 | u128::from(namespace);
+        for (lane, namespace) in all {
             let state = GroupState::founded(
-                RingId(name(lane, drawer)),
+                RingId(name(lane, namespace)),
                 overlay::GroupId(7),
                 group::state::Member {
                     node: ballot(1).node,
@@ -581,9 +584,9 @@ mod tests {
             let space = Space(Some(lane));
             let life = Life { ring: RingId(u128::from(lane)), incarnation: Incarnation(5), voted: Epoch(0) };
             let mut made = alloc::vec![space.life(&life), space.keyspace(&keyspace)];
-            let drawer = space.drawer(drawer);
-            drawer.changes(&keyspace, Durable::State(alloc::boxed::Box::new(state)), &mut made);
-            drawer.changes(&keyspace, Durable::Accepted(write(b"k", u64::from(lane))), &mut made);
+            let namespace = space.namespace(namespace);
+            namespace.changes(&keyspace, Durable::State(alloc::boxed::Box::new(state)), &mut made);
+            namespace.changes(&keyspace, Durable::Accepted(write(b"k", u64::from(lane))), &mut made);
             for change in made {
                 let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
                 meta.insert(key, value);
@@ -593,24 +596,24 @@ mod tests {
             let space = Space(Some(lane));
             let (life, known) = space.restore_life(&meta).unwrap().expect("it is there");
             assert_eq!((life.ring, &known), (RingId(u128::from(lane)), &keyspace));
-            let drawer = space.drawer(number);
-            let stored = drawer.restore(&meta, true).unwrap().expect("it is there");
+            let namespace = space.namespace(number);
+            let stored = namespace.restore(&meta, true).unwrap().expect("it is there");
             assert_eq!(stored.state.ring, RingId(name(lane, number)));
             let unsettled = stored.unsettled.values().flatten().map(|write| write.record.number.n).collect::<Vec<_>>();
             assert_eq!(unsettled, [u64::from(lane)]);
             // A settled write becomes the record of its own lane, in its generation.
             let mut settled = Vec::new();
-            drawer.changes(&keyspace, Durable::Settle(Term::new(Slot(1), 0), 0, 9), &mut settled);
+            namespace.changes(&keyspace, Durable::Settle(Term::new(Slot(1), 0), 0, 9), &mut settled);
             let Change::Promote { from, to, strip } = &settled[0] else { panic!("{settled:?}") };
             let promoted: Vec<_> = meta.range(from.clone()..to.clone()).map(|(key, _)| &key[*strip..]).collect();
             assert_eq!(promoted, [&space.record_key(1, &Key::new(b"k").unwrap())[..]]);
-            // Clearing a drawer drops no other entries.
-            let Change::DropMeta(from, to) = drawer.clear() else { panic!("it clears nothing") };
+            // Clearing a namespace drops no other entries.
+            let Change::DropMeta(from, to) = namespace.clear() else { panic!("it clears nothing") };
             let mut rest = meta.clone();
             rest.retain(|key, _| !(from.clone()..to.clone()).contains(key));
-            assert!(drawer.restore(&rest, true).unwrap().is_none());
+            assert!(namespace.restore(&rest, true).unwrap().is_none());
             for (lane, other) in all.into_iter().filter(|other| *other != (lane, number)) {
-                assert!(Space(Some(lane)).drawer(other).restore(&rest, true).unwrap().is_some());
+                assert!(Space(Some(lane)).namespace(other).restore(&rest, true).unwrap().is_some());
             }
             assert!(space.restore_life(&rest).unwrap().is_some());
         }
@@ -622,24 +625,24 @@ mod tests {
             meta.insert(key, value);
         }
         for (lane, number) in all {
-            let drawer = Space(Some(lane)).drawer(number);
-            let once = drawer.restore(&meta, true).unwrap().unwrap().doubt;
+            let namespace = Space(Some(lane)).namespace(number);
+            let once = namespace.restore(&meta, true).unwrap().unwrap().doubt;
             assert_eq!(once, Some(Doubt::new()));
             for change in doubt(&meta, false) {
                 let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
                 let mut meta = meta.clone();
                 meta.insert(key.clone(), value);
-                let again = drawer.restore(&meta, true).unwrap().unwrap().doubt;
-                assert_eq!(again == once, key[..] != *drawer.tagged(b"d"), "one more run, in its own drawer");
+                let again = namespace.restore(&meta, true).unwrap().unwrap().doubt;
+                assert_eq!(again == once, key[..] != *namespace.tagged(b"d"), "one more run, in its own namespace");
             }
             let mut over = Vec::new();
-            drawer.changes(&keyspace, Durable::Doubt(None), &mut over);
+            namespace.changes(&keyspace, Durable::Doubt(None), &mut over);
             let Change::DropMeta(from, to) = &over[0] else { panic!("{over:?}") };
             meta.retain(|key, _| !(from..to).contains(&key));
-            assert_eq!(drawer.restore(&meta, true).unwrap().unwrap().doubt, None);
+            assert_eq!(namespace.restore(&meta, true).unwrap().unwrap().doubt, None);
         }
         assert!(Space(Some(3)).restore_life(&meta).unwrap().is_none());
-        assert!(Space(Some(1)).drawer(2).restore(&meta, true).unwrap().is_none());
+        assert!(Space(Some(1)).namespace(2).restore(&meta, true).unwrap().is_none());
     }
 
     /// A committee's progress is written whole with every batch. Messages between members keep their order, so the received

@@ -43,7 +43,8 @@ impl Node {
         }
         self.successor_search.due = now + ASK_EVERY;
         let is_alone = |group: &&Group| group.state().ended.is_none() && !group.has_heartbeats_of_majority();
-        let own: Vec<GroupRef> = self.hosts.living().filter(is_alone).map(|group| group.state().reference()).collect();
+        let own: Vec<GroupRef> =
+            self.replicas.living().filter(is_alone).map(|group| group.state().reference()).collect();
         if own.is_empty() {
             self.successor_search.since = None;
             return;

@@ -134,7 +134,7 @@ impl Node {
     /// Begins a walk at a point, or at the start of the node's own group, to this number of groups. Answered by
     /// [`Output::Surveyed`].
     pub(crate) fn survey(&mut self, number: u64, from: Option<Point>, count: usize) {
-        let start = self.hosts.home().map(|group| group.state().range.start());
+        let start = self.replicas.home().map(|group| group.state().range.start());
         let from = from.or(start).unwrap_or_default();
         let walking = Walking {
             number,
@@ -168,7 +168,7 @@ impl Node {
             if is_stuck && walking.count > 1 && walking.go_past(now) {
                 continue;
             }
-            if is_stuck || walking.is_over() || self.hosts.is_empty() {
+            if is_stuck || walking.is_over() || self.replicas.is_empty() {
                 let walking = self.surveys.remove(index);
                 self.end_survey(walking);
             } else if self.surveys[index].rests_until > now {
@@ -213,7 +213,7 @@ impl Node {
 
     /// Returns the last known owner of a point: a neighbour, or a group that hints name.
     fn known_at(&self, point: Point) -> Option<GroupRef> {
-        let links = self.hosts.living().map(|group| &group.state().transactions);
+        let links = self.replicas.living().map(|group| &group.state().transactions);
         let mut links = links.flat_map(|transactions| transactions.neighbours());
         let link = links.find(|link| link.range.contains(point)).cloned();
         link.or_else(|| self.whereabouts.hints.at(point))

@@ -10,9 +10,9 @@ use group::time::Time;
 use overlay::{Key, KeyRange};
 
 use crate::api::Change;
-use crate::hosting::Scan;
 use crate::keyspace::Walk;
 use crate::node::Node;
+use crate::replicas::Scan;
 
 /// Size of a page, in bytes.
 const PAGE_BYTES: usize = 256 << 10;
@@ -38,7 +38,7 @@ pub(crate) struct Sweep {
 impl Node {
     /// Returns the time at which there are records to drop.
     pub(crate) fn sweep_due(&self) -> Time {
-        let waits = self.sweep.waits || (self.sweep.part.is_none() && self.hosts.keyspace.leftover().is_none());
+        let waits = self.sweep.waits || (self.sweep.part.is_none() && self.replicas.keyspace.leftover().is_none());
         let page = if waits { Time::NEVER } else { self.sweep.rests_until };
         if self.sweep.remains.is_empty() { page } else { page.min(self.now.time + SHED_EVERY) }
     }
@@ -55,7 +55,7 @@ impl Node {
             return;
         }
         if self.sweep.part.is_none() {
-            self.sweep.part = self.hosts.keyspace.leftover().map(|part| (part, Bound::Unbounded));
+            self.sweep.part = self.replicas.keyspace.leftover().map(|part| (part, Bound::Unbounded));
         }
         let Some((part, from)) = self.sweep.part.clone() else { return };
         self.sweep.waits = true;
@@ -78,8 +78,8 @@ impl Node {
             self.sweep.rests_until = self.now.time + PAGE_EVERY;
         } else {
             self.sweep.part = None;
-            self.hosts.keyspace.swept(part);
-            changes.push(space.keyspace(&self.hosts.keyspace));
+            self.replicas.keyspace.swept(part);
+            changes.push(space.keyspace(&self.replicas.keyspace));
         }
         if changes.is_empty() {
             return;

@@ -282,10 +282,10 @@ impl Node {
         if passing.tag == TRIAL {
             self.switched.passes.remove(&header.tag);
         }
-        if let Some(hosted) = self.hosts.all.iter_mut().find(|hosted| hosted.serial == passing.serial) {
+        if let Some(replica) = self.replicas.all.iter_mut().find(|replica| replica.serial == passing.serial) {
             let Header { switch, sequence: number, .. } = header;
             let Passing { ballot, tag, sent, .. } = passing;
-            hosted.group.on_passed(ballot, &Passed { switch, number, tag, sent });
+            replica.group.on_passed(ballot, &Passed { switch, number, tag, sent });
         }
     }
 
@@ -304,7 +304,7 @@ impl Node {
         let header = packet.header;
         let asked = Asked { to: packet.reply_to, header, key: key.clone(), op: op.clone(), since: self.now.time };
         self.switched.reads.insert(name, asked);
-        let here = self.hosts.living_mut().find_map(|group| {
+        let here = self.replicas.living_mut().find_map(|group| {
             let id = group.state().id;
             let ballot = group.state().parts().map(|(_, ballot)| ballot).find(|ballot| names(&header, id, *ballot))?;
             Some((group, ballot))

@@ -278,13 +278,13 @@ fn who_finds_no_room_does_without_the_switch() {
 fn what_was_granted_is_remembered_by_other_groups() {
     let mut net = net();
     let now = net.now;
-    let granted = |node: &Node| node.hosts.all[0].group.acceptor().delegated_until();
+    let granted = |node: &Node| node.replicas.all[0].group.acceptor().delegated_until();
     let node = net.nodes.iter_mut().find(|node| granted(node) > now.time).expect("somebody grants");
     let until = granted(node);
-    let state = node.hosts.all[0].group.state().clone();
+    let state = node.replicas.all[0].group.state().clone();
     let other = group::state::GroupState { id: GroupId(77), ..state.clone() };
     let other = group::Group::join(node.group_config(), node.id(), other, now, 3);
-    node.hosts.add(other).expect("there is room");
+    node.replicas.add(other).expect("there is room");
     node.let_go(|group| group.state().id == state.id);
-    assert_eq!((node.hosts.all.len(), granted(node)), (1, until));
+    assert_eq!((node.replicas.all.len(), granted(node)), (1, until));
 }

@@ -52,7 +52,7 @@ impl Node {
             return;
         }
         match self.whereabouts.upkeep.looking.take() {
-            Some(looking) if self.hosts.at(looking.point).is_some() => self.look_later(looking.is_lacking),
+            Some(looking) if self.replicas.at(looking.point).is_some() => self.look_later(looking.is_lacking),
             Some(looking) if looking.asked < ASKED_MAX => self.look(looking),
             Some(looking) => {
                 if let Some(silent) = self.whereabouts.hints.at(looking.point) {
@@ -70,7 +70,7 @@ impl Node {
         upkeep.looks += 1;
         let looks = upkeep.looks;
         let takes_part = self.entered && self.stopping.is_none();
-        let serials: Vec<u64> = self.hosts.all.iter().filter(|_| takes_part).map(|hosted| hosted.serial).collect();
+        let serials: Vec<u64> = self.replicas.all.iter().filter(|_| takes_part).map(|replica| replica.serial).collect();
         for serial in &serials {
             self.learn_neighbours(*serial);
         }
@@ -115,7 +115,7 @@ impl Node {
 
     /// Returns the time of the next step.
     pub(crate) fn looks_due(&self) -> Time {
-        let alone = self.hosts.is_empty() || !self.hosts.is_partial();
+        let alone = self.replicas.is_empty() || !self.replicas.is_partial();
         if alone { Time::NEVER } else { self.whereabouts.upkeep.due }
     }
 }

@@ -424,7 +424,7 @@ impl Node {
             return;
         }
         let located = self.locate_here(point);
-        if located.is_none() && self.hosts.at(point).is_some_and(|group| group.state().ended.is_some()) {
+        if located.is_none() && self.replicas.at(point).is_some_and(|group| group.state().ended.is_some()) {
             // No peer here knows yet the successor of a group that has ended, and other peers would send the question back.
             return self.whereabouts.keep(from, locate, self.now.time);
         }
@@ -458,7 +458,7 @@ impl Node {
 
     /// Returns the owner of `point`, if it is a group here.
     pub(crate) fn locate_here(&self, point: Point) -> Option<Located> {
-        let here = self.hosts.at(point).filter(|group| group.state().ended.is_none())?;
+        let here = self.replicas.at(point).filter(|group| group.state().ended.is_none())?;
         let state = here.state();
         let (part, ballot) = state.parts().find(|(part, _)| part.contains(point))?;
         let (ring, group, horizon) = (state.ring, state.reference(), state.horizon);
@@ -475,12 +475,12 @@ impl Node {
 
     /// Corrects a peer that took this node for a member of a group, if it is none, or if that group has a later epoch by now.
     fn tell_astray(&mut self, from: PeerKey, ring: RingId, (id, epoch): (GroupId, Epoch)) {
-        let here = self.hosts.living().map(Group::state).find(|state| state.id == id).map(GroupState::reference);
+        let here = self.replicas.living().map(Group::state).find(|state| state.id == id).map(GroupState::reference);
         if here.as_ref().is_some_and(|group| group.epoch <= epoch) {
             return;
         }
         let later = || self.whereabouts.hints.find(id).filter(|group| group.epoch > epoch);
-        let group = here.or_else(later).or_else(|| self.hosts.home().map(|group| group.state().reference()));
+        let group = here.or_else(later).or_else(|| self.replicas.home().map(|group| group.state().reference()));
         let frame = Frame::Astray(Astray { ring, taken_for: (id, epoch), group }.into());
         self.post(from, Class::Control, &frame);
     }
@@ -504,10 +504,10 @@ impl Node {
     /// Passes a question on to a peer that is nearer to the point than all groups here. A group of which no member could be reached for a
     /// while is bypassed, and forgotten. A group that this node asked for the same point in vain is bypassed.
     pub(crate) fn pass_on(&mut self, locate: Locate) {
-        let Some(home) = self.hosts.home() else { return };
+        let Some(home) = self.replicas.home() else { return };
         self.whereabouts.hints.set_here(home.state().range);
-        let here: Vec<GroupRef> = self.hosts.living().map(|group| group.state().reference()).collect();
-        let links = self.hosts.living().map(|group| &group.state().transactions);
+        let here: Vec<GroupRef> = self.replicas.living().map(|group| group.state().reference()).collect();
+        let links = self.replicas.living().map(|group| &group.state().transactions);
         let links = links.flat_map(|transactions| transactions.neighbours());
         let mut beside: Vec<GroupRef> =
             links.filter(|link| here.iter().all(|own| own.id != link.id)).cloned().collect();
@@ -611,9 +611,9 @@ impl Node {
     /// Remembers the groups beside those here. Returns whether the node's place on the ring has changed, or some of the groups are new.
     pub(crate) fn learn_neighbours(&mut self, serial: u64) -> bool {
         let hints = &mut self.whereabouts.hints;
-        let mut changed = self.hosts.home().is_some_and(|home| hints.set_here(home.state().range));
-        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return changed };
-        let transactions = &hosted.group.state().transactions;
+        let mut changed = self.replicas.home().is_some_and(|home| hints.set_here(home.state().range));
+        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return changed };
+        let transactions = &replica.group.state().transactions;
         for beside in transactions.neighbours() {
             changed |= hints.find(beside.id).is_none();
             hints.learn(beside);

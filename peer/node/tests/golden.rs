@@ -13,7 +13,7 @@ use group::record::Record;
 use group::state::{Entry, GroupState};
 use node::Lineage;
 use node::keyspace::KeyspaceGenerations;
-use node::storage::{Drawer, Life, Over, STORED_VERSION, Space, decode_record, encode_record};
+use node::storage::{GroupNamespace, Life, Over, STORED_VERSION, Space, decode_record, encode_record};
 use node::wire::{FRAME_VERSION, Frame, Stamp, decode, encode};
 use node::{Change, Start};
 use overlay::{Epoch, Incarnation, IntervalMap, KeyRange, NodeId, PeerKey};
@@ -96,7 +96,7 @@ fn golden_entries() {
     let named = |space, name: &str| format!("{name} in {space:?}");
     for (space, number) in places {
         for (name, durable) in examples::<Durable>().values {
-            add(&mut golden, &named(space, &name), space.drawer(number), &keyspace, durable);
+            add(&mut golden, &named(space, &name), space.namespace(number), &keyspace, durable);
         }
     }
     golden.check();
@@ -132,9 +132,9 @@ fn golden_entries() {
     }
 }
 
-fn add(golden: &mut Golden, name: &str, drawer: Drawer, keyspace: &KeyspaceGenerations, durable: Durable) {
+fn add(golden: &mut Golden, name: &str, namespace: GroupNamespace, keyspace: &KeyspaceGenerations, durable: Durable) {
     let mut changes = Vec::new();
-    drawer.changes(keyspace, durable, &mut changes);
+    namespace.changes(keyspace, durable, &mut changes);
     for (place, change) in changes.iter().enumerate() {
         for (part, bytes) in parts(change) {
             golden.add(&format!("{name}: {place} {part}"), &bytes);

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use group::op::Kind;
 use group::record::Record;
 use node::keyspace::KeyspaceGenerations;
-use node::storage::{DRAWERS, Space, decode_record};
+use node::storage::{NAMESPACES, Space, decode_record};
 use overlay::Key;
 use serde_json::Map;
 
@@ -110,8 +110,8 @@ fn lock_data_dir(dir: &Path) -> Result<Option<DirectoryLock>, String> {
 /// Returns for each key the last write that this peer accepted and of which it does not know the outcome.
 fn unsettled(space: Space, meta: &BTreeMap<Bytes, Bytes>) -> Result<BTreeMap<Key, Arc<Record>>, String> {
     let mut last: BTreeMap<Key, Arc<Record>> = BTreeMap::new();
-    for number in 0..DRAWERS {
-        let stored = space.drawer(number).restore(meta, true).map_err(|error| error.to_string())?;
+    for number in 0..NAMESPACES {
+        let stored = space.namespace(number).restore(meta, true).map_err(|error| error.to_string())?;
         for write in stored.into_iter().flat_map(|stored| stored.unsettled.into_values()).flatten() {
             let known = last.get(&write.key);
             if known.is_none_or(|known| known.number < write.record.number) {

@@ -41,7 +41,7 @@ impl Node {
     ///
     /// [`Output::AdminOutcome`]: crate::api::Output::AdminOutcome
     pub(crate) fn on_admin_request(&mut self, number: u64, group: GroupId, request: AdminRequest) {
-        if self.ring.is_none() || self.hosts.find_mut(group).is_none() {
+        if self.ring.is_none() || self.replicas.find_mut(group).is_none() {
             return self.report_outcome(number, AdminOutcome::NotHere);
         }
         if self.requests.own.len() >= REQUESTS_MAX {
@@ -68,18 +68,18 @@ impl Node {
 
     /// Passes on a waiting request. Returns whether it is no longer among this peer's own: this node leads, or left the group.
     fn forward_request(&mut self, index: usize) -> bool {
-        let Some(hosted) = self.hosts.find_mut(self.requests.own[index].group) else {
+        let Some(replica) = self.replicas.find_mut(self.requests.own[index].group) else {
             let own = self.requests.own.remove(index);
             self.report_outcome(own.number, AdminOutcome::NotHere);
             return true;
         };
-        if hosted.log().leads() {
+        if replica.log().leads() {
             let Own { number, group, request, patience, .. } = self.requests.own.remove(index);
             self.take_request(Asker::User(patience), number, group, request);
             return true;
         }
         let heard = |group: &Group| group.log().leader().filter(|leader| group.hears().contains(leader));
-        let leader = heard(hosted).map(|leader| leader.peer).filter(|peer| self.is_connected_to(*peer));
+        let leader = heard(replica).map(|leader| leader.peer).filter(|peer| self.is_connected_to(*peer));
         let (Some(leader), Some(ring)) = (leader, self.ring) else { return false };
         let own = &mut self.requests.own[index];
         own.asked = Some((leader, self.now.time));

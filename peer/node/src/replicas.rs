@@ -1,5 +1,5 @@
 //! The groups that a node has a part in: the one that it is a member of, and others that succeeded a former group of the node and
-//! still need its data. Each has a drawer in the store, and its own names for batches and scans.
+//! still need its data. Each has a namespace in the store, and its own names for batches and scans.
 //!
 //! # Invariants
 //! - The ranges of groups that live here do not overlap: of two groups, the one of the higher epoch owns the common part.
@@ -12,14 +12,14 @@ use group::Group;
 use overlay::{Epoch, GroupId, KeyRange, Point};
 
 use crate::keyspace::{KeyspaceGenerations, Walk};
-use crate::storage::DRAWERS;
+use crate::storage::NAMESPACES;
 
 /// A node's part in one group.
-pub(crate) struct Hosted {
+pub(crate) struct LocalReplica {
     /// Number of the part, unique while the process lives.
     pub(crate) serial: u64,
-    /// Drawer of its entries in the store.
-    pub(crate) drawer: u8,
+    /// Namespace of its entries in the store.
+    pub(crate) namespace: u8,
     /// The replica.
     pub(crate) group: Group,
     /// `Some` once other groups own some of its range and this part is inactive: the pieces of the range for which no later
@@ -27,7 +27,7 @@ pub(crate) struct Hosted {
     pub(crate) over: Option<Vec<KeyRange>>,
 }
 
-impl Hosted {
+impl LocalReplica {
     /// Returns the pieces of its range for which no later owner is known.
     pub(crate) fn place(&self) -> Vec<KeyRange> {
         self.over.clone().unwrap_or_else(|| alloc::vec![self.group.state().range])
@@ -44,8 +44,8 @@ pub(crate) struct Scan {
 
 /// All parts of a node in groups.
 #[derive(Default)]
-pub(crate) struct Hosts {
-    pub(crate) all: Vec<Hosted>,
+pub(crate) struct LocalReplicas {
+    pub(crate) all: Vec<LocalReplica>,
     pub(crate) keyspace: KeyspaceGenerations,
     next_serial: u64,
     next_token: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Hosts {
     scans: BTreeMap<u64, Scan>,
 }
 
-impl Hosts {
+impl LocalReplicas {
     /// Returns whether the node is in no group.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -67,12 +67,12 @@ impl Hosts {
 
     /// Returns the groups that live.
     pub(crate) fn living(&self) -> impl Iterator<Item = &Group> {
-        self.all.iter().filter(|hosted| hosted.over.is_none()).map(|hosted| &hosted.group)
+        self.all.iter().filter(|replica| replica.over.is_none()).map(|replica| &replica.group)
     }
 
     /// Returns the groups that live, mutably.
     pub(crate) fn living_mut(&mut self) -> impl Iterator<Item = &mut Group> {
-        self.all.iter_mut().filter(|hosted| hosted.over.is_none()).map(|hosted| &mut hosted.group)
+        self.all.iter_mut().filter(|replica| replica.over.is_none()).map(|replica| &mut replica.group)
     }
 
     /// Returns the shortest time between two raises of a horizon in this network; the maximum if the node is in no group.
@@ -109,24 +109,24 @@ impl Hosts {
 
     /// Returns the parts of groups that are over, where no later owner of `point` is known.
     pub(crate) fn over_at(&mut self, point: Point) -> impl Iterator<Item = &mut Group> {
-        let over = move |hosted: &&mut Hosted| {
-            hosted.over.as_ref().is_some_and(|rest| rest.iter().any(|piece| piece.contains(point)))
+        let over = move |replica: &&mut LocalReplica| {
+            replica.over.as_ref().is_some_and(|rest| rest.iter().any(|piece| piece.contains(point)))
         };
-        self.all.iter_mut().filter(over).map(|hosted| &mut hosted.group)
+        self.all.iter_mut().filter(over).map(|replica| &mut replica.group)
     }
 
-    /// Adds a group; returns its serial, or `None` if no drawer is free.
+    /// Adds a group; returns its serial, or `None` if no namespace is free.
     pub(crate) fn add(&mut self, group: Group) -> Option<u64> {
-        let free = |drawer: &u8| self.all.iter().all(|hosted| hosted.drawer != *drawer);
-        let drawer = (0..DRAWERS).find(free)?;
-        self.add_at(drawer, group);
+        let free = |namespace: &u8| self.all.iter().all(|replica| replica.namespace != *namespace);
+        let namespace = (0..NAMESPACES).find(free)?;
+        self.add_at(namespace, group);
         Some(self.next_serial)
     }
 
-    /// Adds a group with a known drawer.
-    pub(crate) fn add_at(&mut self, drawer: u8, group: Group) {
+    /// Adds a group with a known namespace.
+    pub(crate) fn add_at(&mut self, namespace: u8, group: Group) {
         self.next_serial += 1;
-        self.all.push(Hosted { serial: self.next_serial, drawer, group, over: None });
+        self.all.push(LocalReplica { serial: self.next_serial, namespace, group, over: None });
     }
 
     /// Returns a new token for a batch of a group; `serial` 0 is the node itself.
@@ -142,8 +142,8 @@ impl Hosts {
         let mut own = None;
         while self.batches.front().is_some_and(|(of, ..)| *of <= token) {
             let (_, serial, token) = self.batches.pop_front()?;
-            match self.all.iter_mut().find(|hosted| hosted.serial == serial) {
-                Some(hosted) => hosted.group.on_persisted(token),
+            match self.all.iter_mut().find(|replica| replica.serial == serial) {
+                Some(replica) => replica.group.on_persisted(token),
                 None if serial == 0 => own = own.max(Some(token)),
                 None => {}
             }
@@ -171,12 +171,12 @@ impl Hosts {
 
     /// Divides the memory for records among the groups.
     pub(crate) fn share_memory(&mut self, bytes_max: usize) {
-        let used: usize = self.all.iter().map(|hosted| hosted.group.table().bytes()).sum();
+        let used: usize = self.all.iter().map(|replica| replica.group.table().bytes()).sum();
         let count = self.all.len().max(1);
         let free = bytes_max.saturating_sub(used) / count;
-        for hosted in &mut self.all {
-            let share = (hosted.group.table().bytes() + free).max(bytes_max / (4 * count));
-            hosted.group.set_memory(if count == 1 { bytes_max } else { share });
+        for replica in &mut self.all {
+            let share = (replica.group.table().bytes() + free).max(bytes_max / (4 * count));
+            replica.group.set_memory(if count == 1 { bytes_max } else { share });
         }
     }
 
