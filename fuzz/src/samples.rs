@@ -22,9 +22,9 @@ use group::switch::Switch;
 use group::time::WallMillis;
 use node::admin::ForwardedRequest;
 use node::copying::{CopyOrder, CopyTold};
+use node::join::{Sample, Sampled};
 use node::lifetimes::Lifetimes;
-use node::seeking::{Sample, Sampled};
-use node::whereabouts::{Astray, Heard, Locate, Located, Wanted};
+use node::routing::{Astray, Heard, Locate, Located, Wanted};
 use node::wire::Frame;
 use node::{AdminOutcome, AdminRequest, Policies, PolicyChange};
 use overlay::{

@@ -1,6 +1,6 @@
 //! Administrators' requests to a running peer.
 
-use node::{AdminOutcome, AdminRequest, LeaveRefusal, Survey};
+use node::{AdminOutcome, AdminRequest, LeaveRefusal, RingWalk};
 use overlay::{GroupId, Key, Point};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -25,12 +25,12 @@ pub trait Admin: Send + Sync + 'static {
     /// report.
     ///
     /// Must not block.
-    fn survey(&self, lane: u8, from: Option<Point>, count: usize) -> oneshot::Receiver<Survey>;
+    fn walk_ring(&self, lane: u8, from: Option<Point>, count: usize) -> oneshot::Receiver<RingWalk>;
 
     /// Finds the owner of a key.
     ///
     /// Must not block.
-    fn locate(&self, key: &Key) -> oneshot::Receiver<Survey>;
+    fn locate(&self, key: &Key) -> oneshot::Receiver<RingWalk>;
 }
 
 /// Reason for which a leave was not begun. The text is for the administrator.

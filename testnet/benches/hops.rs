@@ -1,6 +1,6 @@
 //! Number of groups that are asked until one owns the key, with many groups and hints alone (Scatter §7.2).
 //!
-//! Each group has a table as its upkeep alone makes it in the first minutes, from its neighbours on the ring alone. "Asked
+//! Each group has a table as refreshes alone make it in the first minutes, from its neighbours on the ring alone. "Asked
 //! before" is a key whose owner the peer has asked since, with some other keys after it. Nothing is moving. There is no
 //! network, and no time: hops are counted.
 //!

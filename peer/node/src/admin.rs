@@ -31,8 +31,8 @@ use self::own::{Own, OwnPatience};
 use crate::api::{Class, Output};
 use crate::node::Node;
 use crate::preparing::{Begun, COPY_MAX};
+use crate::routing::Located;
 use crate::views::member_views;
-use crate::whereabouts::Located;
 use crate::wire::Frame;
 
 /// Time after which the sender of a request gets an answer at the latest.

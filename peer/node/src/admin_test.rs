@@ -19,9 +19,9 @@ fn follower(net: &Net) -> usize {
 }
 
 fn whole(net: &mut Net, index: usize) -> Vec<KeyRange> {
-    let survey = net.survey(index, None, 100);
-    assert!(survey.whole, "{survey:?}");
-    survey.groups.iter().map(|located| located.group.range).collect()
+    let walk = net.walk_ring(index, None, 100);
+    assert!(walk.whole, "{walk:?}");
+    walk.groups.iter().map(|located| located.group.range).collect()
 }
 
 /// Waits until each node is settled in one group, and all nodes know the owners.
@@ -49,7 +49,7 @@ fn a_group_is_split_moved_and_merged_by_hand() {
         assert_eq!(whole(&mut net, index).len(), 2);
     }
     let at = Point(1 << 126);
-    let found = net.survey(3, Some(at), 1);
+    let found = net.walk_ring(3, Some(at), 1);
     assert_eq!((found.whole, found.groups[0].group.id, found.groups[0].point), (true, born[0], at));
     assert!(matches!(net.request(0, born[0], AdminRequest::Repartition { at }), AdminOutcome::Done(_)));
     settle(&mut net);

@@ -12,7 +12,7 @@ use overlay::{GroupId, Incarnation, Key, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{AdminOutcome, AdminRequest};
-use crate::survey::Survey;
+use crate::ring_walk::RingWalk;
 
 /// Id of a client connection of this peer; never used again while the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,12 +127,12 @@ pub enum Input {
         /// The requested change.
         request: AdminRequest,
     },
-    /// Request for the owners of the ring. Answered by exactly one [`Output::Surveyed`]. The node waits at most 2 s for each group on the
+    /// Request for the owners of the ring. Answered by exactly one [`Output::RingWalked`]. The node waits at most 2 s for each group on the
     /// way.
-    Survey {
-        /// Number of the survey. The driver chooses it, and never uses it again while the process lives.
+    RingWalk {
+        /// Number of the walk. The driver chooses it, and never uses it again while the process lives.
         number: u64,
-        /// First point of the survey; `None` for the start of this node's group.
+        /// First point of the walk; `None` for the start of this node's group.
         from: Option<Point>,
         /// Number of groups wanted; fewer where the ring has fewer.
         count: usize,
@@ -226,12 +226,12 @@ pub enum Output {
         /// Result of the request.
         outcome: AdminOutcome,
     },
-    /// The answer to [`Input::Survey`].
-    Surveyed {
-        /// Number of the [`Input::Survey`].
+    /// The answer to [`Input::RingWalk`].
+    RingWalked {
+        /// Number of the [`Input::RingWalk`].
         number: u64,
         /// Groups, and the ranges that they own.
-        survey: Survey,
+        walk: RingWalk,
     },
     /// Call [`Input::Tick`] at this time; replaces the time of an earlier `WakeAt`.
     WakeAt(Time),

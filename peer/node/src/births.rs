@@ -88,7 +88,7 @@ impl Node {
             }
             self.keep_finals(kept);
             // A node that asks here for keys that other groups own now need not look up their owners.
-            born.iter().for_each(|state| self.whereabouts.note_parts(state, self.now.time));
+            born.iter().for_each(|state| self.routing.note_parts(state, self.now.time));
             let mut has_room = true;
             for state in born {
                 has_room &= self.inherit(state, inheritance.clone());
@@ -487,8 +487,8 @@ impl Node {
         }
         let rests: Vec<KeyRange> =
             self.replicas.all.iter().filter_map(|replica| replica.over.clone()).flatten().collect();
-        rests.iter().for_each(|rest| self.whereabouts.want(rest.start(), self.now.time));
-        let known = rests.iter().flat_map(|rest| self.whereabouts.hints.overlapping(*rest));
+        rests.iter().for_each(|rest| self.routing.want(rest.start(), self.now.time));
+        let known = rests.iter().flat_map(|rest| self.routing.hints.overlapping(*rest));
         let known: BTreeMap<GroupId, GroupRef> = known.map(|group| (group.id, group)).collect();
         asked.extend(known.values().filter(is_lacking).map(|group| (group.id, Epoch(0), group.nodes().collect())));
         for (group, epoch, nodes) in asked {

@@ -16,8 +16,8 @@ use overlay::{Incarnation, Point, RingId};
 use super::*;
 use crate::api::Input;
 use crate::config::{NodeConfig, Restored, Tail};
+use crate::routing::Heard;
 use crate::storage::Over;
-use crate::whereabouts::Heard;
 
 const LEFT: KeyRange = KeyRange::new(Point(0), Point(1 << 127));
 const RIGHT: KeyRange = KeyRange::new(Point(1 << 127), Point(0));

@@ -147,7 +147,7 @@ impl Node {
     /// Sends an envelope from one group to another: to its former members, and to the groups that are known to succeed it.
     pub(crate) fn send_envelope(&mut self, envelope: GroupEnvelope) {
         let to = envelope.to.clone();
-        let heirs = self.whereabouts.hints.overlapping(to.range).into_iter().filter(|group| group.epoch > to.epoch);
+        let heirs = self.routing.hints.overlapping(to.range).into_iter().filter(|group| group.epoch > to.epoch);
         let contacts: Vec<Contact> = to.members.iter().cloned().chain(heirs.flat_map(|group| group.members)).collect();
         contacts.iter().for_each(|contact| self.reach(contact));
         let mut nodes: Vec<NodeId> = contacts.iter().map(|contact| contact.node).collect();
@@ -156,7 +156,7 @@ impl Node {
         if envelope.message.is_said_again() {
             // All former members may be gone: the owner of the former range is known when the envelope is repeated.
             let cut = self.rng.below(u64::from(PLACES)) as u32;
-            self.whereabouts.want(to.range.cut_at(cut, PLACES), self.now.time);
+            self.routing.want(to.range.cut_at(cut, PLACES), self.now.time);
         }
         // The receiver may be born of the very group that asks.
         self.on_envelope(envelope.clone());

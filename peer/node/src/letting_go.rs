@@ -139,7 +139,7 @@ impl Node {
             // Grants that it gave there, in a group that other groups succeeded, may still be valid.
             self.replicas.all.iter_mut().for_each(|replica| replica.group.inherit_grants(&gone.group));
             if gone.over.is_none() && gone.group.state().ended.is_none() {
-                self.whereabouts.note_parts(gone.group.state(), self.now.time);
+                self.routing.note_parts(gone.group.state(), self.now.time);
             }
             if self.config.durability == Durability::Sync {
                 // A range that another group here owns, or owned and still holds, belongs to that group.

@@ -22,6 +22,7 @@ mod frames;
 mod held;
 #[cfg(test)]
 mod history_test;
+pub mod join;
 mod judging;
 mod key_use;
 pub mod keyspace;
@@ -38,15 +39,17 @@ pub mod policies;
 mod preparing;
 mod probing;
 mod questions;
+mod refresh;
 mod refused;
 #[cfg(test)]
 mod repair_test;
 mod repartitioning;
 mod replicas;
+mod ring_walk;
 mod risk;
 #[cfg(test)]
 mod room_test;
-pub mod seeking;
+pub mod routing;
 mod sessions;
 mod sizing;
 #[cfg(test)]
@@ -55,12 +58,9 @@ mod starts;
 mod status;
 pub mod storage;
 mod successors;
-mod survey;
 mod sweep;
 mod switched;
-mod upkeep;
 mod views;
-pub mod whereabouts;
 mod window;
 pub mod wire;
 
@@ -74,11 +74,11 @@ pub use policies::Policies;
 pub use policy::lifetimes::Lifetimes;
 pub use policy::risk::NINES_TARGET;
 pub use policy::size::can_flap;
+pub use ring_walk::{RingWalk, Silent};
 pub use risk::{LifetimesStatus, RiskStatus};
 pub use starts::{Contested, Refused, Start};
 pub use status::{
     GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, SwitchStatus, TransactionStatus, TransactionStep,
 };
 pub use storage::doubt;
-pub use survey::{Silent, Survey};
 pub use switched::SpreadCounts;

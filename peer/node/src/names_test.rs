@@ -39,9 +39,9 @@ fn names_are_told_across_groups() {
     let id = net.nodes[0].group().expect("it is in one").state().id;
     assert!(matches!(net.request(0, id, AdminRequest::Split { at: None, first: vec![key(0)] }), AdminOutcome::Done(_)));
     net.run_until(|net| net.nodes.iter().all(|node| node.is_settled() && node.groups().count() == 1));
-    let survey = net.survey(2, None, 8);
-    assert!(survey.whole && survey.groups.len() == 2, "{survey:?}");
-    let all: BTreeMap<_, _> = survey.groups.iter().flat_map(|located| names(&located.group)).collect();
+    let walk = net.walk_ring(2, None, 8);
+    assert!(walk.whole && walk.groups.len() == 2, "{walk:?}");
+    let all: BTreeMap<_, _> = walk.groups.iter().flat_map(|located| names(&located.group)).collect();
     let oak = || Some("oak".to_string());
     assert_eq!(all, [(key(0), oak()), (key(1), oak()), (key(2), None)].into());
     // Each member knows the names in the neighbouring groups without asking.

@@ -26,6 +26,7 @@ use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::capacity::CapacityWatch;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::copying::Copies;
+use crate::join::JoinSearch;
 use crate::keyspace::Walk;
 use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
@@ -35,17 +36,16 @@ use crate::preparing::Preparing;
 use crate::probing::Probes;
 use crate::repartitioning::LoadWatch;
 use crate::replicas::{LocalReplica, LocalReplicas, Scan};
-use crate::seeking::Seeking;
+use crate::ring_walk::{RingWalk, Walking};
+use crate::routing::RoutingTable;
 use crate::sessions::{SessionContext, Sessions};
 use crate::sizing::SizeWatch;
 use crate::starts::Starts;
 use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, Life, NAMESPACES, Space, StorageError};
 use crate::successors::SuccessorSearch;
-use crate::survey::{Survey, Walking};
 use crate::sweep::Sweep;
 use crate::switched::{Switched, is_own};
-use crate::whereabouts::Whereabouts;
 
 /// One peer, as a value without I/O.
 pub struct Node {
@@ -81,8 +81,8 @@ pub struct Node {
     pub(crate) keyspace_due: Option<u64>,
     pub(crate) sweep: Sweep,
     pub(crate) successor_search: SuccessorSearch,
-    pub(crate) whereabouts: Whereabouts,
-    pub(crate) surveys: Vec<Walking>,
+    pub(crate) routing: RoutingTable,
+    pub(crate) ring_walks: Vec<Walking>,
     pub(crate) requests: AdminRequests,
     pub(crate) copies: Copies,
     pub(crate) preparing: Option<Preparing>,
@@ -91,7 +91,7 @@ pub struct Node {
     pub(crate) lead_watch: LeadWatch,
     pub(crate) lives: LifeWatch,
     pub(crate) capacities: CapacityWatch,
-    pub(crate) seeking: Seeking,
+    pub(crate) join_search: JoinSearch,
     pub(crate) probes: Probes,
     pub(crate) switched: Switched,
     /// Source of the tags of packets that pass a switch, and of nothing else.
@@ -173,8 +173,8 @@ impl Node {
             keyspace_due: None,
             sweep: Sweep::default(),
             successor_search: SuccessorSearch::default(),
-            whereabouts: Whereabouts::default(),
-            surveys: Vec::new(),
+            routing: RoutingTable::default(),
+            ring_walks: Vec::new(),
             requests: AdminRequests::default(),
             copies: Copies::default(),
             preparing: None,
@@ -183,7 +183,7 @@ impl Node {
             lead_watch: LeadWatch::default(),
             lives: LifeWatch::new(now, seed.rotate_left(17)),
             capacities: CapacityWatch::default(),
-            seeking: Seeking::default(),
+            join_search: JoinSearch::default(),
             probes: Probes::default(),
             switched: Switched::default(),
             outputs: VecDeque::new(),
@@ -324,7 +324,7 @@ impl Node {
             return self.damaged("no room is left for another group");
         }
         self.in_ring(ring);
-        self.seeking = Seeking::default();
+        self.join_search = JoinSearch::default();
     }
 
     pub(crate) fn life(&self, ring: RingId) -> Life {
@@ -485,8 +485,8 @@ impl Node {
                 Input::AdminRequest { number, .. } => {
                     self.outputs.push_back(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
                 }
-                Input::Survey { number, .. } => {
-                    self.outputs.push_back(Output::Surveyed { number, survey: Survey::default() });
+                Input::RingWalk { number, .. } => {
+                    self.outputs.push_back(Output::RingWalked { number, walk: RingWalk::default() });
                 }
                 _ => {}
             }
@@ -496,8 +496,8 @@ impl Node {
             Input::AdminRequest { number, .. } if self.starts.is_barred() => {
                 self.outputs.push_back(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
             }
-            Input::Survey { number, .. } if self.starts.is_barred() => {
-                self.outputs.push_back(Output::Surveyed { number, survey: Survey::default() });
+            Input::RingWalk { number, .. } if self.starts.is_barred() => {
+                self.outputs.push_back(Output::RingWalked { number, walk: RingWalk::default() });
             }
             Input::Frame { from, frame } => self.on_frame(from, &frame),
             Input::PeerUp(peer) => {
@@ -548,7 +548,7 @@ impl Node {
                 }
             }
             Input::AdminRequest { number, group, request } => self.on_admin_request(number, group, request),
-            Input::Survey { number, from, count } => self.survey(number, from, count),
+            Input::RingWalk { number, from, count } => self.walk_ring(number, from, count),
             Input::Leave { force } => self.leave(force),
         }
         if self.now.time >= self.wake_at {
@@ -583,7 +583,7 @@ impl Node {
             let wanted = |replica: &mut LocalReplica| Some((replica.serial, replica.group.poll_output()?));
             if let Some((serial, output)) = self.replicas.all.iter_mut().find_map(wanted) {
                 self.carry(serial, output);
-            } else if !self.attend() && !self.flush_whereabouts() {
+            } else if !self.attend() && !self.flush_routing() {
                 break;
             }
         }
@@ -710,7 +710,7 @@ impl Node {
         let mut ctx = SessionContext {
             now: self.now,
             replicas: &mut self.replicas,
-            whereabouts: &mut self.whereabouts,
+            routing: &mut self.routing,
             outputs: &mut self.outputs,
             switched: &mut self.switched,
             switch: self.config.switch,
@@ -840,8 +840,8 @@ impl Node {
         self.tend_groups();
         self.search_successors();
         self.seek();
-        self.go_on_surveying();
-        self.whereabouts.questions.forget(self.now.time);
+        self.continue_ring_walk();
+        self.routing.questions.forget(self.now.time);
         self.look_around();
         self.go_on_copying();
         self.go_on_preparing();
@@ -947,7 +947,8 @@ impl Node {
         if self.awaits_birth() {
             next = next.min(self.finals_due);
         }
-        next = next.min(self.surveys_due()).min(self.admin_requests_due()).min(self.sweep_due()).min(self.looks_due());
+        next =
+            next.min(self.ring_walks_due()).min(self.admin_requests_due()).min(self.sweep_due()).min(self.looks_due());
         next = next.min(self.copies_due()).min(self.preparing_due());
         if self.leads() {
             next = next.min(self.size_due()).min(self.load_due()).min(self.lead_due());

@@ -17,8 +17,8 @@ use group::time::Time;
 use overlay::{Contact, PeerKey, RingId};
 
 use crate::api::Class;
+use crate::join::Sampled;
 use crate::node::Node;
-use crate::seeking::Sampled;
 use crate::wire::Frame;
 
 /// Time after which an answer may be lost: another no-op is sent.
@@ -117,7 +117,9 @@ impl Node {
     /// Connects to the members that are probed, and sends the no-ops that are due. Returns `false` once the probes are over.
     pub(crate) fn go_on_probing(&mut self) -> bool {
         let now = self.now.time;
-        let Some(probing) = self.seeking.probing.as_ref().filter(|probing| !probing.is_over(now)) else { return false };
+        let Some(probing) = self.join_search.probing.as_ref().filter(|probing| !probing.is_over(now)) else {
+            return false;
+        };
         self.join_due = probing.until.min(now + SEND_AGAIN);
         let contacts: Vec<Contact> = probing.unfinished().map(|(_, member)| member.contact.clone()).collect();
         for contact in contacts {
@@ -131,7 +133,7 @@ impl Node {
     pub(crate) fn send_no_op(&mut self, peer: PeerKey) {
         let now = self.now.time;
         if self.is_connected_to(peer)
-            && let Some(frame) = self.seeking.probing.as_mut().and_then(|probing| probing.next_to(peer, now))
+            && let Some(frame) = self.join_search.probing.as_mut().and_then(|probing| probing.next_to(peer, now))
         {
             self.post(peer, Class::Control, &frame);
         }
@@ -149,7 +151,7 @@ impl Node {
     /// Handles an answer to a no-op.
     pub(crate) fn on_probed(&mut self, from: PeerKey, number: u64) {
         let now = self.now.time;
-        let Some(probing) = &mut self.seeking.probing else { return };
+        let Some(probing) = &mut self.join_search.probing else { return };
         probing.on_answer(from, number, now);
         if probing.is_over(now) {
             return self.end_probing();

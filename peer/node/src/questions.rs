@@ -21,7 +21,7 @@ use overlay::{Contact, PeerKey, Point};
 
 use crate::api::Class;
 use crate::node::Node;
-use crate::whereabouts::Located;
+use crate::routing::Located;
 use crate::wire::Frame;
 
 /// Time for which a question is remembered: as long as a client waits.
@@ -153,7 +153,7 @@ impl Node {
     /// Tells the owner to all peers that asked for the point and have not heard this answer yet. `said` is the peer that answered this
     /// node; `None` if this node answers itself.
     pub(crate) fn send_back(&mut self, said: Option<PeerKey>, located: &Located) {
-        for back in self.whereabouts.questions.take_untold(located.point, located.ballot, said) {
+        for back in self.routing.questions.take_untold(located.point, located.ballot, said) {
             let to = self.way_back(&back);
             if to.is_some() && to == said {
                 continue;
@@ -178,10 +178,10 @@ impl Node {
         let mut told: BTreeSet<(PeerKey, PeerKey, Point)> = BTreeSet::new();
         let mut answer: Option<Located> = None;
         // In the order of the ring, one lookup is enough for all points of a sub-range.
-        for point in self.whereabouts.questions.outdated(serves) {
+        for point in self.routing.questions.outdated(serves) {
             answer = answer.filter(|known| known.part.contains(point)).or_else(|| self.locate_here(point));
             let Some(located) = &answer else { continue };
-            for back in self.whereabouts.questions.take_untold(point, located.ballot, None) {
+            for back in self.routing.questions.take_untold(point, located.ballot, None) {
                 if let Some(to) = self.way_back(&back)
                     && told.insert((to, back.origin.node.peer, located.part.start()))
                 {

@@ -9,8 +9,8 @@ use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId};
 use super::*;
 use crate::api::{Input, Output};
 use crate::config::NodeConfig;
+use crate::routing::{Locate, Wanted};
 use crate::small_net::{Net, key};
-use crate::whereabouts::{Locate, Wanted};
 use crate::wire;
 
 fn ballot(epoch: u64) -> TermBallot {
@@ -130,7 +130,7 @@ fn an_answer_needs_no_connection_to_its_origin() {
     (2..4).for_each(|other| disconnect(&mut net, 0, other));
     net.begin_set(0, wanted.clone(), "v".into());
     net.run_for(Duration::from_secs(2));
-    let owner = net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot);
+    let owner = net.nodes[0].routing.find(wanted.point()).map(|owner| owner.ballot);
     assert_eq!(owner, net.nodes[2].group().expect("it is in one").primary_of(wanted.point()));
 }
 
@@ -198,13 +198,13 @@ fn an_answer_that_nobody_asked_for_is_a_question_at_most() {
     let mut net = two_groups(6);
     let wanted = key_of(net.nodes[2].group().expect("it is in one"));
     // The node was in the group that the other one split off from, and knows its primaries; it must ask for this one.
-    let known = net.nodes[0].whereabouts.find(wanted.point()).expect("it was there").ballot;
-    net.nodes[0].whereabouts.forget(wanted.point(), known);
+    let known = net.nodes[0].routing.find(wanted.point()).expect("it was there").ballot;
+    net.nodes[0].routing.forget(wanted.point(), known);
     assert_eq!(net.put(0, vec![(wanted.clone(), "v".into())]), (1, vec![]));
-    let owner = net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot);
+    let owner = net.nodes[0].routing.find(wanted.point()).map(|owner| owner.ballot);
     net.begin_set(0, wanted.clone(), "w".into());
     assert_eq!(drain(&mut net, 0).operations, 1);
-    let from = net.nodes[0].whereabouts.find(wanted.point()).and_then(|owner| owner.told_by).expect("it was asked for");
+    let from = net.nodes[0].routing.find(wanted.point()).and_then(|owner| owner.told_by).expect("it was asked for");
     for stranger in (0..6).map(key).filter(|peer| *peer != from) {
         for epoch in 1_000..1_100 {
             let forged = forge(&net, wanted.point(), epoch, 1);
@@ -223,7 +223,7 @@ fn an_answer_that_nobody_asked_for_is_a_question_at_most() {
         (1, 0, 0),
         "the peer that told of the owner says that there is another"
     );
-    assert_eq!(net.nodes[0].whereabouts.find(wanted.point()).map(|owner| owner.ballot), owner);
+    assert_eq!(net.nodes[0].routing.find(wanted.point()).map(|owner| owner.ballot), owner);
     let mut torn = net.nodes[2].locate_here(wanted.point()).expect("it owns that");
     torn.ballot.epoch = Epoch(u64::MAX);
     let dropped = net.nodes[0].frames_dropped;

@@ -288,10 +288,10 @@ impl Node {
         }
     }
 
-    /// Ends the surveys and requests of users, with an answer.
+    /// Ends the ring walks and requests of users, with an answer.
     fn end_questions(&mut self) {
-        while let Some(walking) = self.surveys.pop() {
-            self.end_survey(walking);
+        while let Some(walking) = self.ring_walks.pop() {
+            self.end_ring_walk(walking);
         }
         self.end_admin_requests();
     }

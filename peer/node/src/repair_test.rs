@@ -52,9 +52,9 @@ fn is_quarantined(net: &Net, index: usize) -> bool {
 }
 
 fn ranges(net: &mut Net, index: usize) -> Vec<KeyRange> {
-    let survey = net.survey(index, None, 100);
-    assert!(survey.whole, "{survey:?}");
-    survey.groups.iter().map(|located| located.group.range).collect()
+    let walk = net.walk_ring(index, None, 100);
+    assert!(walk.whole, "{walk:?}");
+    walk.groups.iter().map(|located| located.group.range).collect()
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn a_range_without_a_majority_or_an_answer_is_told() {
     let (mut net, [first, second, third]) = three_groups();
     cut(&mut net, &[3], true);
     net.run_for(Duration::from_secs(3));
-    let survey = net.survey(0, None, 100);
-    assert!(survey.whole && survey.silent.is_empty());
-    for located in &survey.groups {
+    let walk = net.walk_ring(0, None, 100);
+    assert!(walk.whole && walk.silent.is_empty());
+    for located in &walk.groups {
         assert_eq!(located.heard.is_quorum(), located.group.id != second, "{located:?}");
     }
     let status = net.nodes[2].status().group.expect("it is a member");
@@ -104,11 +104,11 @@ fn a_range_without_a_majority_or_an_answer_is_told() {
     let range = net.nodes[2].group().unwrap().state().range;
     cut(&mut net, &[2], true);
     for index in [0, 4] {
-        let survey = net.survey(index, None, 100);
-        assert!(!survey.whole);
-        let [silent] = &survey.silent[..] else { panic!("{survey:?}") };
+        let walk = net.walk_ring(index, None, 100);
+        assert!(!walk.whole);
+        let [silent] = &walk.silent[..] else { panic!("{walk:?}") };
         assert_eq!((silent.range, silent.group.as_ref().map(|group| group.id)), (range, Some(second)));
-        let mut groups: Vec<GroupId> = survey.groups.iter().map(|located| located.group.id).collect();
+        let mut groups: Vec<GroupId> = walk.groups.iter().map(|located| located.group.id).collect();
         groups.sort_unstable();
         let mut others = vec![first, third];
         others.sort_unstable();

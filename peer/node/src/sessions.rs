@@ -24,8 +24,8 @@ use crate::api::{Output, Request, RequestId};
 use crate::config::SwitchConfig;
 use crate::key_use::KeyUse;
 use crate::replicas::LocalReplicas;
+use crate::routing::RoutingTable;
 use crate::switched::{Sent, Switched, is_own, names, object, question};
-use crate::whereabouts::Whereabouts;
 use crate::window::{Few, Window};
 
 /// Upper limit of the time that a client waits.
@@ -123,7 +123,7 @@ pub struct SessionContext<'a> {
     /// Groups of this node; none before it is in one.
     pub(crate) replicas: &'a mut LocalReplicas,
     /// Knowledge about other groups.
-    pub(crate) whereabouts: &'a mut Whereabouts,
+    pub(crate) routing: &'a mut RoutingTable,
     /// Queue of outputs.
     pub outputs: &'a mut VecDeque<Output>,
     /// State of reads by way of a switch: whether the switch answers.
@@ -210,7 +210,7 @@ impl Sessions {
         if let Some((_, ballot)) = current {
             session.current = None;
             if matches!(outcome, Outcome::NotPrimary | Outcome::Unknown) {
-                ctx.whereabouts.forget(session.request.key.point(), ballot);
+                ctx.routing.forget(session.request.key.point(), ballot);
             }
         }
         match outcome {
@@ -242,7 +242,7 @@ impl Sessions {
                     {
                         session.horizon = 0;
                         if let Some((_, ballot)) = current {
-                            ctx.whereabouts.forget(point, ballot);
+                            ctx.routing.forget(point, ballot);
                         }
                         self.retry(sequence, is_current, ctx.now.time);
                         self.tick(ctx);
@@ -278,7 +278,7 @@ impl Sessions {
             let point = session.request.key.point();
             let primary = match replicas.at(point) {
                 Some(group) => group.primary_of(point),
-                None => ctx.whereabouts.find(point).map(|owner| owner.ballot),
+                None => ctx.routing.find(point).map(|owner| owner.ballot),
             };
             match session.current {
                 Some((_, ballot)) => primary != Some(ballot),
@@ -293,14 +293,14 @@ impl Sessions {
         // A term that no division names any more never comes back.
         let is_granted =
             |ballot| replicas.living().any(|group| group.state().parts().any(|(_, granted)| granted == ballot));
-        let is_named = |ballot| is_granted(ballot) || ctx.whereabouts.names(ballot);
+        let is_named = |ballot| is_granted(ballot) || ctx.routing.names(ballot);
         // A primary of another group may be asked again, also after its entry was forgotten.
         if self.serials.len() > SERIALS_MAX || !replicas.is_partial() {
             self.serials.retain(|ballot, _| is_named(*ballot));
         }
         let horizon = |point| match replicas.at(point) {
             Some(group) => group.state().horizon,
-            None => ctx.whereabouts.find(point).map_or(0, |owner| owner.horizon),
+            None => ctx.routing.find(point).map_or(0, |owner| owner.horizon),
         };
         self.forget_strays(|key| horizon(key.point()));
         for sequence in moved {
@@ -326,7 +326,7 @@ impl Sessions {
             }
             if let Some((_, ballot)) = session.current.take() {
                 // After silence, another node may be primary of the key.
-                ctx.whereabouts.forget(session.request.key.point(), ballot);
+                ctx.routing.forget(session.request.key.point(), ballot);
             }
             self.attempt(ctx, sequence);
         }
@@ -430,7 +430,7 @@ impl Sessions {
         let group = ctx.replicas.at(point);
         let elsewhere = match group {
             Some(_) => None,
-            None => ctx.whereabouts.find_fresh(point, ctx.now.time, ctx.replicas.horizon_period()),
+            None => ctx.routing.find_fresh(point, ctx.now.time, ctx.replicas.horizon_period()),
         };
         let horizon = group.map(|group| group.state().horizon).or(elsewhere.map(|owner| owner.horizon));
         if session.horizon == 0 {
@@ -447,7 +447,7 @@ impl Sessions {
         };
         if ballot.is_none() && !relaxed {
             if group.is_none() {
-                ctx.whereabouts.want(point, ctx.now.time);
+                ctx.routing.want(point, ctx.now.time);
             }
             let after = session.next_pause();
             self.set_due(sequence, ctx.now.time + after);
@@ -493,7 +493,7 @@ impl Sessions {
         match (ctx.replicas.at_mut(point), ballot, elsewhere) {
             (Some(group), Some(ballot), _) if ballot.node != ctx.me => group.ask(ballot.node, operation),
             (Some(group), ..) => group.operate(ctx.me, operation),
-            (None, _, Some(owner)) => ctx.whereabouts.ask(&owner, operation),
+            (None, _, Some(owner)) => ctx.routing.ask(&owner, operation),
             (None, _, None) => {}
         }
     }
@@ -656,12 +656,12 @@ mod tests {
     fn at_a_lonely_node(act: impl FnOnce(&mut SessionContext<'_>)) -> Vec<Output> {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
-        let (mut replicas, mut whereabouts) = (LocalReplicas::default(), Whereabouts::default());
+        let (mut replicas, mut routing) = (LocalReplicas::default(), RoutingTable::default());
         let mut switched = Switched::default();
         let mut ctx = SessionContext {
             now: Now::default(),
             replicas: &mut replicas,
-            whereabouts: &mut whereabouts,
+            routing: &mut routing,
             outputs: &mut outputs,
             switched: &mut switched,
             switch: None,

@@ -18,7 +18,7 @@ use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::config::{Durability, NodeConfig, Restored};
 use crate::leaving::LeaveStep;
 use crate::node::Node;
-use crate::survey::Survey;
+use crate::ring_walk::RingWalk;
 use crate::wire::{self, Frame};
 
 /// Address of the switch.
@@ -35,7 +35,7 @@ pub(crate) struct Net {
     pub(crate) deaf: Vec<(usize, usize)>,
     pub(crate) now: Now,
     pub(crate) outcomes: Vec<(u64, AdminOutcome)>,
-    pub(crate) surveyed: Vec<Survey>,
+    pub(crate) walks: Vec<RingWalk>,
     pub(crate) replies: Vec<(RequestId, Result<Answer, OpError>)>,
     /// Number of requests so far.
     asked: u64,
@@ -73,7 +73,7 @@ impl Net {
             deaf: Vec::new(),
             now,
             outcomes: Vec::new(),
-            surveyed: Vec::new(),
+            walks: Vec::new(),
             replies: Vec::new(),
             asked: 0,
             switch: None,
@@ -167,11 +167,11 @@ impl Net {
     }
 
     /// Returns the owners of ranges, as this node finds them.
-    pub(crate) fn survey(&mut self, index: usize, from: Option<Point>, count: usize) -> Survey {
-        self.nodes[index].handle(self.now, Input::Survey { number: 0, from, count });
+    pub(crate) fn walk_ring(&mut self, index: usize, from: Option<Point>, count: usize) -> RingWalk {
+        self.nodes[index].handle(self.now, Input::RingWalk { number: 0, from, count });
         self.settle();
-        self.run_until(|net| !net.surveyed.is_empty());
-        self.surveyed.remove(0)
+        self.run_until(|net| !net.walks.is_empty());
+        self.walks.remove(0)
     }
 
     pub(crate) fn run_for(&mut self, time: Duration) {
@@ -221,7 +221,7 @@ impl Net {
                         Output::AdminOutcome { number, outcome } if number != u64::MAX => {
                             self.outcomes.push((number, outcome))
                         }
-                        Output::Surveyed { survey, .. } => self.surveyed.push(survey),
+                        Output::RingWalked { walk, .. } => self.walks.push(walk),
                         Output::Reply { id, result } => self.replies.push((id, result)),
                         Output::Packet { to, bytes } => self.packet(index, to, &bytes),
                         _ => {}

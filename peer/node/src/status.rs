@@ -20,9 +20,9 @@ use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, PeerName, Poi
 use crate::config::SwitchConfig;
 use crate::leaving::LeaveStatus;
 use crate::risk::{LifetimesStatus, RiskStatus};
+use crate::routing::Heard;
 use crate::starts::Start;
 use crate::switched::{self, SpreadCounts};
-use crate::whereabouts::Heard;
 
 /// One member or learner of the node's group.
 #[derive(Clone, Debug)]

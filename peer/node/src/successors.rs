@@ -15,7 +15,7 @@ use group::time::Time;
 use overlay::{Epoch, GroupRef, KeyRange};
 
 use crate::node::Node;
-use crate::whereabouts::{Locate, Wanted};
+use crate::routing::{Locate, Wanted};
 use crate::wire::Frame;
 
 /// Time without heartbeats of a majority after which the search begins: an election or a restart of the whole group takes less.
@@ -57,7 +57,7 @@ impl Node {
 
     /// Asks groups that are known to own some of this group's range now for their state, and a group anywhere for the owner of its range.
     fn search_successor(&mut self, own: &GroupRef) {
-        let later = self.whereabouts.hints.overlapping(own.range).into_iter().filter(|group| group.epoch > own.epoch);
+        let later = self.routing.hints.overlapping(own.range).into_iter().filter(|group| group.epoch > own.epoch);
         for group in later.collect::<Vec<_>>() {
             group.members.iter().for_each(|contact| self.reach(contact));
             let nodes: Vec<_> = group.nodes().collect();
@@ -69,11 +69,11 @@ impl Node {
     /// Asks a random group, or a former member, for the owner of the start of this range.
     fn ask_for_owner(&mut self, own: &GroupRef, range: KeyRange) {
         let Some(ring) = self.ring else { return };
-        let known: Vec<GroupRef> = self.whereabouts.hints.iter().chain([own.clone()]).collect();
+        let known: Vec<GroupRef> = self.routing.hints.iter().chain([own.clone()]).collect();
         let chosen = self.rng.below(known.len() as u64) as usize;
         let Some(contact) = self.reachable(&known[chosen]) else { return };
         let (point, origin) = (range.start(), self.contact());
-        self.whereabouts.note_asked(point, self.now.time);
+        self.routing.note_asked(point, self.now.time);
         self.tell(&contact, &Frame::Locate(Locate::new(ring, point, origin, Wanted::Owner).into()));
     }
 }

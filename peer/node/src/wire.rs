@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::admin::{AdminOutcome, ForwardedRequest};
 use crate::api::Class;
 use crate::copying::{CopyOrder, CopyTold};
+use crate::join::{Sample, Sampled};
 use crate::lifetimes::Lifetimes;
-use crate::seeking::{Sample, Sampled};
+use crate::routing::{Astray, Locate, Located};
 use crate::starts::{Contested, Refused, Start};
-use crate::whereabouts::{Astray, Locate, Located};
 
 /// Version of the frames of this node. Raise it with every change of their bytes: peers of another version are refused at their hello.
 /// The golden files find an unintended change.

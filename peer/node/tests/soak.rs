@@ -112,7 +112,7 @@ impl Trio {
                 Event::Reincarnate { why, .. } | Event::Damaged(why) | Event::Quarantine(why) | Event::Fatal(why),
             ) => panic!("{why}"),
             Output::Packet { .. } => panic!("there is no switch"),
-            Output::Dial { .. } | Output::Event(_) | Output::AdminOutcome { .. } | Output::Surveyed { .. } => {}
+            Output::Dial { .. } | Output::Event(_) | Output::AdminOutcome { .. } | Output::RingWalked { .. } => {}
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use node::Survey;
+use node::RingWalk;
 use overlay::{Key, Point};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -61,8 +61,8 @@ impl Neighbours {
                 let mut answers = Vec::new();
                 for question in questions(&self.inner.status().groups) {
                     // Without an answer the peer is stopping.
-                    let Ok(survey) = admin.survey(question.lane, Some(question.point), 1).await else { return };
-                    answers.push((question.group, survey));
+                    let Ok(walk) = admin.walk_ring(question.lane, Some(question.point), 1).await else { return };
+                    answers.push((question.group, walk));
                 }
                 self.learn(answers);
             }
@@ -75,12 +75,12 @@ impl Neighbours {
     }
 
     /// Takes the answers of a round; neighbours that were not asked for are forgotten.
-    fn learn(&self, answers: Vec<(String, Survey)>) {
+    fn learn(&self, answers: Vec<(String, RingWalk)>) {
         let mut known = lock(&self.known);
         let mut next = BTreeMap::new();
-        for (group, survey) in answers {
+        for (group, walk) in answers {
             let before = known.remove(&group).unwrap_or_default();
-            match survey.groups.first().map(Located::of) {
+            match walk.groups.first().map(Located::of) {
                 Some(located) => {
                     next.insert(located.group, Known { quorum: located.quorum, misses: 0 });
                 }
@@ -209,7 +209,7 @@ mod tests {
         };
         assert_eq!(quorum(), None);
         for told in [None, Some(false), Some(false)] {
-            neighbours.learn(vec![("n".into(), Survey::default())]);
+            neighbours.learn(vec![("n".into(), RingWalk::default())]);
             assert_eq!(quorum(), told, "once may be chance");
         }
         neighbours.learn(Vec::new());

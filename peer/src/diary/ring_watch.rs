@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use node::Survey;
+use node::RingWalk;
 use overlay::{GroupRef, KeyRange};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -63,10 +63,10 @@ impl RingWatch {
                 let lanes: BTreeSet<u8> = status.status().groups.iter().map(|group| group.lane.unwrap_or(0)).collect();
                 for lane in lanes {
                     // Without an answer the peer is stopping.
-                    let Ok(survey) = admin.survey(lane, None, GROUPS_MAX).await else { return };
-                    let groups = u32::try_from(survey.groups.len()).unwrap_or(u32::MAX);
+                    let Ok(walk) = admin.walk_ring(lane, None, GROUPS_MAX).await else { return };
+                    let groups = u32::try_from(walk.groups.len()).unwrap_or(u32::MAX);
                     pause = pause.max(WALK_EVERY_PER_GROUP.saturating_mul(groups));
-                    self.learn(lane, &survey, unix_ms());
+                    self.learn(lane, &walk, unix_ms());
                 }
                 tokio::time::sleep(pause).await;
             }
@@ -79,13 +79,13 @@ impl RingWatch {
     }
 
     /// Takes the result of a walk at `now_ms`, in milliseconds of Unix time. A range that the walk did not reach stays as it was.
-    pub fn learn(&self, lane: u8, survey: &Survey, now_ms: u64) {
-        let has_majority = |located: &&node::whereabouts::Located| located.heard.is_quorum();
+    pub fn learn(&self, lane: u8, walk: &RingWalk, now_ms: u64) {
+        let has_majority = |located: &&node::routing::Located| located.heard.is_quorum();
         let served: Vec<KeyRange> =
-            survey.groups.iter().filter(has_majority).map(|located| located.group.range).collect();
-        let without = survey.groups.iter().filter(|located| !has_majority(located));
+            walk.groups.iter().filter(has_majority).map(|located| located.group.range).collect();
+        let without = walk.groups.iter().filter(|located| !has_majority(located));
         let without = without.map(|located| (located.group.range, Some(located.group.clone())));
-        let silent = survey.silent.iter().map(|silent| (silent.range, silent.group.clone()));
+        let silent = walk.silent.iter().map(|silent| (silent.range, silent.group.clone()));
         let mut by_lane = lock(&self.by_lane);
         let before = by_lane.remove(&lane).unwrap_or_default();
         let mut now: Vec<Unserved> =
@@ -199,7 +199,7 @@ impl Collector for RingMetrics {
 #[cfg(test)]
 mod tests {
     use group::ballot::{Slot, Term, TermBallot};
-    use node::whereabouts;
+    use node::routing;
     use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey, Point, RingId};
 
     use super::*;
@@ -216,8 +216,8 @@ mod tests {
     }
 
     /// Returns a group of three, of which `unheard` members are not heard.
-    fn located(id: u128, range: KeyRange, unheard: u8) -> whereabouts::Located {
-        whereabouts::Located {
+    fn located(id: u128, range: KeyRange, unheard: u8) -> routing::Located {
+        routing::Located {
             ring: RingId(1),
             point: range.start(),
             group: group(id, range),
@@ -225,7 +225,7 @@ mod tests {
             ballot: TermBallot { epoch: Epoch(3), term: Term::new(Slot(1), 0), node: nodes(1)[0] },
             horizon: 0,
             unheard: nodes(unheard),
-            heard: whereabouts::Heard { epoch: Epoch(3), members: 3 - u32::from(unheard), needed: 2, of: 3 },
+            heard: routing::Heard { epoch: Epoch(3), members: 3 - u32::from(unheard), needed: 2, of: 3 },
             policies: 0,
         }
     }
@@ -234,8 +234,8 @@ mod tests {
         (KeyRange::new(Point(0), MIDDLE), KeyRange::new(MIDDLE, Point(0)))
     }
 
-    fn shown(watch: &RingWatch, survey: &Survey) -> Ring {
-        let mut ring = Ring::of(survey);
+    fn shown(watch: &RingWatch, walk: &RingWalk) -> Ring {
+        let mut ring = Ring::of(walk);
         watch.fill_in(0, &mut ring);
         ring
     }
@@ -244,10 +244,10 @@ mod tests {
     fn a_range_is_unserved_since_the_first_walk_that_found_it_so() {
         let (first, second) = halves();
         let watch = RingWatch::default();
-        let ring = |group: Option<GroupRef>| Survey {
+        let ring = |group: Option<GroupRef>| RingWalk {
             groups: vec![located(1, first, 0)],
             silent: vec![node::Silent { range: second, group }],
-            ..Survey::default()
+            ..RingWalk::default()
         };
         watch.learn(0, &ring(Some(group(2, second))), 1_000);
         assert_eq!(watch.sums(), (0, 0.0, None), "one walk may have met a group that was changing");
@@ -258,13 +258,13 @@ mod tests {
         assert_eq!((silent.since_ms, silent.members.len()), (Some(1_000), 3), "{silent:?}");
         assert_eq!(silent.group, Some(GroupId(2).to_string()));
         // A member of the group is back, and hears no majority.
-        let back = Survey { groups: vec![located(1, first, 0), located(2, second, 2)], ..Survey::default() };
+        let back = RingWalk { groups: vec![located(1, first, 0), located(2, second, 2)], ..RingWalk::default() };
         watch.learn(0, &back, 61_000);
         assert_eq!(watch.sums(), (1, 0.5, Some(1_000)));
         assert_eq!(shown(&watch, &back).groups[1].unserved_since_ms, Some(1_000));
-        watch.learn(1, &Survey::default(), 61_000);
+        watch.learn(1, &RingWalk::default(), 61_000);
         assert_eq!(watch.sums().1, 0.25, "of two lanes");
-        let well = Survey { groups: vec![located(1, first, 0), located(2, second, 1)], ..Survey::default() };
+        let well = RingWalk { groups: vec![located(1, first, 0), located(2, second, 1)], ..RingWalk::default() };
         watch.learn(0, &well, 91_000);
         assert_eq!(watch.sums(), (0, 0.0, None));
         assert_eq!(shown(&watch, &well).groups[1].unserved_since_ms, None);
@@ -275,9 +275,9 @@ mod tests {
         let (first, second) = halves();
         let watch = RingWatch::default();
         let silent = vec![node::Silent { range: second, group: None }];
-        let whole = Survey { groups: vec![located(1, first, 0)], silent, ..Survey::default() };
-        let short = Survey { groups: vec![located(1, first, 0)], ..Survey::default() };
-        [&whole, &whole, &short].iter().for_each(|survey| watch.learn(0, survey, 1_000));
+        let whole = RingWalk { groups: vec![located(1, first, 0)], silent, ..RingWalk::default() };
+        let short = RingWalk { groups: vec![located(1, first, 0)], ..RingWalk::default() };
+        [&whole, &whole, &short].iter().for_each(|walk| watch.learn(0, walk, 1_000));
         assert_eq!(watch.sums(), (1, 0.5, Some(1_000)));
     }
 }

@@ -32,9 +32,9 @@ pub async fn ring(State(served): State<Served>, RawQuery(query): RawQuery) -> Re
     let Ok(lane) = parameter(query.as_deref(), "lane").unwrap_or("0").parse() else {
         return problem(StatusCode::BAD_REQUEST, "a lane is a number, from 0");
     };
-    match served.admin.survey(lane, None, GROUPS_MAX).await {
-        Ok(survey) => {
-            let mut ring = Ring::of(&survey);
+    match served.admin.walk_ring(lane, None, GROUPS_MAX).await {
+        Ok(walk) => {
+            let mut ring = Ring::of(&walk);
             served.ring_watch.fill_in(lane, &mut ring);
             answer(StatusCode::OK, &ring)
         }
@@ -58,7 +58,7 @@ pub async fn locate(State(served): State<Served>, RawQuery(query): RawQuery) -> 
         return problem(StatusCode::BAD_REQUEST, "a key has at most 1 KiB");
     };
     match served.admin.locate(&key).await {
-        Ok(survey) => match survey.groups.first() {
+        Ok(walk) => match walk.groups.first() {
             Some(located) => answer(StatusCode::OK, &Located::of(located)),
             None => problem(StatusCode::SERVICE_UNAVAILABLE, "nobody who owns this key answers"),
         },
@@ -279,7 +279,7 @@ fn names(group: &GroupRef) -> BTreeMap<String, PeerName> {
 
 impl Located {
     /// Converts the answer of a node into its JSON shape.
-    pub fn of(located: &node::whereabouts::Located) -> Located {
+    pub fn of(located: &node::routing::Located) -> Located {
         let name = |peer: &PeerKey| peer_id_of(peer).to_string();
         Located {
             point: located.point.to_string(),
@@ -299,7 +299,7 @@ impl Located {
 
 impl QuorumStatus {
     /// Converts the quorum of a group in this epoch into its JSON shape.
-    pub fn of(heard: node::whereabouts::Heard, epoch: Epoch) -> QuorumStatus {
+    pub fn of(heard: node::routing::Heard, epoch: Epoch) -> QuorumStatus {
         QuorumStatus {
             held: heard.is_quorum(),
             heard: heard.members.into(),
@@ -312,10 +312,10 @@ impl QuorumStatus {
 
 impl Ring {
     /// Returns the ring as a walk found it. A ring of more groups than a walk meets is shown in part.
-    pub fn of(survey: &node::Survey) -> Ring {
-        let groups: Vec<Located> = survey.groups.iter().map(Located::of).collect();
-        let whole = survey.whole && groups.len() < GROUPS_MAX;
-        Ring { whole, groups, silent: survey.silent.iter().map(SilentRange::of).collect() }
+    pub fn of(walk: &node::RingWalk) -> Ring {
+        let groups: Vec<Located> = walk.groups.iter().map(Located::of).collect();
+        let whole = walk.whole && groups.len() < GROUPS_MAX;
+        Ring { whole, groups, silent: walk.silent.iter().map(SilentRange::of).collect() }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use group::op::{Limit, OpError, Refusal};
 use group::time::{Now, Time};
-use node::{AdminOutcome, Event, Input, Node, NodeStatus, Output, Request, Survey};
+use node::{AdminOutcome, Event, Input, Node, NodeStatus, Output, Request, RingWalk};
 use overlay::Incarnation;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -129,7 +129,7 @@ pub struct Drive {
 pub struct Askers {
     last: u64,
     requests: HashMap<u64, UnboundedSender<AdminOutcome>>,
-    surveys: HashMap<u64, oneshot::Sender<Survey>>,
+    ring_walks: HashMap<u64, oneshot::Sender<RingWalk>>,
 }
 
 impl Askers {
@@ -220,10 +220,10 @@ impl Drive {
                         self.askers.requests.insert(number, asker);
                         self.node.handle(now, Input::AdminRequest { number, group, request });
                     }
-                    Ask::Survey(from, count, asker) => {
+                    Ask::RingWalk(from, count, asker) => {
                         let number = self.askers.next();
-                        self.askers.surveys.insert(number, asker);
-                        self.node.handle(now, Input::Survey { number, from, count });
+                        self.askers.ring_walks.insert(number, asker);
+                        self.node.handle(now, Input::RingWalk { number, from, count });
                     }
                     Ask::Halt => return self.end(End::Halted, requests),
                 }
@@ -326,8 +326,8 @@ impl Drive {
                     self.picture();
                     let _ = self.askers.requests.remove(&number).map(|asker| asker.send(outcome));
                 }
-                Output::Surveyed { number, survey } => {
-                    let _ = self.askers.surveys.remove(&number).map(|asker| asker.send(survey));
+                Output::RingWalked { number, walk } => {
+                    let _ = self.askers.ring_walks.remove(&number).map(|asker| asker.send(walk));
                 }
                 Output::Dial { peer, addresses } => {
                     self.memo.with(|memo| memo.learn(peer, &addresses));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 
 use group::op::Refusal;
-use node::{AdminOutcome, AdminRequest, LeaveRefusal, LeaveStatus, Request, Survey};
+use node::{AdminOutcome, AdminRequest, LeaveRefusal, LeaveStatus, Request, RingWalk};
 use overlay::{GroupId, Point};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -25,7 +25,7 @@ pub enum Ask {
     /// Carry out an administrator's request on a group.
     AdminRequest(GroupId, AdminRequest, UnboundedSender<AdminOutcome>),
     /// Walk along the ring from this point, to so many groups.
-    Survey(Option<Point>, usize, oneshot::Sender<Survey>),
+    RingWalk(Option<Point>, usize, oneshot::Sender<RingWalk>),
     /// End at once: another lane has ended.
     Halt,
 }

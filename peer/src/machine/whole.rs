@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use group::op::Refusal;
-use node::{AdminOutcome, AdminRequest, Event, LeaveRefusal, LeaveStatus, NodeStatus, Request, Survey};
+use node::{AdminOutcome, AdminRequest, Event, LeaveRefusal, LeaveStatus, NodeStatus, Request, RingWalk};
 use overlay::{GroupId, Key, Point};
 use tokio::sync::{mpsc, oneshot};
 
@@ -94,17 +94,17 @@ impl Admin for Lanes {
         answers
     }
 
-    fn survey(&self, lane: u8, from: Option<Point>, count: usize) -> oneshot::Receiver<Survey> {
+    fn walk_ring(&self, lane: u8, from: Option<Point>, count: usize) -> oneshot::Receiver<RingWalk> {
         let (asker, answer) = oneshot::channel();
         if let Some(mailbox) = self.mailboxes.get(usize::from(lane)) {
-            mailbox.ask(Ask::Survey(from, count, asker));
+            mailbox.ask(Ask::RingWalk(from, count, asker));
         }
         answer
     }
 
-    fn locate(&self, key: &Key) -> oneshot::Receiver<Survey> {
+    fn locate(&self, key: &Key) -> oneshot::Receiver<RingWalk> {
         let lane = key.lane(self.mailboxes.len());
-        self.survey(lane as u8, Some(key.point()), 1)
+        self.walk_ring(lane as u8, Some(key.point()), 1)
     }
 }
 

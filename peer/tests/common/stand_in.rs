@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use node::{AdminOutcome, AdminRequest, Event, LeaveRefusal, Survey};
+use node::{AdminOutcome, AdminRequest, Event, LeaveRefusal, RingWalk};
 use overlay::{GroupId, Key, Point};
 use peer::admin::{Admin, LeaveError};
 use peer::config::{Config, Entry};
@@ -61,14 +61,14 @@ impl Admin for Leaver {
         answers
     }
 
-    fn survey(&self, _: u8, _: Option<Point>, _: usize) -> oneshot::Receiver<Survey> {
+    fn walk_ring(&self, _: u8, _: Option<Point>, _: usize) -> oneshot::Receiver<RingWalk> {
         let (asker, answer) = oneshot::channel();
-        asker.send(Survey::default()).expect("it is waited for");
+        asker.send(RingWalk::default()).expect("it is waited for");
         answer
     }
 
-    fn locate(&self, _: &Key) -> oneshot::Receiver<Survey> {
-        self.survey(0, None, 1)
+    fn locate(&self, _: &Key) -> oneshot::Receiver<RingWalk> {
+        self.walk_ring(0, None, 1)
     }
 }
 

@@ -91,7 +91,7 @@ impl<H: Host> World<H> {
                 let said = format!("request: {outcome:?}");
                 self.trace.note(self.now, &[host as u64], said.as_bytes(), || format!("{host}: {said}"));
             }
-            Output::Surveyed { .. } => {}
+            Output::RingWalked { .. } => {}
             Output::Packet { to, bytes } => self.send_packet(host, to, bytes),
             Output::WakeAt(local) => self.wake_at(host, local),
             Output::Dial { peer, addresses } => {

@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use crate::api::{Class, Output};
 use crate::node::Node;
 use crate::questions::Questions;
+use crate::refresh::Refresh;
 use crate::sessions::Sessions;
-use crate::upkeep::Upkeep;
 use crate::wire::Frame;
 
 /// Upper limit of the hops of a question, wherever it is then.
@@ -85,7 +85,7 @@ pub struct Astray {
 pub enum Wanted {
     /// The owner of the point, and its primary: [`Located`].
     Owner,
-    /// The information that a newcomer needs before it joins: [`crate::seeking::Sampled`].
+    /// The information that a newcomer needs before it joins: [`crate::join::Sampled`].
     Sample,
 }
 
@@ -204,9 +204,9 @@ pub(crate) struct Owner {
 
 /// All knowledge of other groups.
 #[derive(Debug)]
-pub(crate) struct Whereabouts {
+pub(crate) struct RoutingTable {
     pub(crate) hints: Hints,
-    pub(crate) upkeep: Upkeep,
+    pub(crate) refresh: Refresh,
     /// Owners by the start of each part; no two parts overlap.
     known: BTreeMap<Point, Owner>,
     asked: BTreeMap<Point, Time>,
@@ -224,11 +224,11 @@ pub(crate) struct Whereabouts {
     operations: BTreeMap<(GroupId, NodeId), Vec<Operation>>,
 }
 
-impl Default for Whereabouts {
-    fn default() -> Whereabouts {
-        Whereabouts {
+impl Default for RoutingTable {
+    fn default() -> RoutingTable {
+        RoutingTable {
             hints: Hints::new(KeyRange::FULL, HINTS_BYTES_MAX),
-            upkeep: Upkeep::default(),
+            refresh: Refresh::default(),
             known: BTreeMap::new(),
             asked: BTreeMap::new(),
             questions: Questions::default(),
@@ -241,7 +241,7 @@ impl Default for Whereabouts {
     }
 }
 
-impl Whereabouts {
+impl RoutingTable {
     /// Returns the primary of `point`, if known.
     pub(crate) fn find(&self, point: Point) -> Option<Owner> {
         let before = self.known.range(..=point).next_back().or_else(|| self.known.last_key_value());
@@ -284,7 +284,7 @@ impl Whereabouts {
         }
     }
 
-    /// Notes that the owner of a point was asked for, outside of [`Whereabouts::want`]: its answer counts.
+    /// Notes that the owner of a point was asked for, outside of [`RoutingTable::want`]: its answer counts.
     pub(crate) fn note_asked(&mut self, point: Point, now: Time) {
         if self.asked.len() < ASKED_MAX {
             self.asked.insert(point, now);
@@ -347,7 +347,7 @@ impl Whereabouts {
             return false;
         }
         let asked = self.asked.remove(&point).is_some();
-        if !(asked || self.upkeep.looks_at(point)) {
+        if !(asked || self.refresh.looks_at(point)) {
             return false;
         }
         self.hints.learn(group);
@@ -400,9 +400,9 @@ fn way_round(own: KeyRange, silent: KeyRange) -> Way {
 
 impl Node {
     /// Sends the questions and operations of this batch. Returns whether there were any.
-    pub(crate) fn flush_whereabouts(&mut self) -> bool {
-        let wanted = core::mem::take(&mut self.whereabouts.wanted);
-        let operations = core::mem::take(&mut self.whereabouts.operations);
+    pub(crate) fn flush_routing(&mut self) -> bool {
+        let wanted = core::mem::take(&mut self.routing.wanted);
+        let operations = core::mem::take(&mut self.routing.operations);
         let busy = !wanted.is_empty() || !operations.is_empty();
         let Some(ring) = self.ring else { return busy };
         for point in wanted {
@@ -426,14 +426,14 @@ impl Node {
         let located = self.locate_here(point);
         if located.is_none() && self.replicas.at(point).is_some_and(|group| group.state().ended.is_some()) {
             // No peer here knows yet the successor of a group that has ended, and other peers would send the question back.
-            return self.whereabouts.keep(from, locate, self.now.time);
+            return self.routing.keep(from, locate, self.now.time);
         }
         // A peer that asks for itself learns of its error from the answer.
         if let Some(taken_for) = taken_for.filter(|_| located.is_none() || origin.node.peer != from) {
             self.tell_astray(from, ring, taken_for);
         }
         if wanted == Wanted::Owner && origin.node.peer != self.me.peer {
-            self.whereabouts.questions.note(point, origin, from, self.now.time);
+            self.routing.questions.note(point, origin, from, self.now.time);
         }
         let Some(located) = located else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
         match wanted {
@@ -448,7 +448,7 @@ impl Node {
 
     /// Answers the questions that waited: a group was born here, or the point belongs to another group now.
     pub(crate) fn resume_questions(&mut self) {
-        for (asked, from, locate) in core::mem::take(&mut self.whereabouts.waiting) {
+        for (asked, from, locate) in core::mem::take(&mut self.routing.waiting) {
             // The origin of an older question has asked again since.
             if self.now.time.since(asked) < ASK_AGAIN {
                 self.on_locate(from, locate);
@@ -479,7 +479,7 @@ impl Node {
         if here.as_ref().is_some_and(|group| group.epoch <= epoch) {
             return;
         }
-        let later = || self.whereabouts.hints.find(id).filter(|group| group.epoch > epoch);
+        let later = || self.routing.hints.find(id).filter(|group| group.epoch > epoch);
         let group = here.or_else(later).or_else(|| self.replicas.home().map(|group| group.state().reference()));
         let frame = Frame::Astray(Astray { ring, taken_for: (id, epoch), group }.into());
         self.post(from, Class::Control, &frame);
@@ -493,7 +493,7 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        let hints = &mut self.whereabouts.hints;
+        let hints = &mut self.routing.hints;
         let is_member = |known: &GroupRef| known.nodes().any(|node| node.peer == from);
         if let Some(known) = hints.find(id).filter(|known| known.epoch <= epoch && is_member(known)) {
             hints.forget(&known);
@@ -505,7 +505,7 @@ impl Node {
     /// while is bypassed, and forgotten. A group that this node asked for the same point in vain is bypassed.
     pub(crate) fn pass_on(&mut self, locate: Locate) {
         let Some(home) = self.replicas.home() else { return };
-        self.whereabouts.hints.set_here(home.state().range);
+        self.routing.hints.set_here(home.state().range);
         let here: Vec<GroupRef> = self.replicas.living().map(|group| group.state().reference()).collect();
         let links = self.replicas.living().map(|group| &group.state().transactions);
         let links = links.flat_map(|transactions| transactions.neighbours());
@@ -514,7 +514,7 @@ impl Node {
         let (mut silent, mut passed, mut way) = (None::<GroupRef>, Vec::new(), locate.way);
         for _ in 0..ROUND_MAX {
             let Some(own) = here.iter().min_by_key(|own| way.distance(own.range, locate.point)) else { return };
-            let next = next_hop(locate.point, own, beside.iter().cloned(), &mut self.whereabouts.hints, way);
+            let next = next_hop(locate.point, own, beside.iter().cloned(), &mut self.routing.hints, way);
             let Some(next) = next else {
                 match (&silent, way) {
                     (Some(silent), Way::Either) => way = way_round(own.range, silent.range),
@@ -523,12 +523,12 @@ impl Node {
                 continue;
             };
             let now = self.now.time;
-            let may_try = locate.hops > 0 || self.whereabouts.may_try(locate.point, next.id, now);
+            let may_try = locate.hops > 0 || self.routing.may_try(locate.point, next.id, now);
             if let Some(contact) = may_try.then(|| self.reachable(&next)).flatten() {
-                passed.iter().for_each(|group| self.whereabouts.hints.learn(group));
+                passed.iter().for_each(|group| self.routing.hints.learn(group));
                 return self.pass_to(&contact, &next, Locate { way, ..locate });
             }
-            self.whereabouts.hints.forget(&next);
+            self.routing.hints.forget(&next);
             beside.retain(|group| group.id != next.id);
             if next.nodes().all(|node| node.peer == self.me.peer) {
                 continue; // A former group of this node is no reason to go another way.
@@ -539,7 +539,7 @@ impl Node {
             silent.get_or_insert(next);
         }
         // A group that is of no use for this point is remembered for other points.
-        passed.iter().for_each(|group| self.whereabouts.hints.learn(group));
+        passed.iter().for_each(|group| self.routing.hints.learn(group));
         // No other group is nearer: perhaps this one answers now.
         if let Some((silent, contact)) =
             silent.and_then(|group| Some((group.clone(), self.some_member(&group, false)?)))
@@ -551,19 +551,19 @@ impl Node {
     /// Passes a question to a member of this group.
     fn pass_to(&mut self, contact: &Contact, group: &GroupRef, locate: Locate) {
         let taken_for = Some((group.id, group.epoch));
-        self.whereabouts.questions.note_passed(locate.point, locate.origin.node.peer, contact.node.peer);
+        self.routing.questions.note_passed(locate.point, locate.origin.node.peer, contact.node.peer);
         self.tell(contact, &Frame::Locate(Locate { taken_for, ..locate }.into()));
     }
 
     /// Returns a member of a group that is connected, or that may still be reached.
     pub(crate) fn reachable(&mut self, group: &GroupRef) -> Option<Contact> {
         if let Some(contact) = self.some_member(group, true) {
-            self.whereabouts.unreached.remove(&group.id);
+            self.routing.unreached.remove(&group.id);
             return Some(contact);
         }
         let now = self.now.time;
-        self.whereabouts.unreached.retain(|_, since| now.since(*since) < REACHED_AGAIN);
-        let since = *self.whereabouts.unreached.entry(group.id).or_insert(now);
+        self.routing.unreached.retain(|_, since| now.since(*since) < REACHED_AGAIN);
+        let since = *self.routing.unreached.entry(group.id).or_insert(now);
         if now.since(since) >= REACHED_WITHIN { None } else { self.some_member(group, false) }
     }
 
@@ -589,28 +589,28 @@ impl Node {
             return;
         }
         self.send_back(Some(from), &located);
-        let is_asked = self.whereabouts.has_asked(located.point);
+        let is_asked = self.routing.has_asked(located.point);
         if is_asked && let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node) {
             self.reach(primary);
         }
-        self.whereabouts.ways.remove(&located.point);
-        match self.whereabouts.learn(&located, from, self.now.time) {
+        self.routing.ways.remove(&located.point);
+        match self.routing.learn(&located, from, self.now.time) {
             false => {}
             // This primary is still to begin here, and wakes the waiting operations when it does: no further question is needed so soon.
-            true if ballot.node == self.me => drop(self.whereabouts.asked.insert(located.point, self.now.time)),
+            true if ballot.node == self.me => drop(self.routing.asked.insert(located.point, self.now.time)),
             true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part, ballot)),
         }
         self.on_looked(located.point, &located.group);
         self.on_seen_beyond(&located);
-        self.on_surveyed(&located);
+        self.on_ring_walk_answer(&located);
         if !is_asked {
-            self.whereabouts.hear(&located, from, self.now.time);
+            self.routing.hear(&located, from, self.now.time);
         }
     }
 
     /// Remembers the groups beside those here. Returns whether the node's place on the ring has changed, or some of the groups are new.
     pub(crate) fn learn_neighbours(&mut self, serial: u64) -> bool {
-        let hints = &mut self.whereabouts.hints;
+        let hints = &mut self.routing.hints;
         let mut changed = self.replicas.home().is_some_and(|home| hints.set_here(home.state().range));
         let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return changed };
         let transactions = &replica.group.state().transactions;

@@ -1,4 +1,4 @@
-//! Survey of the ring's owners, by their own reports: a walk from group to group. Each is asked for the owner of the point at
+//! Walk around the ring from owner to owner, by their own reports. Each is asked for the owner of the point at
 //! which the one before it ends.
 
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use overlay::{GroupRef, KeyRange, Point};
 
 use crate::api::Output;
 use crate::node::Node;
-use crate::whereabouts::{Locate, Located, Wanted};
+use crate::routing::{Locate, Located, Wanted};
 
 /// Upper limit of walks at one time; of more, the oldest ends.
 const SURVEYS_MAX: usize = 16;
@@ -26,7 +26,7 @@ const BEGUN_MAX: u8 = 8;
 
 /// Result of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct RingWalk {
     /// The groups that answered, in ring order.
     pub groups: Vec<Located>,
     /// Whether the walk is complete: each group begins where the one before it ends.
@@ -132,8 +132,8 @@ impl Walking {
 
 impl Node {
     /// Begins a walk at a point, or at the start of the node's own group, to this number of groups. Answered by
-    /// [`Output::Surveyed`].
-    pub(crate) fn survey(&mut self, number: u64, from: Option<Point>, count: usize) {
+    /// [`Output::RingWalked`].
+    pub(crate) fn walk_ring(&mut self, number: u64, from: Option<Point>, count: usize) {
         let start = self.replicas.home().map(|group| group.state().range.start());
         let from = from.or(start).unwrap_or_default();
         let walking = Walking {
@@ -149,40 +149,40 @@ impl Node {
             moved: self.now.time,
             rests_until: self.now.time,
         };
-        self.surveys.push(walking);
-        if self.surveys.len() > SURVEYS_MAX {
-            let oldest = self.surveys.remove(0);
-            self.end_survey(oldest);
+        self.ring_walks.push(walking);
+        if self.ring_walks.len() > SURVEYS_MAX {
+            let oldest = self.ring_walks.remove(0);
+            self.end_ring_walk(oldest);
         }
-        self.go_on_surveying();
+        self.continue_ring_walk();
     }
 
     /// Takes the due steps of all walks.
-    pub(crate) fn go_on_surveying(&mut self) {
+    pub(crate) fn continue_ring_walk(&mut self) {
         let now = self.now.time;
         let mut index = 0;
-        while index < self.surveys.len() {
-            let at = self.surveys[index].at;
-            let walking = &mut self.surveys[index];
+        while index < self.ring_walks.len() {
+            let at = self.ring_walks[index].at;
+            let walking = &mut self.ring_walks[index];
             let is_stuck = walking.is_stuck(now) && !walking.is_over();
             if is_stuck && walking.count > 1 && walking.go_past(now) {
                 continue;
             }
             if is_stuck || walking.is_over() || self.replicas.is_empty() {
-                let walking = self.surveys.remove(index);
-                self.end_survey(walking);
-            } else if self.surveys[index].rests_until > now {
+                let walking = self.ring_walks.remove(index);
+                self.end_ring_walk(walking);
+            } else if self.ring_walks[index].rests_until > now {
                 index += 1;
             } else if let Some(located) = self.locate_here(at) {
-                self.surveys[index].go_on(located, now);
+                self.ring_walks[index].go_on(located, now);
             } else {
-                let asked = self.surveys[index].asked;
+                let asked = self.ring_walks[index].asked;
                 if asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN) {
                     if asked.is_none() {
                         // This comes before the question: a group that cannot be reached is forgotten.
-                        self.surveys[index].known = self.known_at(at);
+                        self.ring_walks[index].known = self.known_at(at);
                     }
-                    self.surveys[index].asked = Some(now);
+                    self.ring_walks[index].asked = Some(now);
                     self.ask_where(at);
                 }
                 index += 1;
@@ -191,18 +191,18 @@ impl Node {
     }
 
     /// Returns the time at which a walk has a step due.
-    pub(crate) fn surveys_due(&self) -> Time {
+    pub(crate) fn ring_walks_due(&self) -> Time {
         let due = |walking: &Walking| walking.asked.map_or(walking.rests_until, |asked| asked + ASK_AGAIN);
-        self.surveys.iter().map(due).min().unwrap_or(Time::NEVER)
+        self.ring_walks.iter().map(due).min().unwrap_or(Time::NEVER)
     }
 
     /// Handles a report of a point's owner.
-    pub(crate) fn on_surveyed(&mut self, located: &Located) {
+    pub(crate) fn on_ring_walk_answer(&mut self, located: &Located) {
         let now = self.now.time;
-        for walking in self.surveys.iter_mut().filter(|walking| walking.at == located.point) {
+        for walking in self.ring_walks.iter_mut().filter(|walking| walking.at == located.point) {
             walking.go_on(located.clone(), now);
         }
-        self.go_on_surveying();
+        self.continue_ring_walk();
     }
 
     pub(crate) fn ask_where(&mut self, point: Point) {
@@ -216,12 +216,12 @@ impl Node {
         let links = self.replicas.living().map(|group| &group.state().transactions);
         let mut links = links.flat_map(|transactions| transactions.neighbours());
         let link = links.find(|link| link.range.contains(point)).cloned();
-        link.or_else(|| self.whereabouts.hints.at(point))
+        link.or_else(|| self.routing.hints.at(point))
     }
 
-    pub(crate) fn end_survey(&mut self, walking: Walking) {
+    pub(crate) fn end_ring_walk(&mut self, walking: Walking) {
         let whole = walking.is_whole() && walking.silent.is_empty();
-        let survey = Survey { groups: walking.found, whole, silent: walking.silent };
-        self.outputs.push_back(Output::Surveyed { number: walking.number, survey });
+        let walk = RingWalk { groups: walking.found, whole, silent: walking.silent };
+        self.outputs.push_back(Output::RingWalked { number: walking.number, walk });
     }
 }

@@ -22,7 +22,7 @@ const ASKED_MAX: u8 = 3;
 
 /// State of the refresh.
 #[derive(Debug, Default)]
-pub(crate) struct Upkeep {
+pub(crate) struct Refresh {
     /// Number of points asked for so far.
     looks: u64,
     looking: Option<Looking>,
@@ -38,7 +38,7 @@ struct Looking {
     asked: u8,
 }
 
-impl Upkeep {
+impl Refresh {
     /// Returns whether `point` is being asked for.
     pub(crate) fn looks_at(&self, point: Point) -> bool {
         self.looking.as_ref().is_some_and(|looking| looking.point == point)
@@ -48,15 +48,15 @@ impl Upkeep {
 impl Node {
     /// Takes the next step, if it is due.
     pub(crate) fn look_around(&mut self) {
-        if self.now.time < self.whereabouts.upkeep.due {
+        if self.now.time < self.routing.refresh.due {
             return;
         }
-        match self.whereabouts.upkeep.looking.take() {
+        match self.routing.refresh.looking.take() {
             Some(looking) if self.replicas.at(looking.point).is_some() => self.look_later(looking.is_lacking),
             Some(looking) if looking.asked < ASKED_MAX => self.look(looking),
             Some(looking) => {
-                if let Some(silent) = self.whereabouts.hints.at(looking.point) {
-                    self.whereabouts.hints.forget(&silent);
+                if let Some(silent) = self.routing.hints.at(looking.point) {
+                    self.routing.hints.forget(&silent);
                 }
                 self.look_later(false);
             }
@@ -66,33 +66,33 @@ impl Node {
 
     /// Asks for the next point, if there is one.
     fn look_on(&mut self) {
-        let upkeep = &mut self.whereabouts.upkeep;
-        upkeep.looks += 1;
-        let looks = upkeep.looks;
+        let refresh = &mut self.routing.refresh;
+        refresh.looks += 1;
+        let looks = refresh.looks;
         let takes_part = self.entered && self.stopping.is_none();
         let serials: Vec<u64> = self.replicas.all.iter().filter(|_| takes_part).map(|replica| replica.serial).collect();
         for serial in &serials {
             self.learn_neighbours(*serial);
         }
-        match self.whereabouts.hints.to_look_at(looks).filter(|_| !serials.is_empty()) {
+        match self.routing.hints.to_look_at(looks).filter(|_| !serials.is_empty()) {
             Some(look) => self.look(Looking { point: look.point, is_lacking: look.is_lacking, asked: 0 }),
             // No random number is drawn here.
-            None => self.whereabouts.upkeep.due = self.now.time + self.config.timing.look_around * SLOWER,
+            None => self.routing.refresh.due = self.now.time + self.config.timing.look_around * SLOWER,
         }
     }
 
     fn look(&mut self, looking: Looking) {
-        let upkeep = &mut self.whereabouts.upkeep;
-        upkeep.due = self.now.time + ANSWERED_WITHIN;
+        let refresh = &mut self.routing.refresh;
+        refresh.due = self.now.time + ANSWERED_WITHIN;
         let point = looking.point;
-        upkeep.looking = Some(Looking { asked: looking.asked + 1, ..looking });
+        refresh.looking = Some(Looking { asked: looking.asked + 1, ..looking });
         self.ask_where(point);
     }
 
     /// Handles the report of a member whose group owns the point. The member's group is also asked for its observations of lifetimes.
     pub(crate) fn on_looked(&mut self, point: Point, group: &GroupRef) {
-        if self.whereabouts.upkeep.looks_at(point)
-            && let Some(looking) = self.whereabouts.upkeep.looking.take()
+        if self.routing.refresh.looks_at(point)
+            && let Some(looking) = self.routing.refresh.looking.take()
         {
             self.look_later(looking.is_lacking);
             self.ask_for_lifetimes(group);
@@ -102,24 +102,24 @@ impl Node {
     fn look_later(&mut self, soon: bool) {
         let usual = self.config.timing.look_around * if soon { 1 } else { SLOWER };
         // Nodes do not ask all at one time.
-        self.whereabouts.upkeep.due = self.now.time + usual / 2 + self.rng.duration_below(usual);
+        self.routing.refresh.due = self.now.time + usual / 2 + self.rng.duration_below(usual);
     }
 
     /// Brings the next step forward: the node's place on the ring, or a neighbour, has changed.
     pub(crate) fn look_soon(&mut self) {
-        let upkeep = &mut self.whereabouts.upkeep;
-        if upkeep.looking.is_none() {
-            upkeep.due = upkeep.due.min(self.now.time + self.config.timing.look_around);
+        let refresh = &mut self.routing.refresh;
+        if refresh.looking.is_none() {
+            refresh.due = refresh.due.min(self.now.time + self.config.timing.look_around);
         }
     }
 
     /// Returns the time of the next step.
     pub(crate) fn looks_due(&self) -> Time {
         let alone = self.replicas.is_empty() || !self.replicas.is_partial();
-        if alone { Time::NEVER } else { self.whereabouts.upkeep.due }
+        if alone { Time::NEVER } else { self.routing.refresh.due }
     }
 }
 
 #[cfg(test)]
-#[path = "upkeep_test.rs"]
+#[path = "refresh_test.rs"]
 mod tests;

@@ -16,7 +16,7 @@ use crate::api::Class;
 use crate::networks::{Network, networks, places};
 use crate::node::Node;
 use crate::probing::Probing;
-use crate::whereabouts::{Heard, Locate, Wanted};
+use crate::routing::{Heard, Locate, Wanted};
 use crate::wire::Frame;
 
 /// Number of sampled groups, at random points, so large arcs count for more (Scatter §6.1 has k = 4).
@@ -76,7 +76,7 @@ const CERTAIN: f64 = 1e12;
 
 /// Search of a newcomer.
 #[derive(Debug, Default)]
-pub(crate) struct Seeking {
+pub(crate) struct JoinSearch {
     sampled: Vec<Sampled>,
     /// Time of the choice, while answers come in; and the time if there are none by then.
     until: Option<(Time, Time)>,
@@ -95,19 +95,19 @@ impl Node {
         if !self.replicas.is_empty() || self.now.time < self.join_due {
             return;
         }
-        let noted = self.seeking.noted.take();
+        let noted = self.join_search.noted.take();
         let turns_max = if noted.is_some() { TURNS_MAX } else { AGAIN_MAX };
-        let chosen = self.seeking.chosen.take();
-        if let Some((group, contacts)) = chosen.filter(|_| self.seeking.turns < turns_max) {
-            self.seeking.turns += 1;
+        let chosen = self.join_search.chosen.take();
+        if let Some((group, contacts)) = chosen.filter(|_| self.join_search.turns < turns_max) {
+            self.join_search.turns += 1;
             self.ask_group(&contacts, noted);
-            self.seeking.chosen = Some((group, contacts));
-        } else if self.seeking.probing.is_some() {
+            self.join_search.chosen = Some((group, contacts));
+        } else if self.join_search.probing.is_some() {
             if !self.go_on_probing() {
                 self.end_probing();
             }
-        } else if let Some((_, last)) = self.seeking.until {
-            match self.seeking.sampled.is_empty() && self.now.time < last {
+        } else if let Some((_, last)) = self.join_search.until {
+            match self.join_search.sampled.is_empty() && self.now.time < last {
                 true => self.ask_another(last),
                 false => self.choose(),
             }
@@ -127,15 +127,15 @@ impl Node {
 
     /// Asks a peer for groups.
     pub(crate) fn ask_for_sample(&mut self, peer: PeerKey) {
-        if self.seeking.probing.is_some() || self.seeking.chosen.is_some() {
+        if self.join_search.probing.is_some() || self.join_search.chosen.is_some() {
             return; // There are enough groups to choose from, or one may be about to let the node in.
         }
         let origin = self.contact();
         let frame = Frame::Sample(Sample { ring: self.ring, origin }.into());
         self.post(peer, Class::Control, &frame);
-        if self.seeking.until.is_none() {
-            self.seeking.sampled.clear();
-            self.seeking.until = Some((self.now.time + SAMPLE_PATIENCE, self.now.time + FIRST_SAMPLE_PATIENCE));
+        if self.join_search.until.is_none() {
+            self.join_search.sampled.clear();
+            self.join_search.until = Some((self.now.time + SAMPLE_PATIENCE, self.now.time + FIRST_SAMPLE_PATIENCE));
         }
         self.join_due = self.join_due.min(self.now.time + SAMPLE_PATIENCE);
     }
@@ -192,20 +192,20 @@ impl Node {
             return;
         }
         let known = |known: &Sampled| known.point == sampled.point && known.ring == sampled.ring;
-        if self.seeking.until.is_none() || self.seeking.sampled.iter().any(known) {
+        if self.join_search.until.is_none() || self.join_search.sampled.iter().any(known) {
             return;
         }
         let own = sampled.own;
-        self.seeking.sampled.push(sampled);
-        let is_late = self.seeking.until.is_some_and(|(until, _)| self.now.time >= until);
-        if own || is_late || self.seeking.sampled.len() >= usize::from(SAMPLES) {
+        self.join_search.sampled.push(sampled);
+        let is_late = self.join_search.until.is_some_and(|(until, _)| self.now.time >= until);
+        if own || is_late || self.join_search.sampled.len() >= usize::from(SAMPLES) {
             self.choose();
         }
     }
 
     /// Chooses among the sampled groups, or first measures the values that the choice depends on.
     fn choose(&mut self) {
-        let mut sampled = core::mem::take(&mut self.seeking.sampled);
+        let mut sampled = core::mem::take(&mut self.join_search.sampled);
         // A large group may have been sampled more than once: it is one choice. The node's own former group comes first.
         sampled.sort_by_key(|group| !group.own);
         for index in (0..sampled.len()).rev() {
@@ -213,12 +213,12 @@ impl Node {
                 sampled.remove(index);
             }
         }
-        self.seeking = Seeking::default();
+        self.join_search = JoinSearch::default();
         let own = sampled.iter().position(|group| group.own);
         let undecided = self.joining(&sampled).undecided(&self.views(&sampled, |_| None));
         if own.is_none() && !undecided.is_empty() {
             let number = self.rng.draw();
-            self.seeking.probing = Some(Probing::new(sampled, undecided, number, self.now.time));
+            self.join_search.probing = Some(Probing::new(sampled, undecided, number, self.now.time));
             self.go_on_probing();
         } else {
             let chance = self.rng.draw();
@@ -232,7 +232,7 @@ impl Node {
 
     /// Chooses with the results of the probes.
     pub(crate) fn end_probing(&mut self) {
-        let Some(probing) = self.seeking.probing.take() else { return };
+        let Some(probing) = self.join_search.probing.take() else { return };
         let views = self.views(&probing.sampled, |index| probing.agreement(index));
         let chance = self.rng.draw();
         let chosen = self.joining(&probing.sampled).choose(&views, chance);
@@ -295,7 +295,7 @@ impl Node {
         match chosen.and_then(|index| sampled.into_iter().nth(index)) {
             Some(Sampled { group, .. }) => {
                 self.ask_group(&group.members, None);
-                self.seeking.chosen = Some((group.id, group.members));
+                self.join_search.chosen = Some((group.id, group.members));
             }
             // No answer to choose from came: any group may let the node in.
             None => self.some_connected().into_iter().for_each(|peer| self.ask_to_join(peer)),
@@ -329,8 +329,8 @@ impl Node {
     /// Handles a leader's report that its group noted this node's request to join. Returns whether this is news: from the group that was
     /// asked, for the first time since.
     pub(crate) fn on_noted(&mut self, group: GroupId, leader: PeerKey) -> bool {
-        let is_asked = self.seeking.chosen.as_ref().is_none_or(|(chosen, _)| *chosen == group);
-        is_asked && self.seeking.noted.replace(leader).is_none()
+        let is_asked = self.join_search.chosen.as_ref().is_none_or(|(chosen, _)| *chosen == group);
+        is_asked && self.join_search.noted.replace(leader).is_none()
     }
 }
 
@@ -386,7 +386,7 @@ mod tests {
             net.add(settle);
             let newcomer = &mut net.nodes[7];
             let until = newcomer.now.time + SAMPLE_PATIENCE;
-            newcomer.seeking.until = Some((until, until));
+            newcomer.join_search.until = Some((until, until));
             sampled.into_iter().for_each(|group| newcomer.on_sampled(group));
             newcomer.choose();
             net.run_until(|net| net.nodes[7].group().is_some());
