@@ -32,7 +32,7 @@ impl Group {
                 watched.push(Applied { before: before.clone(), entry, after: self.state.clone() });
             }
             self.out.set_epoch(self.state.epoch);
-            self.note_let_go(&before);
+            self.note_released(&before);
             if led {
                 self.tell_change(&before);
             }
@@ -88,14 +88,14 @@ impl Group {
         }
     }
 
-    /// Sends the state to these nodes; to those that the group released when it is time ([`crate::let_go`]).
+    /// Sends the state to these nodes; to those that the group released when it is time ([`crate::release`]).
     pub(crate) fn tell_state(&mut self, to: &[NodeId]) {
         let audience = self.state.audience();
-        let is_let_go = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
-        let (let_go, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_let_go);
+        let is_released = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
+        let (let_go, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_released);
         self.out.send(&others, Message::State(Box::new(self.state.clone())));
         if !let_go.is_empty() {
-            self.await_let_go(let_go);
+            self.await_release(let_go);
         }
     }
 
@@ -120,7 +120,7 @@ impl Group {
         }
         let before = core::mem::replace(&mut self.state, state);
         self.out.set_epoch(self.state.epoch);
-        self.note_let_go(&before);
+        self.note_released(&before);
         self.log.on_applied(&mut context!(self), before.epoch, false);
         self.after_change(&before, false);
         self.replay_early();
@@ -129,7 +129,7 @@ impl Group {
 
     /// Follows a change of the state. `led`: this node led until then.
     fn after_change(&mut self, before: &GroupState, led: bool) {
-        if self.state.let_go_since(before, self.me) {
+        if self.state.released_since(before, self.me) {
             // It may hold records of deleted keys: no member waited for it. It finds this out again if this process ends before it begins
             // anew.
             self.end_with_loss("its group had let go of this life of it, and let it in again");

@@ -264,7 +264,7 @@ pub enum Defect {
     /// A leader removes any number of members at once, even after removals that were refuted.
     RemovalsUncapped,
     /// A node is told that its group released it before a majority of the members hold that durably.
-    LetGoEarly,
+    ReleaseEarly,
     /// A learner votes, and keeps its place, without direct connections to a majority of the members.
     Unconnected,
     /// Learners that copy slowly hold up other newcomers.

@@ -376,7 +376,7 @@ impl Group {
     fn on_progress(&mut self, from: NodeId, progress: Progress) {
         self.acknowledgements.on_progress(from, &progress);
         self.leader.on_progress(from, progress);
-        self.tell_let_go();
+        self.tell_released();
     }
 
     /// Handles the numbers up to which all writes of a primary's sub-ranges are chosen, in the order of their terms.

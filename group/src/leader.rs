@@ -11,10 +11,10 @@ use crate::config::{AbleMember, Defect, DivisionView};
 use crate::context::Context;
 use crate::doubt::Doubt;
 use crate::group::{Group, context};
-use crate::let_go::LetGo;
 use crate::membership::MembershipState;
 use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress, Sender};
 use crate::outbox::GroupOutput;
+use crate::release::Releases;
 use crate::state::{Entry, Member};
 use crate::time::Time;
 
@@ -37,7 +37,7 @@ pub struct LeaderState {
     /// Addresses and names that nodes reported, until the agreed state has them.
     contacts: BTreeMap<NodeId, Contact>,
     /// Nodes that the group released.
-    pub(crate) let_go: LetGo,
+    pub(crate) releases: Releases,
     /// Time of the last change of membership or division.
     changed: Time,
     /// Members that this node saw begin to vote, with the time.
@@ -71,7 +71,7 @@ impl LeaderState {
             goals: BTreeMap::new(),
             membership: MembershipState::new(confirm_after),
             contacts: BTreeMap::new(),
-            let_go: LetGo::new(applied),
+            releases: Releases::new(applied),
             changed: now,
             settled: BTreeMap::new(),
             residuals: BTreeMap::new(),

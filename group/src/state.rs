@@ -383,7 +383,7 @@ impl GroupState {
 
     /// Returns whether the group released this node and admitted it again between an earlier state and this one. It did not where recovery
     /// still asks the node. A learner that is a member now has reported, before that, that it knew itself to be a learner.
-    pub fn let_go_since(&self, before: &GroupState, node: NodeId) -> bool {
+    pub fn released_since(&self, before: &GroupState, node: NodeId) -> bool {
         if self.recovery.iter().any(|config| config.members.contains(&node)) {
             return false;
         }

@@ -347,7 +347,7 @@ fn let_go_of_one(defects: Defects) -> World {
 #[test]
 fn a_majority_holds_what_a_node_is_told_when_it_is_let_go_of() {
     assert_eq!(let_go_of_one(Defects::NONE).wrong, None);
-    let early = let_go_of_one(Defects::NONE.with(Defect::LetGoEarly));
+    let early = let_go_of_one(Defects::NONE.with(Defect::ReleaseEarly));
     assert!(early.wrong.is_some_and(|why| why.contains("let go of")), "the check sees it");
 }
 

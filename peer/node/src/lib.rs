@@ -8,7 +8,6 @@ extern crate alloc;
 
 pub mod admin;
 mod api;
-mod births;
 mod capacity;
 #[cfg(test)]
 mod capacity_test;
@@ -28,7 +27,6 @@ mod key_use;
 pub mod keyspace;
 mod leading;
 mod leaving;
-mod letting_go;
 pub mod lifetimes;
 mod lineage;
 #[cfg(test)]
@@ -45,6 +43,7 @@ mod refused;
 mod repair_test;
 mod repartitioning;
 mod replicas;
+mod retire;
 mod ring_walk;
 mod risk;
 #[cfg(test)]
@@ -57,6 +56,7 @@ mod small_net;
 mod starts;
 mod status;
 pub mod storage;
+mod successor_search;
 mod successors;
 mod sweep;
 mod switched;

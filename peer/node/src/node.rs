@@ -43,7 +43,7 @@ use crate::sizing::SizeWatch;
 use crate::starts::Starts;
 use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, Life, NAMESPACES, Space, StorageError};
-use crate::successors::SuccessorSearch;
+use crate::successor_search::SuccessorSearch;
 use crate::sweep::Sweep;
 use crate::switched::{Switched, is_own};
 
@@ -901,7 +901,7 @@ impl Node {
             // There may have been no room for a new group.
             self.birth_wanted = true;
         }
-        self.let_go_early();
+        self.release_early();
         if self.replicas.all.len() > 1 || self.copies.bytes() > 0 {
             self.share_memory();
         }

@@ -275,7 +275,7 @@ impl World {
                     }
                     let from = Sender { node: group.me(), epoch };
                     if let Message::State(state) = &message {
-                        self.check_let_go(from.node, &to, state);
+                        self.check_released(from.node, &to, state);
                     }
                     for to in to {
                         let Some(target) = (0..self.peers.len()).find(|other| self.peers[*other].node.peer == to.peer)
@@ -577,7 +577,7 @@ impl World {
     ///
     /// A member counts if the state was ever durable there, also if its store is lost since. The sender counts reports, and it may get a
     /// report, or repeat an answer, after the loss. A lost store is the failure of one member, as for an entry of the log.
-    fn check_let_go(&mut self, from: NodeId, to: &[NodeId], state: &GroupState) {
+    fn check_released(&mut self, from: NodeId, to: &[NodeId], state: &GroupState) {
         let let_go = |node: &&NodeId| !state.is_in_audience(**node);
         for node in to.iter().filter(let_go).filter(|_| state.is_in_audience(from)) {
             let known = self.states.range(..=state.applied).rev();

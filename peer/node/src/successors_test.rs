@@ -318,7 +318,7 @@ fn a_loss_shows_in_what_is_born_of_the_group() {
 /// would find it in the store, and take it for its own.
 #[test]
 fn nothing_is_born_of_a_life_that_is_over() {
-    for is_let_go in [false, true] {
+    for is_released in [false, true] {
         let parent = state(10, 9, KeyRange::FULL, &[1, 2]);
         let (mut node, _) = node_in(alloc::vec![parent.clone()]);
         drain(&mut node);
@@ -330,15 +330,15 @@ fn nothing_is_born_of_a_life_that_is_over() {
         let began = TransactionId { group: last.id, epoch: last.epoch, slot: Slot(91) };
         last.apply(Slot(92), &Entry::Transaction(TransactionEntry::Outcome(began, true)));
         assert_eq!(last.ended, Some(began));
-        if is_let_go {
+        if is_released {
             last.members[0].since = Slot(91);
         }
         let from = Sender { node: id(2), epoch: last.epoch };
         node.replicas.all[0].group.on_message(from, Message::State(Box::new(last)));
         let outputs = drain(&mut node);
-        assert_eq!(is_over(&outputs), is_let_go);
+        assert_eq!(is_over(&outputs), is_released);
         let heirs = node.replicas.all.iter().filter(|replica| replica.group.state().epoch > Epoch(9)).count();
-        assert_eq!(heirs, if is_let_go { 0 } else { 2 });
+        assert_eq!(heirs, if is_released { 0 } else { 2 });
     }
 }
 

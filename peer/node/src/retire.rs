@@ -1,4 +1,4 @@
-//! Letting go: the end of a node's parts in groups. It gives up a range as soon as another group owns it, and the whole part once nothing
+//! Retirement: the end of a node's parts in groups. It gives up a range as soon as another group owns it, and the whole part once nothing
 //! is left of it.
 //!
 //! # Invariants
@@ -75,7 +75,7 @@ impl Node {
         if !given.is_empty() {
             self.leave_places(&given);
         }
-        self.let_go_replica(|replica| replica.over.as_ref().is_some_and(Vec::is_empty));
+        self.retire_replica(|replica| replica.over.as_ref().is_some_and(Vec::is_empty));
     }
 
     /// Marks ranges that parts of groups here gave up as left over, if no other part here has them. It does so now, and not with the end of
@@ -122,11 +122,11 @@ impl Node {
     }
 
     pub(crate) fn let_go(&mut self, is_over: impl Fn(&Group) -> bool) {
-        self.let_go_replica(|replica| is_over(&replica.group));
+        self.retire_replica(|replica| is_over(&replica.group));
     }
 
     /// Drops all data that this node has of some groups, without the data that other groups here own.
-    fn let_go_replica(&mut self, is_over: impl Fn(&LocalReplica) -> bool) {
+    fn retire_replica(&mut self, is_over: impl Fn(&LocalReplica) -> bool) {
         let mut changes = Vec::new();
         if self.replicas.all.iter().any(&is_over) {
             // The succeeding parts must be in the store before the old one is dropped: a crash may come between the two.
@@ -170,7 +170,7 @@ impl Node {
         let is_needed = replica.group.state().audience().contains(&self.me);
         let others = self.replicas.all.len() > 1;
         if others && !is_needed {
-            return self.let_go_replica(|replica| replica.serial == serial);
+            return self.retire_replica(|replica| replica.serial == serial);
         }
         match why {
             None => self.left(),

@@ -24,53 +24,53 @@ const WAITING_MAX: usize = 64;
 
 /// Nodes that the group has released and that do not know it yet.
 #[derive(Clone, Debug)]
-pub(crate) struct LetGo {
+pub(crate) struct Releases {
     /// Slot of the last release, or a later one.
     at: Slot,
     waiting: BTreeSet<NodeId>,
 }
 
-impl LetGo {
+impl Releases {
     /// Creates an empty list. `applied`: the last slot of the agreed state.
-    pub(crate) fn new(applied: Slot) -> LetGo {
-        LetGo { at: applied, waiting: BTreeSet::new() }
+    pub(crate) fn new(applied: Slot) -> Releases {
+        Releases { at: applied, waiting: BTreeSet::new() }
     }
 }
 
 impl Group {
     /// Notes the slot of the state, which came after `before`, if the state has released a node. To be called before this state is sent to
     /// any node. If the state is several slots later, a node may have come and gone in between.
-    pub(crate) fn note_let_go(&mut self, before: &GroupState) {
+    pub(crate) fn note_released(&mut self, before: &GroupState) {
         let jumps = self.state.applied > before.applied.next();
         if jumps || before.audience().into_iter().any(|node| !self.state.is_in_audience(node)) {
-            self.leader.let_go.at = self.state.applied;
+            self.leader.releases.at = self.state.applied;
             // Usually the leader tells the node, and waits for the progress of members. Other members report it with the next heartbeat.
             self.leader.on_awaited();
         }
     }
 
     /// Takes nodes to be told that the group has released them, at once or when it is time.
-    pub(crate) fn await_let_go(&mut self, nodes: Vec<NodeId>) {
-        let waiting = &mut self.leader.let_go.waiting;
+    pub(crate) fn await_release(&mut self, nodes: Vec<NodeId>) {
+        let waiting = &mut self.leader.releases.waiting;
         let room = WAITING_MAX.saturating_sub(waiting.len());
         waiting.extend(nodes.into_iter().take(room));
-        self.tell_let_go();
+        self.tell_released();
     }
 
     /// Tells the waiting nodes, once a majority of the members, this one included if it is one, hold the state durably; of the end of the
     /// group at once.
-    pub(crate) fn tell_let_go(&mut self) {
-        let LetGo { at, waiting } = &self.leader.let_go;
+    pub(crate) fn tell_released(&mut self) {
+        let Releases { at, waiting } = &self.leader.releases;
         if waiting.is_empty() {
             return;
         }
         let members = self.state.nodes();
         let holds = |node: &&NodeId| **node == self.me || self.leader.knows(**node, *at);
         let is_held = || members.iter().filter(holds).count() > members.len() / 2;
-        if self.state.ended.is_none() && !self.config.defects.has(Defect::LetGoEarly) && !is_held() {
+        if self.state.ended.is_none() && !self.config.defects.has(Defect::ReleaseEarly) && !is_held() {
             return;
         }
-        let mut waiting: Vec<NodeId> = core::mem::take(&mut self.leader.let_go.waiting).into_iter().collect();
+        let mut waiting: Vec<NodeId> = core::mem::take(&mut self.leader.releases.waiting).into_iter().collect();
         waiting.retain(|node| !self.state.is_in_audience(*node));
         if !waiting.is_empty() {
             self.out.send_after(&waiting, Message::State(self.state.clone().into()));
