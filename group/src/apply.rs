@@ -92,10 +92,10 @@ impl Group {
     pub(crate) fn tell_state(&mut self, to: &[NodeId]) {
         let audience = self.state.audience();
         let is_released = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
-        let (let_go, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_released);
+        let (released, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_released);
         self.out.send(&others, Message::State(Box::new(self.state.clone())));
-        if !let_go.is_empty() {
-            self.await_release(let_go);
+        if !released.is_empty() {
+            self.await_release(released);
         }
     }
 

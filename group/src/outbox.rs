@@ -13,7 +13,7 @@ use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
-use crate::committee::Pass;
+use crate::committee::WritePass;
 use crate::doubt::Doubt;
 use crate::message::{Base, ClientMessage, Message, Operation, Outcome, Write};
 use crate::number_set::NumberSet;
@@ -97,7 +97,7 @@ pub enum GroupOutput {
     /// Outcome of an operation of this node's own, for its attempt.
     Outcome(u64, crate::message::Outcome),
     /// Send this pass through the switch, from where it comes back by `passed`. It may be lost.
-    Pass(Pass),
+    Pass(WritePass),
     /// Tell the switch that all writes which it numbered for this ballot up to this number are complete. It may be lost.
     Complete {
         /// Ballot of the partition's primary.

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use overlay::Key;
 
 use crate::message::Write;
+use crate::read_scheduler::SpreadRead;
 use crate::record::Record;
-use crate::spread::SpreadRead;
 use crate::state::{Entry, GroupState};
 
 /// Events since the last request for them.

@@ -25,7 +25,7 @@ pub(super) enum Stage {
 
 /// One comparison of a piece, from its beginning.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pass {
+pub(super) struct ComparisonPass {
     /// Number of records that the sources hold, as they reported page by page.
     looked: u64,
     /// Number of records that came.
@@ -52,7 +52,7 @@ pub(super) enum Found {
     },
 }
 
-impl Pass {
+impl ComparisonPass {
     pub(super) fn page(&mut self, page: &Compared, listed: u64) {
         self.looked = self.looked.saturating_add(page.looked);
         self.came += page.writes.len() as u64;
@@ -67,18 +67,19 @@ impl Pass {
             Some(expected) if self.listed < expected => Found::TooFew { listed: self.listed, expected },
             Some(_) => Found::Whole,
         };
-        *self = Pass { expected: (found == Found::Unproven).then_some(self.looked), ..Pass::default() };
+        *self =
+            ComparisonPass { expected: (found == Found::Unproven).then_some(self.looked), ..ComparisonPass::default() };
         found
     }
 
     /// Begins again, with nothing seen; a second pass remains a second pass.
     pub(super) fn restart(&mut self) {
-        *self = Pass { expected: self.expected, ..Pass::default() };
+        *self = ComparisonPass { expected: self.expected, ..ComparisonPass::default() };
     }
 
     /// Begins with another source: the records of the last source say nothing about this one's.
     pub(super) fn forget(&mut self) {
-        *self = Pass::default();
+        *self = ComparisonPass::default();
     }
 }
 
@@ -107,7 +108,7 @@ pub(super) struct Job {
     /// Sources that answered since the comparison of the piece began, and whether all of them were complete.
     pub(super) answered: BTreeSet<NodeId>,
     pub(super) all_complete: bool,
-    pub(super) pass: Pass,
+    pub(super) pass: ComparisonPass,
     pub(super) source: NodeId,
     pub(super) asked: Time,
     /// Number of sources in a row that were silent since a page came.
@@ -140,7 +141,7 @@ impl Job {
             asks: Asks::new(),
             answered: BTreeSet::new(),
             all_complete: true,
-            pass: Pass::default(),
+            pass: ComparisonPass::default(),
             source,
             asked: Time(0),
             silent: 0,
@@ -278,7 +279,7 @@ mod tests {
                 doubt: Epoch(0),
             }
         };
-        let mut pass = Pass::default();
+        let mut pass = ComparisonPass::default();
         pass.page(&page(7, 0), 7);
         assert_eq!(pass.finish(), Found::Whole, "nothing was lacking");
         pass.page(&page(7, 3), 4);

@@ -39,8 +39,8 @@ use core::time::Duration;
 use overlay::{Key, NodeId};
 
 use super::acceptor::Acceptor;
-use super::passing::{Passing, ToPass};
 use super::primary::{Local, Primary};
+use super::write_pass::{NextPass, WritePasses};
 use crate::ballot::TermBallot;
 use crate::config::Defect;
 use crate::context::Context;
@@ -60,7 +60,7 @@ pub const TRIAL: u64 = u64::MAX;
 
 /// Packet to pass through a switch, which returns it with a number ([`GroupOutput::Pass`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pass {
+pub struct WritePass {
     /// Ballot of the partition.
     pub ballot: TermBallot,
     /// Object that is written; `None` in a probe.
@@ -73,14 +73,14 @@ pub struct Pass {
 
 /// Packet that came back from a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct ReturnedWrite {
     /// Id of the switch.
     pub switch: u32,
     /// Number that the switch gave to the packet.
     pub number: u64,
-    /// As in [`Pass`].
+    /// As in [`WritePass`].
     pub tag: u64,
-    /// As in [`Pass`].
+    /// As in [`WritePass`].
     pub sent: Time,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Offload {
     standing: Standing,
     /// Highest switch id that the primary used. It never uses a lower one again.
     id: u32,
-    passing: Passing,
+    passes: WritePasses,
     /// Writes that came back, or need no switch any more, and are to be proposed now.
     ready: Vec<Write>,
     /// Point that the switch and the members are told.
@@ -129,12 +129,12 @@ pub(super) struct Offload {
 impl Offload {
     /// Returns whether a write has not come back: then it is not chosen, even if a quorum has it.
     pub(super) fn is_away(&self, n: u64) -> bool {
-        self.passing.is_away(n)
+        self.passes.is_away(n)
     }
 
     /// Returns whether a write has not come back, and is proposed to no member before it does.
     pub(super) fn is_held(&self, n: u64) -> bool {
-        self.passing.is_held(n)
+        self.passes.is_held(n)
     }
 
     /// Returns the end of the last grant.
@@ -182,11 +182,11 @@ impl Offload {
 
     /// Notes that a write is chosen.
     pub(super) fn on_chosen(&mut self, n: u64, now: Time) {
-        self.passing.on_chosen(n, now);
+        self.passes.on_chosen(n, now);
     }
 
     pub(super) fn next_timeout(&self, wanted: Option<u32>, resend: Duration) -> Time {
-        let again = self.passing.next_timeout(resend / TRIES);
+        let again = self.passes.next_timeout(resend / TRIES);
         let next_try = self.tried + resend / TRIES;
         let tried = match self.standing {
             Standing::Direct if wanted.is_none() => Time::NEVER,
@@ -228,7 +228,7 @@ impl Primary {
                 let n = write.record.number.n;
                 let is_held =
                     self.deadline(n) < self.offload.granted_until && !ctx.config.defects.has(Defect::LateWrites);
-                self.offload.passing.add(n, write.key.clone(), is_held);
+                self.offload.passes.add(n, write.key.clone(), is_held);
                 if !is_held {
                     self.offload.ready.push(write);
                 }
@@ -240,21 +240,21 @@ impl Primary {
 
     /// Passes as many writes as the switch has room for.
     fn pass_next(&mut self, ctx: &mut Context<'_>) {
-        let next = self.offload.passing.next(ctx.now.time);
+        let next = self.offload.passes.next(ctx.now.time);
         self.send_passes(ctx, next);
     }
 
-    fn send_passes(&self, ctx: &mut Context<'_>, passes: ToPass) {
+    fn send_passes(&self, ctx: &mut Context<'_>, passes: NextPass) {
         passes.into_iter().for_each(|(n, key)| self.send_pass(ctx, Some(key), n));
     }
 
     fn send_pass(&self, ctx: &mut Context<'_>, key: Option<Key>, tag: u64) {
-        ctx.out.push(GroupOutput::Pass(Pass { ballot: self.ballot, key, tag, sent: ctx.now.time }));
+        ctx.out.push(GroupOutput::Pass(WritePass { ballot: self.ballot, key, tag, sent: ctx.now.time }));
     }
 
     /// Handles a packet that came back from a switch.
-    pub fn on_passed(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, passed: &Passed) {
-        let Passed { switch, number, tag, sent } = *passed;
+    pub fn on_passed(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, passed: &ReturnedWrite) {
+        let ReturnedWrite { switch, number, tag, sent } = *passed;
         if !self.is_serving() {
             return;
         }
@@ -265,11 +265,11 @@ impl Primary {
         if switch != id {
             return;
         }
-        self.offload.passing.note_heard(sent, ctx.now.time);
+        self.offload.passes.note_heard(sent, ctx.now.time);
         if tag == TRIAL {
             self.offload.unheard = None;
         }
-        if self.offload.passing.is_others(number, tag) {
+        if self.offload.passes.is_others(number, tag) {
             // One number for two writes: the switch has forgotten its numbers, and so its dirty set.
             self.offload.standing = Standing::Ending(id);
             return;
@@ -277,7 +277,7 @@ impl Primary {
         if tag == TRIAL && self.offload.idle.max(self.offload.point).checked_add(1) == Some(number) {
             // No other packet was numbered since: so no object is dirty that should not be, unless a completion was lost.
             self.offload.idle = number;
-            self.offload.passing.note(number);
+            self.offload.passes.note(number);
             if ctx.now.time.since(self.offload.completed) >= ctx.config.timing.resend {
                 self.complete(ctx, id);
             }
@@ -285,11 +285,11 @@ impl Primary {
         }
         // A number at or below the point is void: the object that it made dirty is not dirty any more.
         if number <= self.offload.point && !ctx.config.defects.has(Defect::VoidNumberTaken) {
-            let again = self.offload.passing.again(tag, ctx.now.time);
+            let again = self.offload.passes.again(tag, ctx.now.time);
             return self.send_passes(ctx, again);
         }
-        self.offload.passing.note(number);
-        match self.offload.passing.come_back(tag, number) {
+        self.offload.passes.note(number);
+        match self.offload.passes.come_back(tag, number) {
             None => {}
             Some(true) => {
                 let write = self.released(ctx, tag);
@@ -305,15 +305,15 @@ impl Primary {
         let is_wanted = self.wanted_switch(ctx) == Some(switch) && ctx.now.time >= self.offload.rests_until;
         // Under an id that was used before, numbers continue. If they do not, the switch has lost its registers.
         let is_new = switch > self.offload.id;
-        let goes_on = switch == self.offload.id && number > self.offload.passing.highest();
+        let goes_on = switch == self.offload.id && number > self.offload.passes.highest();
         if !is_wanted || !(is_new || goes_on) {
             return;
         }
         let (point, told) = if is_new { (0, (0, 0)) } else { (self.offload.point, self.offload.told) };
         // Writes in flight were not passed: they hold back the point, and grants, until they are chosen.
         let (standing, direct) = (Standing::On(switch), self.next_n - 1);
-        let passing = Passing::behind(number);
-        let begun = Offload { standing, id: switch, passing, point, told, direct, ..Offload::default() };
+        let passes = WritePasses::behind(number);
+        let begun = Offload { standing, id: switch, passes, point, told, direct, ..Offload::default() };
         let before = core::mem::replace(&mut self.offload, begun);
         (self.offload.ready, self.offload.granted_until) = (before.ready, before.granted_until);
         (self.offload.begun, self.offload.rest) = (ctx.now.time, before.rest);
@@ -329,8 +329,8 @@ impl Primary {
         if self.chosen.mark() < self.offload.direct && !is_early {
             return;
         }
-        let open = self.offload.passing.lowest_open().filter(|_| !is_early);
-        let point = open.map_or(self.offload.passing.highest(), |lowest| lowest - 1);
+        let open = self.offload.passes.lowest_open().filter(|_| !is_early);
+        let point = open.map_or(self.offload.passes.highest(), |lowest| lowest - 1);
         if point > self.offload.point {
             self.offload.point = point;
             self.complete(ctx, id);
@@ -378,22 +378,22 @@ impl Primary {
     /// Returns the time beyond which no grant may run. A write that is proposed and has not come back would not be visible when its client
     /// stops waiting.
     fn grants_end_by(&self, ctx: &Context<'_>) -> Time {
-        let deadlines = self.offload.passing.proposed().map(|n| self.deadline(n));
+        let deadlines = self.offload.passes.proposed().map(|n| self.deadline(n));
         deadlines.min().filter(|_| !ctx.config.defects.has(Defect::LateWrites)).unwrap_or(Time::NEVER)
     }
 
     /// Gives up the numbers of all writes that are not chosen, where there is no room for all. Does nothing where such a write would have
     /// to come back before it is proposed, or where a write that did not pass the switch is not chosen.
-    fn let_go(&mut self, ctx: &mut Context<'_>, switch: u32) {
+    fn release(&mut self, ctx: &mut Context<'_>, switch: u32) {
         let is_settled = self.chosen.mark() >= self.offload.direct;
         let ends_late =
             |n: u64| ctx.now.time < self.offload.granted_until && self.deadline(n) < self.offload.granted_until;
-        if !is_settled || self.offload.passing.numbered().any(ends_late) {
+        if !is_settled || self.offload.passes.numbered().any(ends_late) {
             return;
         }
         let in_flight = &self.in_flight;
-        self.offload.passing.let_go(ctx.now.time, |n| in_flight[&n].write.key.clone());
-        self.offload.point = self.offload.point.max(self.offload.passing.highest());
+        self.offload.passes.release(ctx.now.time, |n| in_flight[&n].write.key.clone());
+        self.offload.point = self.offload.point.max(self.offload.passes.highest());
         self.complete(ctx, switch);
         self.tell_point(ctx, switch);
     }
@@ -403,7 +403,7 @@ impl Primary {
         let wanted = self.wanted_switch(ctx);
         let now = ctx.now.time;
         if let Standing::On(id) = self.offload.standing {
-            let oldest = self.offload.passing.stuck_since();
+            let oldest = self.offload.passes.stuck_since();
             let is_late = |since: &Time| now.since(*since) >= ctx.config.timing.resend;
             let is_gone = self.offload.unheard.as_ref().is_some_and(is_late);
             let is_stuck = oldest.as_ref().is_some_and(is_late);
@@ -434,11 +434,11 @@ impl Primary {
 
     fn pass_again(&mut self, ctx: &mut Context<'_>) {
         if let Standing::On(id) = self.offload.standing
-            && self.offload.passing.has_no_room()
+            && self.offload.passes.has_no_room()
         {
-            self.let_go(ctx, id);
+            self.release(ctx, id);
         }
-        let overdue = self.offload.passing.overdue(ctx.now.time, ctx.config.timing.resend / TRIES);
+        let overdue = self.offload.passes.overdue(ctx.now.time, ctx.config.timing.resend / TRIES);
         self.send_passes(ctx, overdue);
         self.pass_next(ctx);
     }
@@ -447,7 +447,7 @@ impl Primary {
     fn go_direct(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         self.offload.standing = Standing::Direct;
         self.offload.unheard = None;
-        for n in self.offload.passing.end() {
+        for n in self.offload.passes.end() {
             let write = self.released(ctx, n);
             self.offload.ready.extend(write);
         }

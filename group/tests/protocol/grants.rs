@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
-use group::committee::{Answers, Pass, Passed};
+use group::committee::{Answers, ReturnedWrite, WritePass};
 use group::handover::Inheritance;
 use group::message::{CommitteeMessage, Message, Operation as Asked};
 use group::op::Op;
@@ -24,7 +24,7 @@ const TRIAL: u64 = u64::MAX;
 /// A primary (node 1 of 3) that serves, and the packets to its switch.
 struct Primary {
     whole: Whole,
-    passes: Vec<Pass>,
+    passes: Vec<WritePass>,
     completes: Vec<u64>,
     said: Vec<(Vec<overlay::NodeId>, CommitteeMessage)>,
 }
@@ -86,7 +86,7 @@ impl Primary {
 
     fn passed_since(&mut self, number: u64, tag: u64, sent: group::time::Time) {
         let ballot = self.whole.own();
-        self.whole.group.on_passed(ballot, &Passed { switch: 3, number, tag, sent });
+        self.whole.group.on_passed(ballot, &ReturnedWrite { switch: 3, number, tag, sent });
         self.pull();
     }
 
@@ -578,7 +578,7 @@ fn passes_per_write(more_micros: u64) -> (f64, u64) {
     let mut primary = Primary::new();
     primary.on();
     let mut number = primary.completes.last().copied().unwrap_or(1) + 100;
-    let mut on_way = std::collections::BTreeMap::<(u64, u64), Pass>::new();
+    let mut on_way = std::collections::BTreeMap::<(u64, u64), WritePass>::new();
     let (mut asked, mut sent, mut last, mut before, mut before_sent, mut newest) =
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     for step in 0..20_000_u64 {

@@ -18,6 +18,7 @@ mod division_test;
 #[cfg(test)]
 mod ended_test;
 mod frames;
+mod harmonia;
 mod held;
 #[cfg(test)]
 mod history_test;
@@ -59,7 +60,6 @@ pub mod storage;
 mod successor_search;
 mod successors;
 mod sweep;
-mod switched;
 mod views;
 mod window;
 pub mod wire;
@@ -67,6 +67,7 @@ pub mod wire;
 pub use admin::{AdminOutcome, AdminRequest, PolicyChange};
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
 pub use config::{Durability, NodeConfig, Restored, SwitchConfig, Tail, Timing};
+pub use harmonia::ReadSchedulerCounts;
 pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
 pub use lineage::Lineage;
 pub use node::Node;
@@ -81,4 +82,3 @@ pub use status::{
     GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, SwitchStatus, TransactionStatus, TransactionStep,
 };
 pub use storage::doubt;
-pub use switched::SpreadCounts;

@@ -26,6 +26,7 @@ use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::capacity::CapacityWatch;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::copying::Copies;
+use crate::harmonia::{HarmoniaState, is_own};
 use crate::join::JoinSearch;
 use crate::keyspace::Walk;
 use crate::leading::LeadWatch;
@@ -45,7 +46,6 @@ use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, Life, NAMESPACES, Space, StorageError};
 use crate::successor_search::SuccessorSearch;
 use crate::sweep::Sweep;
-use crate::switched::{Switched, is_own};
 
 /// One peer, as a value without I/O.
 pub struct Node {
@@ -93,7 +93,7 @@ pub struct Node {
     pub(crate) capacities: CapacityWatch,
     pub(crate) join_search: JoinSearch,
     pub(crate) probes: Probes,
-    pub(crate) switched: Switched,
+    pub(crate) harmonia: HarmoniaState,
     /// Source of the tags of packets that pass a switch, and of nothing else.
     pub(crate) tags: Rng,
     pub(crate) starts: Starts,
@@ -185,7 +185,7 @@ impl Node {
             capacities: CapacityWatch::default(),
             join_search: JoinSearch::default(),
             probes: Probes::default(),
-            switched: Switched::default(),
+            harmonia: HarmoniaState::default(),
             outputs: VecDeque::new(),
             connected: BTreeSet::new(),
             foreign: BTreeSet::new(),
@@ -559,7 +559,7 @@ impl Node {
     /// Returns the number of operations that came to this node as a primary, in groups of which it has a replica now, and of reads that it
     /// answered alone.
     pub fn operations_taken(&self) -> u64 {
-        self.groups().map(Group::operations_taken).sum::<u64>() + self.switched.counts.alone
+        self.groups().map(Group::operations_taken).sum::<u64>() + self.harmonia.counts.alone
     }
 
     pub(crate) fn each_group(&mut self, act: impl FnMut(&mut Group)) {
@@ -607,8 +607,8 @@ impl Node {
             operations: self.sessions.len(),
             frames_dropped: self.frames_dropped,
             switch: self.config.switch,
-            spread: self.switched.counts,
-            packets_dropped: self.switched.dropped,
+            spread: self.harmonia.counts,
+            packets_dropped: self.harmonia.dropped,
             answered: self.answered,
             leaving: self.leave_status(),
             start: self.starts.own(),
@@ -712,7 +712,7 @@ impl Node {
             replicas: &mut self.replicas,
             routing: &mut self.routing,
             outputs: &mut self.outputs,
-            switched: &mut self.switched,
+            harmonia: &mut self.harmonia,
             switch: self.config.switch,
             me: self.me,
         };
@@ -836,7 +836,7 @@ impl Node {
             return self.tick_stopping();
         }
         self.each_group(Group::tick);
-        self.switched.forget(self.now.time);
+        self.harmonia.forget(self.now.time);
         self.tend_groups();
         self.search_successors();
         self.seek();

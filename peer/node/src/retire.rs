@@ -121,7 +121,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn let_go(&mut self, is_over: impl Fn(&Group) -> bool) {
+    pub(crate) fn retire(&mut self, is_over: impl Fn(&Group) -> bool) {
         self.retire_replica(|replica| is_over(&replica.group));
     }
 

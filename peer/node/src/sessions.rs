@@ -22,10 +22,10 @@ use overlay::{GroupId, Key, KeyRange, NodeId};
 
 use crate::api::{Output, Request, RequestId};
 use crate::config::SwitchConfig;
+use crate::harmonia::{HarmoniaState, Sent, is_own, names, object, question};
 use crate::key_use::KeyUse;
 use crate::replicas::LocalReplicas;
 use crate::routing::RoutingTable;
-use crate::switched::{Sent, Switched, is_own, names, object, question};
 use crate::window::{Few, Window};
 
 /// Upper limit of the time that a client waits.
@@ -127,7 +127,7 @@ pub struct SessionContext<'a> {
     /// Queue of outputs.
     pub outputs: &'a mut VecDeque<Output>,
     /// State of reads by way of a switch: whether the switch answers.
-    pub(crate) switched: &'a mut Switched,
+    pub(crate) harmonia: &'a mut HarmoniaState,
     pub(crate) switch: Option<SwitchConfig>,
     /// This node.
     pub me: NodeId,
@@ -504,25 +504,25 @@ impl Sessions {
         let (Some(session), Some(switch)) = (self.sessions.get_mut(sequence), ctx.switch) else { return false };
         let now = ctx.now.time;
         if let Spread::UnderWay(sent) = session.spread {
-            ctx.switched.missed(sent, now);
+            ctx.harmonia.missed(sent, now);
             session.spread = Spread::Late(sent);
         }
         let Request { id, key, op, mode, .. } = &session.request;
         // A member leaves such a read to the primary, so it would only go round.
         let is_new = session.spread == Spread::Not && !is_own(*id);
         let is_fit = is_new && session.is_read() && *mode == ReadMode::Linearizable;
-        if !is_fit || ballot.node == ctx.me || !ctx.switched.may_spread(ballot, key, now) {
+        if !is_fit || ballot.node == ctx.me || !ctx.harmonia.may_spread(ballot, key, now) {
             return false;
         }
         let tag = self.next_attempt.wrapping_add(1);
         let Some(bytes) = question(owner, ballot, key, op, tag, switch.here) else { return false };
         self.next_attempt = tag;
-        ctx.switched.counts.sent += 1;
+        ctx.harmonia.counts.sent += 1;
         ctx.outputs.push_back(Output::Packet { to: switch.at, bytes });
         self.attempts.push(tag, (sequence, None));
         session.unresolved.push(tag);
         session.spread = Spread::UnderWay(Sent { tag, group: owner, ballot, at: now });
-        self.set_due(sequence, now + ctx.switched.patience());
+        self.set_due(sequence, now + ctx.harmonia.patience());
         true
     }
 
@@ -539,7 +539,7 @@ impl Sessions {
         }
         let is_awaited = matches!(session.spread, Spread::UnderWay(_));
         session.spread = Spread::Over;
-        ctx.switched.answered(sent, ctx.now.time);
+        ctx.harmonia.answered(sent, ctx.now.time);
         if matches!(outcome, Outcome::Unchanged(_)) {
             self.on_outcome(ctx, tag, outcome);
         } else if is_awaited {
@@ -657,13 +657,13 @@ mod tests {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
         let (mut replicas, mut routing) = (LocalReplicas::default(), RoutingTable::default());
-        let mut switched = Switched::default();
+        let mut switched = HarmoniaState::default();
         let mut ctx = SessionContext {
             now: Now::default(),
             replicas: &mut replicas,
             routing: &mut routing,
             outputs: &mut outputs,
-            switched: &mut switched,
+            harmonia: &mut switched,
             switch: None,
             me,
         };

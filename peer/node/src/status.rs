@@ -18,11 +18,11 @@ use group::{Group, InDoubt};
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, PeerName, Point, RingId};
 
 use crate::config::SwitchConfig;
+use crate::harmonia::{self, ReadSchedulerCounts};
 use crate::leaving::LeaveStatus;
 use crate::risk::{LifetimesStatus, RiskStatus};
 use crate::routing::Heard;
 use crate::starts::Start;
-use crate::switched::{self, SpreadCounts};
 
 /// One member or learner of the node's group.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl SwitchStatus {
     fn of(group: &Group) -> SwitchStatus {
         let state = group.state();
         let named = |ballot: TermBallot| {
-            let (name, term) = switched::partition(state.id, ballot);
+            let (name, term) = harmonia::partition(state.id, ballot);
             (name, term, ballot.node)
         };
         let mut own = group.primaries().map(Primary::switch);
@@ -219,7 +219,7 @@ pub struct NodeStatus {
     /// The switch that its groups' reads may pass, and this node's address for it.
     pub switch: Option<SwitchConfig>,
     /// Numbers of reads that went by way of a switch.
-    pub spread: SpreadCounts,
+    pub spread: ReadSchedulerCounts,
     /// Number of packets that did not come from its switch, or were invalid.
     pub packets_dropped: u64,
     /// Progress of its leave, if it leaves for good.

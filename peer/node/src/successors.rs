@@ -97,7 +97,7 @@ impl Node {
                 return false; // The data that the birth needs stays until the next attempt.
             }
             // The parts that this node is not in are no longer its concern.
-            self.let_go(|group| touched.contains(&group.state().id) && group.state().ended == Some(id));
+            self.retire(|group| touched.contains(&group.state().id) && group.state().ended == Some(id));
             touched.iter().for_each(|group| drop(self.finals.remove(group)));
             self.handed.retain(|(group, _)| !touched.contains(group));
             return true;

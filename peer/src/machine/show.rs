@@ -8,7 +8,7 @@ use group::InDoubt;
 use group::state::Loss;
 use group::validate::Violation;
 use node::{
-    GroupStatus as NodeGroup, LeaveStatus, Lifetimes, NINES_TARGET, NodeStatus, SpreadCounts,
+    GroupStatus as NodeGroup, LeaveStatus, Lifetimes, NINES_TARGET, NodeStatus, ReadSchedulerCounts,
     TransactionStatus as NodeTransaction,
 };
 use overlay::{Called, NodeId, PeerKey, PeerName};
@@ -248,7 +248,7 @@ pub fn leaving_of(lanes: impl Iterator<Item = LeaveStatus> + Clone) -> Option<Le
 
 fn packet_endpoint(node: &NodeStatus, lane: u8) -> Option<PacketEndpoint> {
     let switch = node.switch?;
-    let SpreadCounts { sent, answered, missed, alone, left } = node.spread;
+    let ReadSchedulerCounts { sent, answered, missed, alone, left } = node.spread;
     Some(PacketEndpoint {
         lane,
         packets: address(switch.here).to_string(),

@@ -578,8 +578,8 @@ impl World {
     /// A member counts if the state was ever durable there, also if its store is lost since. The sender counts reports, and it may get a
     /// report, or repeat an answer, after the loss. A lost store is the failure of one member, as for an entry of the log.
     fn check_released(&mut self, from: NodeId, to: &[NodeId], state: &GroupState) {
-        let let_go = |node: &&NodeId| !state.is_in_audience(**node);
-        for node in to.iter().filter(let_go).filter(|_| state.is_in_audience(from)) {
+        let released = |node: &&NodeId| !state.is_in_audience(**node);
+        for node in to.iter().filter(released).filter(|_| state.is_in_audience(from)) {
             let known = self.states.range(..=state.applied).rev();
             let since = known.take_while(|(_, state)| !state.is_in_audience(*node)).last();
             let since = since.map_or(state.applied, |(slot, _)| *slot);

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::TermBallot;
-use group::committee::{Pass, Passed};
+use group::committee::{ReturnedWrite, WritePass};
 use group::op::{Op, Read};
+use group::read_scheduler::SpreadRead;
 use group::rng::Rng;
-use group::spread::SpreadRead;
 use group::state::Entry;
 use group::switch::Switch;
 use group::time::Time;
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// Passes a packet of a primary through the switch.
-    pub fn pass_switch(&mut self, pass: Pass) {
+    pub fn pass_switch(&mut self, pass: WritePass) {
         if self.switches.is_none() {
             return;
         }
@@ -184,7 +184,7 @@ impl World {
                         self.act(index, |group| group.read_spread(read));
                     }
                     (Operation::WriteFirst, _) => {
-                        let passed = Passed { switch, number: sequence, tag, sent: Time(committed) };
+                        let passed = ReturnedWrite { switch, number: sequence, tag, sent: Time(committed) };
                         self.act(index, |group| group.on_passed(ballot, &passed))
                     }
                     // The client asks again, in the ordinary way.

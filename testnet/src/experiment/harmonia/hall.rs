@@ -15,13 +15,13 @@ use group::ballot::TermBallot;
 use group::message::{CommitteeMessage, Message, Outcome, Sender};
 use group::op::{Answer, Op, Read};
 use group::outbox::GroupOutput;
-use group::spread::SpreadRead;
+use group::read_scheduler::SpreadRead;
 use group::state::Entry;
 use group::switch::Switch;
 use group::time::Time;
 use group::{
     Group,
-    committee::{Pass, Passed},
+    committee::{ReturnedWrite, WritePass},
 };
 use header::{Header, Operation};
 
@@ -196,7 +196,7 @@ impl Hall {
                 }
                 _ => return Duration::ZERO,
             },
-            Work::Packet(header) if header.operation == Operation::WriteFirst => (Done::Pass, costs.pass, 1),
+            Work::Packet(header) if header.operation == Operation::WriteFirst => (Done::WritePass, costs.pass, 1),
             Work::Packet(header) if header.operation == Operation::Read => (Done::DirtyRead, costs.read, 1),
             Work::Packet(_) => (Done::Read, costs.read, 1),
             Work::Asked(tag) if self.clients.is_write(*tag) => (Done::Write, costs.write, 1),
@@ -215,7 +215,7 @@ impl Hall {
             Work::Packet(Header {
                 operation: Operation::WriteFirst, switch, sequence: number, tag, committed, ..
             }) => {
-                let passed = Passed { switch, number, tag, sent: Time(committed) };
+                let passed = ReturnedWrite { switch, number, tag, sent: Time(committed) };
                 self.act(at, |group| group.on_passed(ballot, &passed));
             }
             Work::Packet(header) if header.operation == Operation::FastRead && at != PRIMARY => {
@@ -313,7 +313,7 @@ impl Hall {
                     self.sync(machine);
                 }
                 GroupOutput::Outcome(serial, outcome) => self.on_outcome(serial, outcome),
-                GroupOutput::Pass(Pass { ballot, key, tag, sent }) => {
+                GroupOutput::Pass(WritePass { ballot, key, tag, sent }) => {
                     let object = key.as_ref().map_or(header::NO_OBJECT, super::fabric::object);
                     // Switches ignore the field for the last committed number in a write.
                     let header = header(Operation::WriteFirst, ballot, object, tag);

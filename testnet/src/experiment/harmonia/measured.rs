@@ -18,7 +18,7 @@ pub enum Done {
     /// A write, at its primary or another member.
     Write,
     /// A packet that came back from the switch.
-    Pass,
+    WritePass,
     /// A vote, or a report of the executed numbers.
     Message,
 }

@@ -84,7 +84,7 @@ impl Row {
     /// Returns how often a write passed the switch, on average.
     fn passed(&self) -> f64 {
         let work = &self.spread.machines[0];
-        work.count(Done::Pass) as f64 / work.count(Done::Write).max(1) as f64
+        work.count(Done::WritePass) as f64 / work.count(Done::Write).max(1) as f64
     }
 }
 

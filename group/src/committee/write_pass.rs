@@ -43,7 +43,7 @@ struct Away {
 
 /// Writes of one primary that pass a switch.
 #[derive(Clone, Debug)]
-pub(super) struct Passing {
+pub(super) struct WritePasses {
     /// Writes in flight through the switch, by their numbers `n`.
     away: BTreeMap<u64, Away>,
     /// Writes that wait for room.
@@ -66,11 +66,11 @@ pub(super) struct Passing {
 }
 
 /// Packets to pass: the number `n` of a write, and its object.
-pub(super) type ToPass = Vec<(u64, Key)>;
+pub(super) type NextPass = Vec<(u64, Key)>;
 
-impl Default for Passing {
-    fn default() -> Passing {
-        Passing {
+impl Default for WritePasses {
+    fn default() -> WritePasses {
+        WritePasses {
             away: BTreeMap::new(),
             unsent: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -87,13 +87,13 @@ impl Default for Passing {
     }
 }
 
-impl Passing {
+impl WritePasses {
     /// Returns a state with no write in flight, in which numbers continue after this one.
-    pub(super) fn behind(highest: u64) -> Passing {
-        Passing { highest, ..Passing::default() }
+    pub(super) fn behind(highest: u64) -> WritePasses {
+        WritePasses { highest, ..WritePasses::default() }
     }
 
-    /// Adds a write that is to pass; [`Passing::next`] determines when.
+    /// Adds a write that is to pass; [`WritePasses::next`] determines when.
     pub(super) fn add(&mut self, n: u64, key: Key, is_held: bool) {
         self.unsent.insert(n, Away::new(key, is_held));
     }
@@ -154,7 +154,7 @@ impl Passing {
     }
 
     /// Passes a write again at once: it came back with a void number.
-    pub(super) fn again(&mut self, n: u64, now: Time) -> ToPass {
+    pub(super) fn again(&mut self, n: u64, now: Time) -> NextPass {
         let away = self.away.get_mut(&n);
         away.map(|away| (n, away.send(now))).into_iter().collect()
     }
@@ -174,7 +174,7 @@ impl Passing {
 
     /// Returns the writes for which there is room, in order. One write always is in flight: a write that came back late, after numbers were
     /// let go of, may become chosen only behind it.
-    pub(super) fn next(&mut self, now: Time) -> ToPass {
+    pub(super) fn next(&mut self, now: Time) -> NextPass {
         let mut next = Vec::new();
         while self.inside() < self.window || self.away.is_empty() {
             let Some((n, mut away)) = self.unsent.pop_first() else { break };
@@ -191,7 +191,7 @@ impl Passing {
     }
 
     /// Returns the writes that have been away for so long that they are passed again; the pause between two passes is at most `longest`.
-    pub(super) fn overdue(&mut self, now: Time, longest: Duration) -> ToPass {
+    pub(super) fn overdue(&mut self, now: Time, longest: Duration) -> NextPass {
         let first = self.again_first(longest);
         let is_due = |away: &Away| now.since(away.sent) >= away.waits(first, longest);
         let due = self.away.iter_mut().filter(|(_, away)| is_due(away));
@@ -202,7 +202,7 @@ impl Passing {
         self.round_trip.patience().unwrap_or(AGAIN_FIRST).clamp(AGAIN_MIN, longest.max(AGAIN_MIN))
     }
 
-    /// Returns when [`Passing::overdue`] has a write next.
+    /// Returns when [`WritePasses::overdue`] has a write next.
     pub(super) fn next_timeout(&self, longest: Duration) -> Time {
         let first = self.again_first(longest);
         let due = self.away.values().map(|away| away.sent + away.waits(first, longest));
@@ -223,7 +223,7 @@ impl Passing {
 
     /// Voids all numbers of writes that are not chosen: these writes count as not come back. The new window is at most the number of writes
     /// that had room, and at most half of the writes inside.
-    pub(super) fn let_go(&mut self, now: Time, key_of: impl Fn(u64) -> Key) {
+    pub(super) fn release(&mut self, now: Time, key_of: impl Fn(u64) -> Key) {
         let window = self.open.len().min(self.inside() / 2).max(1);
         (self.window, self.chosen, self.changed, self.full) = (window, 0, now, now);
         self.stalled.get_or_insert(now);
@@ -236,7 +236,7 @@ impl Passing {
         }
     }
 
-    /// Ends the passing of writes. Returns those that were held.
+    /// Ends the passes of writes. Returns those that were held.
     pub(super) fn end(&mut self) -> Vec<u64> {
         self.numbers.clear();
         self.open.clear();

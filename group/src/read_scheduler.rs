@@ -6,7 +6,7 @@ use core::time::Duration;
 use overlay::Key;
 
 use crate::ballot::TermBallot;
-use crate::committee::{Answers, Local, Passed};
+use crate::committee::{Answers, Local, ReturnedWrite};
 use crate::group::{Group, context, local};
 use crate::op::{Limit, Op};
 use crate::outbox::GroupOutput;
@@ -108,7 +108,7 @@ impl Group {
     }
 
     /// Takes a pass that came back from the switch.
-    pub fn on_passed(&mut self, ballot: TermBallot, passed: &Passed) {
+    pub fn on_passed(&mut self, ballot: TermBallot, passed: &ReturnedWrite) {
         if let Some(primary) = self.primaries.get_mut(&ballot) {
             primary.on_passed(&mut context!(self), &mut local!(self), passed);
         }

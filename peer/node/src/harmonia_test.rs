@@ -136,12 +136,12 @@ fn what_comes_from_elsewhere_is_dropped() {
     let state = net.nodes[0].group().expect("it is in one").state().clone();
     let ballot = state.parts().next().expect("one").1;
     let packet = question(state.id, ballot, &key, &Op::Read(Read::Value), 1, Net::address(2)).expect("it fits");
-    let before = net.nodes[0].switched.dropped;
+    let before = net.nodes[0].harmonia.dropped;
     for (from, bytes) in [(Net::address(2), packet.clone()), (SWITCH, "nonsense".into()), (SWITCH, packet.slice(..40))]
     {
         net.nodes[0].handle(net.now, Input::Packet { from, bytes });
     }
-    assert_eq!(net.nodes[0].switched.dropped, before + 3);
+    assert_eq!(net.nodes[0].harmonia.dropped, before + 3);
 }
 
 /// A member that must not answer asks the primary, and the switch is not asked again.
@@ -164,7 +164,7 @@ fn what_is_slow_is_not_gone() {
     let key = Key::new(b"key").expect("short");
     let at = |ms: u64| Time(0) + Duration::from_millis(ms);
     let sent = |tag, ms| Sent { tag, group: GroupId(1), ballot, at: at(ms) };
-    let mut switched = Switched::default();
+    let mut switched = HarmoniaState::default();
     assert_eq!(switched.patience(), PATIENCE_MIN);
     // Of three reads that were sent together, one is answered, one is late, one is lost.
     switched.answered(sent(1, 100), at(109));
@@ -180,7 +180,7 @@ fn what_is_slow_is_not_gone() {
     assert!(!switched.may_spread(ballot, &key, at(160 + 249)) && switched.may_spread(ballot, &key, at(160 + 250)));
     switched.missed(sent(5, 410), at(420));
     assert!(!switched.may_spread(ballot, &key, at(420 + 499)) && switched.may_spread(ballot, &key, at(420 + 500)));
-    assert_eq!(switched.counts, SpreadCounts { answered: 2, missed: 4, ..SpreadCounts::default() });
+    assert_eq!(switched.counts, ReadSchedulerCounts { answered: 2, missed: 4, ..ReadSchedulerCounts::default() });
     for _ in 0..100 {
         switched.answered(sent(6, 1000), at(9000));
     }
@@ -218,7 +218,7 @@ fn who_is_behind_waits_a_little() {
     assert!(net.switched.is_empty(), "it waits: {:?}", net.switched);
     net.run_for(Duration::from_millis(10));
     assert!(net.switched.iter().any(|(_, operation)| *operation == Operation::Reply), "{:?}", net.switched);
-    assert_eq!(net.nodes[index].switched.counts.left, 1);
+    assert_eq!(net.nodes[index].harmonia.counts.left, 1);
 }
 
 /// A stranger that guesses tags has the switch number another object; the written object would not be dirty.
@@ -235,7 +235,7 @@ fn what_is_numbered_is_what_is_written() {
     // In these tests there is no secret.
     let mut tags = group::rng::Rng::new(0);
     let mut send = |net: &mut Net, object| {
-        let before = net.nodes[primary].switched.dropped;
+        let before = net.nodes[primary].harmonia.dropped;
         for tag in (0..1_000).map(|_| tags.draw()) {
             let mut header = Header { object, tag, ..blank(Operation::WriteFirst, state.id, ballot) };
             net.switch.as_mut().expect("there is a switch").process(&mut header, 0);
@@ -243,7 +243,7 @@ fn what_is_numbered_is_what_is_written() {
             net.nodes[primary].handle(net.now, Input::Packet { from: SWITCH, bytes });
             net.settle();
         }
-        net.nodes[primary].switched.dropped - before
+        net.nodes[primary].harmonia.dropped - before
     };
     assert!(send(&mut net, object(&key) ^ 1) > 0, "some were guessed, and for nothing");
     assert!(net.replies.is_empty(), "{:?}", net.replies);
@@ -285,6 +285,6 @@ fn what_was_granted_is_remembered_by_other_groups() {
     let other = group::state::GroupState { id: GroupId(77), ..state.clone() };
     let other = group::Group::join(node.group_config(), node.id(), other, now, 3);
     node.replicas.add(other).expect("there is room");
-    node.let_go(|group| group.state().id == state.id);
+    node.retire(|group| group.state().id == state.id);
     assert_eq!((node.replicas.all.len(), granted(node)), (1, until));
 }

@@ -15,11 +15,11 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::ballot::TermBallot;
-use group::committee::{Pass, Passed, TRIAL};
+use group::committee::{ReturnedWrite, TRIAL, WritePass};
 use group::message::Outcome;
 use group::op::{Answer, Op, OpError, ReadMode};
+use group::read_scheduler::SpreadRead;
 use group::round_trip::RoundTrip;
-use group::spread::SpreadRead;
 use group::time::Time;
 use header::{Header, KEY_BYTES_MAX, NO_OBJECT, Operation, PACKET_BYTES_MAX, Packet, ReplyTo};
 use overlay::{GroupId, Key};
@@ -48,7 +48,7 @@ const OWN_REQUESTS: u64 = 1 << 63;
 
 /// A packet that is to come back.
 #[derive(Clone, Copy, Debug)]
-struct Passing {
+struct PassingWrite {
     serial: u64,
     group: GroupId,
     ballot: TermBallot,
@@ -59,7 +59,7 @@ struct Passing {
 
 /// Origin of a read, and the contents of its answer's header.
 #[derive(Clone, Debug)]
-struct Asked {
+struct ScheduledRead {
     to: ReplyTo,
     header: Header,
     key: Key,
@@ -89,7 +89,7 @@ struct Way {
 
 /// Numbers of reads by way of a switch since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpreadCounts {
+pub struct ReadSchedulerCounts {
     /// Reads that this node's clients sent that way.
     pub sent: u64,
     /// Reads that were answered.
@@ -104,14 +104,14 @@ pub struct SpreadCounts {
 
 /// State of all packets of switches.
 #[derive(Debug, Default)]
-pub(crate) struct Switched {
-    passes: BTreeMap<u64, Passing>,
-    reads: BTreeMap<u64, Asked>,
+pub(crate) struct HarmoniaState {
+    passes: BTreeMap<u64, PassingWrite>,
+    reads: BTreeMap<u64, ScheduledRead>,
     /// Last name of a read or of a request of its own.
     last: u64,
     ways: BTreeMap<TermBallot, Way>,
     round_trip: RoundTrip,
-    pub(crate) counts: SpreadCounts,
+    pub(crate) counts: ReadSchedulerCounts,
     /// Time of the last search for entries to forget.
     forgot: Time,
     /// Number of dropped packets.
@@ -151,7 +151,7 @@ pub(crate) fn object(key: &Key) -> u32 {
     (key.point().0 as u32).max(NO_OBJECT + 1)
 }
 
-impl Switched {
+impl HarmoniaState {
     fn name(&mut self) -> u64 {
         self.last = (self.last + 1) % OWN_REQUESTS;
         self.last
@@ -232,12 +232,12 @@ fn encoded(packet: &Packet<'_>) -> Option<Bytes> {
 
 impl Node {
     /// Passes a packet of a group through the switch.
-    pub(crate) fn pass(&mut self, serial: u64, group: GroupId, pass: Pass) {
+    pub(crate) fn pass(&mut self, serial: u64, group: GroupId, pass: WritePass) {
         let Some(switch) = self.config.switch else { return };
-        let Pass { ballot, key, tag, sent } = pass;
+        let WritePass { ballot, key, tag, sent } = pass;
         let name = self.tags.draw();
         let object = key.as_ref().map_or(NO_OBJECT, object);
-        self.switched.passes.insert(name, Passing { serial, group, ballot, object, tag, sent });
+        self.harmonia.passes.insert(name, PassingWrite { serial, group, ballot, object, tag, sent });
         let header = Header { object, tag: name, ..blank(Operation::WriteFirst, group, ballot) };
         self.send_packet(switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
     }
@@ -260,32 +260,32 @@ impl Node {
         let is_from_switch = self.config.switch.is_some_and(|switch| switch.at == from);
         let packet = Packet::decode(bytes).ok().filter(|_| is_from_switch);
         let Some(packet) = packet else {
-            self.switched.dropped += 1;
+            self.harmonia.dropped += 1;
             return;
         };
         match packet.header.operation {
             Operation::WriteFirst => self.on_passed(packet.header),
             Operation::Read | Operation::FastRead => self.on_question(&packet),
             Operation::Reply => self.on_answer(&packet),
-            Operation::WriteRest | Operation::Completion => self.switched.dropped += 1,
+            Operation::WriteRest | Operation::Completion => self.harmonia.dropped += 1,
         }
     }
 
     fn on_passed(&mut self, header: Header) {
         // Of two passes for one write, the first to come back counts, and the other is still of use.
-        let Some(passing) = self.switched.passes.get(&header.tag).copied() else { return };
+        let Some(passing) = self.harmonia.passes.get(&header.tag).copied() else { return };
         // The numbered object must be the one to be written, or else another object is dirty.
         if !names(&header, passing.group, passing.ballot) || header.object != passing.object {
-            self.switched.dropped += 1;
+            self.harmonia.dropped += 1;
             return;
         }
         if passing.tag == TRIAL {
-            self.switched.passes.remove(&header.tag);
+            self.harmonia.passes.remove(&header.tag);
         }
         if let Some(replica) = self.replicas.all.iter_mut().find(|replica| replica.serial == passing.serial) {
             let Header { switch, sequence: number, .. } = header;
-            let Passing { ballot, tag, sent, .. } = passing;
-            replica.group.on_passed(ballot, &Passed { switch, number, tag, sent });
+            let PassingWrite { ballot, tag, sent, .. } = passing;
+            replica.group.on_passed(ballot, &ReturnedWrite { switch, number, tag, sent });
         }
     }
 
@@ -294,16 +294,17 @@ impl Node {
         let key = Key::new(packet.key).ok();
         let op = postcard::from_bytes::<Op>(packet.value).ok().filter(|op| matches!(op, Op::Read(_)));
         let (Some(key), Some(op)) = (key, op) else {
-            self.switched.dropped += 1;
+            self.harmonia.dropped += 1;
             return;
         };
-        if self.switched.reads.len() >= READS_MAX || packet.reply_to.port == 0 {
+        if self.harmonia.reads.len() >= READS_MAX || packet.reply_to.port == 0 {
             return; // The origin asks again, the ordinary way.
         }
-        let name = self.switched.name();
+        let name = self.harmonia.name();
         let header = packet.header;
-        let asked = Asked { to: packet.reply_to, header, key: key.clone(), op: op.clone(), since: self.now.time };
-        self.switched.reads.insert(name, asked);
+        let asked =
+            ScheduledRead { to: packet.reply_to, header, key: key.clone(), op: op.clone(), since: self.now.time };
+        self.harmonia.reads.insert(name, asked);
         let here = self.replicas.living_mut().find_map(|group| {
             let id = group.state().id;
             let ballot = group.state().parts().map(|(_, ballot)| ballot).find(|ballot| names(&header, id, *ballot))?;
@@ -317,8 +318,8 @@ impl Node {
             Some(_) => self.leave_to_primary(name),
             // Perhaps it was for another ring's peer that had this port before: no group here knows the data there.
             None => {
-                self.switched.reads.remove(&name);
-                self.switched.dropped += 1;
+                self.harmonia.reads.remove(&name);
+                self.harmonia.dropped += 1;
             }
         }
     }
@@ -327,7 +328,7 @@ impl Node {
     pub(crate) fn on_spread(&mut self, name: u64, answer: Option<Answer>) {
         match answer {
             Some(answer) => {
-                self.switched.counts.alone += 1;
+                self.harmonia.counts.alone += 1;
                 self.answer_question(name, Some(&answer));
             }
             None => self.leave_to_primary(name),
@@ -335,8 +336,8 @@ impl Node {
     }
 
     fn leave_to_primary(&mut self, name: u64) {
-        let Some(asked) = self.switched.reads.get(&name) else { return };
-        self.switched.counts.left += 1;
+        let Some(asked) = self.harmonia.reads.get(&name) else { return };
+        self.harmonia.counts.left += 1;
         let request = Request {
             id: RequestId(OWN_REQUESTS + name),
             connection: ConnectionId(OWN_REQUESTS + name),
@@ -356,7 +357,7 @@ impl Node {
 
     /// Answers the origin of a read. An answer that does not fit into a packet counts as none: the origin asks the ordinary way.
     fn answer_question(&mut self, name: u64, answer: Option<&Answer>) {
-        let (Some(asked), Some(switch)) = (self.switched.reads.remove(&name), self.config.switch) else { return };
+        let (Some(asked), Some(switch)) = (self.harmonia.reads.remove(&name), self.config.switch) else { return };
         let value = answer.and_then(|answer| postcard::to_allocvec(answer).ok()).unwrap_or_default();
         let header = Header { operation: Operation::Reply, ..asked.header };
         let packet = |value| Packet { value_bytes: 0, value, reply_to: asked.to, ..Packet::of(header, &[]) };
@@ -375,5 +376,5 @@ impl Node {
 }
 
 #[cfg(test)]
-#[path = "switched_test.rs"]
+#[path = "harmonia_test.rs"]
 mod tests;
