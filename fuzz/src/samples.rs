@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::{
-    AskCompare, AskCopy, Base, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat,
-    LogMessage, Message, Operation, Outcome, Progress, Sender, Since, Vouch, VouchedCommittee, Write,
+    AskCompare, AskCopy, AttemptOutcome, Base, ClientMessage, ClientOperation, CommitteeMessage, CommitteeReport,
+    Compared, Copied, Heartbeat, LogMessage, Message, Progress, Sender, Since, Vouch, VouchedCommittee, Write,
 };
 use group::number_set::NumberSet;
 use group::op::{
@@ -228,7 +228,7 @@ fn operations() -> Vec<Op> {
 
 fn client_messages() -> Vec<ClientMessage> {
     let operate = |op| {
-        let operation = Operation {
+        let operation = ClientOperation {
             attempt: 8,
             ballot: Some(TERM_BALLOT),
             run: 1 << 60,
@@ -245,12 +245,12 @@ fn client_messages() -> Vec<ClientMessage> {
         ClientMessage { operations: vec![operation], outcomes: vec![] }
     };
     let outcomes = [
-        Outcome::Done(Answer::Value(Some("value".into()))),
-        Outcome::Unchanged(Answer::NotMet),
-        Outcome::Refused(OpError::TryAgain(Refusal::Busy)),
-        Outcome::Refused(OpError::Limit(Limit::Disk)),
-        Outcome::NotPrimary,
-        Outcome::Unknown,
+        AttemptOutcome::Done(Answer::Value(Some("value".into()))),
+        AttemptOutcome::Unchanged(Answer::NotMet),
+        AttemptOutcome::Refused(OpError::TryAgain(Refusal::Busy)),
+        AttemptOutcome::Refused(OpError::Limit(Limit::Disk)),
+        AttemptOutcome::NotPrimary,
+        AttemptOutcome::Unknown,
     ];
     let outcomes = outcomes.map(|outcome| ClientMessage { operations: vec![], outcomes: vec![(8, outcome)] });
     operations().into_iter().map(operate).chain(outcomes).collect()

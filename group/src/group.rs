@@ -24,7 +24,7 @@ use crate::history::History;
 use crate::leader::{LeaderState, Shortage};
 use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
-use crate::message::{CommitteeMessage, Heartbeat, LogMessage, Message, Operation, Parting, Progress, Sender};
+use crate::message::{ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting, Progress, Sender};
 use crate::op::Limit;
 use crate::operations::Strays;
 use crate::outbox::{Attempt, GroupOutput, Outbox};
@@ -84,7 +84,7 @@ pub struct Group {
     pub(crate) shortage: Shortage,
     pub(crate) failed: bool,
     /// Relaxed reads that wait for a record.
-    pub(crate) relaxed: Waiting<(Attempt, Operation)>,
+    pub(crate) relaxed: Waiting<(Attempt, ClientOperation)>,
     /// Reads sent here by a switch that wait for a record.
     pub(crate) spread: Waiting<SpreadRead>,
     /// Reads sent here by a switch for which this member has not executed enough writes yet.

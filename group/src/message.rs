@@ -520,14 +520,14 @@ pub struct Compared {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientMessage {
     /// Operations to execute, in this order. Each is executed only under exactly its ballot.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<ClientOperation>,
     /// Outcomes of the receiver's attempts, with the attempts' ids.
-    pub outcomes: Vec<(u64, Outcome)>,
+    pub outcomes: Vec<(u64, AttemptOutcome)>,
 }
 
 /// One attempt to have an operation executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operation {
+pub struct ClientOperation {
     /// Id of the attempt, unique at its origin; echoed.
     pub attempt: u64,
     /// Ballot of the primary that it is meant for; `None` for relaxed reads, which any member serves.
@@ -556,7 +556,7 @@ pub struct Operation {
 
 /// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// Executed by this attempt or an earlier one; the key's record remembers it.
     Done(Answer),
     /// This attempt found nothing to change, and changed nothing. Another attempt of the same operation may find otherwise: this is no
@@ -570,19 +570,19 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Operation {
+impl ClientOperation {
     /// Returns its approximate size in a message, in bytes.
     pub fn bytes(&self) -> usize {
         160 + self.key.encoded().len() + self.op.bytes() + 8 * self.retired_except.len()
     }
 }
 
-impl Outcome {
+impl AttemptOutcome {
     /// Returns its approximate size in a message, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            Outcome::Done(answer) | Outcome::Unchanged(answer) => 16 + answer.bytes(),
-            Outcome::Refused(_) | Outcome::NotPrimary | Outcome::Unknown => 16,
+            AttemptOutcome::Done(answer) | AttemptOutcome::Unchanged(answer) => 16 + answer.bytes(),
+            AttemptOutcome::Refused(_) | AttemptOutcome::NotPrimary | AttemptOutcome::Unknown => 16,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::ballot::TermBallot;
 use crate::committee::{Arrival, Local, Name, Pending, Primary, Seen, seal_of};
 use crate::group::{Group, context, local};
 use crate::handover::Handover;
-use crate::message::{ClientMessage, Operation, Outcome};
+use crate::message::{AttemptOutcome, ClientMessage, ClientOperation};
 use crate::op::{Answer, Limit, Op, OpError, ReadMode, Refusal};
 use crate::outbox::{Attempt, GroupOutput};
 use crate::record::Record;
@@ -55,15 +55,15 @@ impl Group {
     }
 
     /// Has another node execute this. Its outcome is a [`GroupOutput::Outcome`], unless it is lost.
-    pub fn ask(&mut self, primary: NodeId, operation: Operation) {
+    pub fn ask(&mut self, primary: NodeId, operation: ClientOperation) {
         self.out.ask(primary, operation);
     }
 
-    /// Executes an operation of this node's clients, or of another node's. It leads to one [`Outcome`], or counts as lost.
-    pub fn operate(&mut self, origin: NodeId, operation: Operation) {
+    /// Executes an operation of this node's clients, or of another node's. It leads to one [`AttemptOutcome`], or counts as lost.
+    pub fn operate(&mut self, origin: NodeId, operation: ClientOperation) {
         let attempt = Attempt { origin, attempt: operation.attempt };
         if self.halted().is_some() {
-            return self.out.outcome(attempt, Outcome::NotPrimary);
+            return self.out.outcome(attempt, AttemptOutcome::NotPrimary);
         }
         if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
             return self.read_relaxed(attempt, operation);
@@ -89,9 +89,9 @@ impl Group {
     }
 
     /// Answers that there is no such primary here, unless there was one that may have executed exactly this attempt.
-    fn refuse_attempt(&mut self, attempt: Attempt, operation: &Operation) {
+    fn refuse_attempt(&mut self, attempt: Attempt, operation: &ClientOperation) {
         let Some(ballot) = operation.ballot.filter(|ballot| ballot.node == self.me) else {
-            return self.out.outcome(attempt, Outcome::NotPrimary);
+            return self.out.outcome(attempt, AttemptOutcome::NotPrimary);
         };
         let name =
             Name { origin: attempt.origin, run: operation.run, serial: operation.serial, horizon: operation.horizon };
@@ -101,7 +101,7 @@ impl Group {
         }
         let forgotten = !ended.contains_key(&ballot) && self.strays.forgotten >= Some(ballot);
         if ballot.term.slot() <= self.granted_before || forgotten {
-            return self.out.outcome(attempt, Outcome::Unknown);
+            return self.out.outcome(attempt, AttemptOutcome::Unknown);
         }
         // A copy that came to another run of this process would not be recognised. None does: it would have had to come over a connection
         // with that run, and all copies of an attempt come over one connection.
@@ -112,7 +112,7 @@ impl Group {
                 Arrival::NoRoom => return self.dropped.note(Violation::NoRoom),
             }
         }
-        self.out.outcome(attempt, Outcome::NotPrimary);
+        self.out.outcome(attempt, AttemptOutcome::NotPrimary);
     }
 
     /// Returns whether this node may begin to serve under this ballot of its own, under which it does not serve now.
@@ -186,18 +186,18 @@ impl Group {
     }
 
     /// Reads from this member's own chosen state, of any age. Keys with a deadline are left to the primary.
-    fn read_relaxed(&mut self, attempt: Attempt, operation: Operation) {
+    fn read_relaxed(&mut self, attempt: Attempt, operation: ClientOperation) {
         if self.relaxed.len() >= self.config.waiting_max {
             return self.out.refuse(attempt, OpError::TryAgain(Refusal::Busy));
         }
         match self.table.get(&operation.key, true, &mut self.out) {
             Lookup::Loading => self.relaxed.wait(operation.key.clone(), (attempt, operation)),
             Lookup::Known(Some(record)) if record.deadline.is_some() => {
-                self.out.outcome(attempt, Outcome::NotPrimary);
+                self.out.outcome(attempt, AttemptOutcome::NotPrimary);
             }
             Lookup::Known(record) => {
                 let answer = self.read_here(&operation.op, record.as_deref());
-                self.out.outcome(attempt, Outcome::Unchanged(answer));
+                self.out.outcome(attempt, AttemptOutcome::Unchanged(answer));
             }
         }
     }

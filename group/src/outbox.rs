@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
 use crate::committee::WritePass;
 use crate::doubt::Doubt;
-use crate::message::{Base, ClientMessage, Message, Operation, Outcome, Write};
+use crate::message::{AttemptOutcome, Base, ClientMessage, ClientOperation, Message, Write};
 use crate::number_set::NumberSet;
 use crate::op::{Answer, OpError};
 use crate::state::{Entry, GroupState};
@@ -95,7 +95,7 @@ pub enum GroupOutput {
     /// List records from this key on, about this many bytes, and at least one; answered by `scanned`.
     Scan(u64, Bound<Key>, usize),
     /// Outcome of an operation of this node's own, for its attempt.
-    Outcome(u64, crate::message::Outcome),
+    Outcome(u64, crate::message::AttemptOutcome),
     /// Send this pass through the switch, from where it comes back by `passed`. It may be lost.
     Pass(WritePass),
     /// Tell the switch that all writes which it numbered for this ballot up to this number are complete. It may be lost.
@@ -280,7 +280,7 @@ impl Outbox {
     }
 
     /// Sends the outcome of an attempt to a client of this node, or to another node.
-    pub fn outcome(&mut self, attempt: Attempt, outcome: Outcome) {
+    pub fn outcome(&mut self, attempt: Attempt, outcome: AttemptOutcome) {
         if attempt.origin == self.me {
             return self.push(GroupOutput::Outcome(attempt.attempt, outcome));
         }
@@ -290,11 +290,11 @@ impl Outbox {
 
     /// Sends the outcome of an attempt that had no effect.
     pub fn refuse(&mut self, attempt: Attempt, error: OpError) {
-        self.outcome(attempt, Outcome::Refused(error));
+        self.outcome(attempt, AttemptOutcome::Refused(error));
     }
 
     /// Asks another node to execute this operation.
-    pub fn ask(&mut self, primary: NodeId, operation: Operation) {
+    pub fn ask(&mut self, primary: NodeId, operation: ClientOperation) {
         let bytes = operation.bytes();
         self.talk(primary, bytes, |message| message.operations.push(operation));
     }

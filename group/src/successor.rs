@@ -15,7 +15,7 @@ use crate::config::Defect;
 use crate::crash_recovery::CrashRecovery;
 use crate::group::{Group, context};
 use crate::handover::Inheritance;
-use crate::message::Outcome;
+use crate::message::AttemptOutcome;
 use crate::operations::Strays;
 use crate::state::GroupState;
 use crate::table::Table;
@@ -97,7 +97,7 @@ impl Group {
             primary.end(&mut context!(self));
         }
         self.drop_ended();
-        self.relaxed.drain().for_each(|(attempt, _)| self.out.outcome(attempt, Outcome::NotPrimary));
+        self.relaxed.drain().for_each(|(attempt, _)| self.out.outcome(attempt, AttemptOutcome::NotPrimary));
         self.leave_spread();
         self.failed = true;
     }

@@ -21,7 +21,7 @@ use crate::state::{Config, Entry, GroupState, Member};
 use crate::time::Time;
 use crate::transaction::TransactionId;
 use crate::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
-use crate::transaction::plan::{Birth, Operation, Plan, Rank, Refusal, View};
+use crate::transaction::plan::{Birth, GroupTransaction, Plan, PlanRefusal, Rank, View};
 use crate::transaction::state::{Own, TransactionEntry};
 
 /// Upper limit of a member's addresses in references to other groups.
@@ -97,7 +97,7 @@ pub enum BeginRefusal {
     /// The state of the group does not allow it now, for this reason.
     NotNow(&'static str),
     /// The transaction makes no sense.
-    Unsound(Refusal),
+    Unsound(PlanRefusal),
 }
 
 impl core::fmt::Display for BeginRefusal {
@@ -163,36 +163,36 @@ impl Group {
     ///
     /// # Errors
     /// Returns the reason why the transaction cannot begin.
-    pub fn plan_transaction(&mut self, operation: Operation, rank: Rank) -> Result<Plan, BeginRefusal> {
+    pub fn plan_transaction(&mut self, operation: GroupTransaction, rank: Rank) -> Result<Plan, BeginRefusal> {
         if !self.log.leads() || self.state.ended.is_some() || self.failed {
             return Err(BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != self.me)));
         }
         self.follow_leadership();
         let view = self.state.view();
         let other = match &operation {
-            Operation::Split { .. } => None,
+            GroupTransaction::Split { .. } => None,
             _ if view.successor.id == view.own.id => {
-                return Err(BeginRefusal::Unsound(Refusal::Alone));
+                return Err(BeginRefusal::Unsound(PlanRefusal::Alone));
             }
             _ => Some(self.transactions.driver.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
         };
         let plan = match Plan::new(operation, &view, other, rank) {
             Ok(plan) => plan,
-            Err(Refusal::Stale) => {
+            Err(PlanRefusal::Stale) => {
                 self.transactions.driver.look_again();
                 return Err(BeginRefusal::NeighbourUnknown);
             }
             Err(why) => return Err(BeginRefusal::Unsound(why)),
         };
-        let is_split = matches!(plan.operation, Operation::Split { .. });
+        let is_split = matches!(plan.operation, GroupTransaction::Split { .. });
         if !is_split && !self.transactions.driver.has_same_sizes(&view.successor) {
             return Err(BeginRefusal::NotNow(
                 "the neighbour that would take part has not yet taken over the network's sizes of groups",
             ));
         }
         let is_large = |birth: &Birth| birth.members.len() > self.state.settings.policies.members_max as usize;
-        if plan.operation == Operation::Merge && plan.births.iter().any(is_large) {
-            return Err(BeginRefusal::Unsound(Refusal::TooLarge));
+        if plan.operation == GroupTransaction::Merge && plan.births.iter().any(is_large) {
+            return Err(BeginRefusal::Unsound(PlanRefusal::TooLarge));
         }
         Ok(plan)
     }
@@ -202,7 +202,7 @@ impl Group {
     ///
     /// # Errors
     /// Returns the reason why nothing is begun, and changes nothing then.
-    pub fn begin_transaction(&mut self, operation: Operation, rank: Rank) -> Result<(), BeginRefusal> {
+    pub fn begin_transaction(&mut self, operation: GroupTransaction, rank: Rank) -> Result<(), BeginRefusal> {
         let plan = self.plan_transaction(operation, rank)?;
         if !self.are_able(&plan) {
             return Err(BeginRefusal::NotNow(

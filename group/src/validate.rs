@@ -15,8 +15,8 @@ use crate::handover::Handover;
 use crate::history::History;
 use crate::load;
 use crate::message::{
-    Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat, LogMessage, Message,
-    Operation, Progress, Since, Vouch, Write,
+    Base, Chain, ClientMessage, ClientOperation, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat,
+    LogMessage, Message, Progress, Since, Vouch, Write,
 };
 use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
@@ -160,7 +160,7 @@ impl Message {
             Message::Progress(progress) => progress.check(),
             Message::Log(message) => message.check(from),
             Message::Committee(message) => message.check(from),
-            Message::Client(ClientMessage { operations, .. }) => operations.iter().try_for_each(Operation::check),
+            Message::Client(ClientMessage { operations, .. }) => operations.iter().try_for_each(ClientOperation::check),
             Message::Join(member) => unless(member.is_sound(), Violation::Malformed),
             Message::Contact(contact) => {
                 // Each node speaks only for itself.
@@ -249,7 +249,7 @@ impl Progress {
     }
 }
 
-impl Operation {
+impl ClientOperation {
     fn check(&self) -> Result<(), Violation> {
         // Any member may answer a relaxed operation, and no such answer changes anything.
         let relaxed = self.mode == ReadMode::Relaxed;

@@ -6,7 +6,7 @@ use group::state::{Entry, GroupState};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
-use group::transaction::plan::{Operation, Plan, Rank, View};
+use group::transaction::plan::{GroupTransaction, Plan, Rank, View};
 use group::transaction::state::TransactionEntry;
 use node::Policies;
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
@@ -32,7 +32,7 @@ fn health() -> Health {
 }
 
 fn plan() -> Box<Plan> {
-    let operation = Operation::Split { at: Point(1 << 127), first: vec![NODE] };
+    let operation = GroupTransaction::Split { at: Point(1 << 127), first: vec![NODE] };
     Box::new(Plan::new(operation, &alone(), None, Rank::new(1, WallMillis(5))).expect("two members, two halves"))
 }
 

@@ -24,7 +24,7 @@ use super::writes::InFlight;
 use crate::ballot::TermBallot;
 use crate::context::Context;
 use crate::handover::Handover;
-use crate::message::{Base, CommitteeMessage, Message, Outcome, Write};
+use crate::message::{AttemptOutcome, Base, CommitteeMessage, Message, Write};
 use crate::number_set::NumberSet;
 use crate::op::{Limit, Op, OpError, Refusal};
 use crate::outbox::Attempt;
@@ -149,7 +149,7 @@ pub struct Primary {
     pub(super) keys: BTreeMap<Key, KeyQueue>,
     pub(super) waiting: usize,
     /// Empty vector, kept for its capacity: the next evaluation uses it for the answers that wait.
-    pub(super) spare: Vec<(Attempt, Outcome)>,
+    pub(super) spare: Vec<(Attempt, AttemptOutcome)>,
     /// Keys that could not continue because too much was in flight.
     pub(super) stalled: VecDeque<Key>,
     pub(super) reads: Reads,
@@ -289,7 +289,7 @@ impl Primary {
             Arrival::NoRoom => return ctx.dropped.note(Violation::NoRoom),
         }
         if self.is_ended() {
-            ctx.out.outcome(pending.attempt, Outcome::NotPrimary);
+            ctx.out.outcome(pending.attempt, AttemptOutcome::NotPrimary);
             return;
         }
         if self.waiting + self.reads.waiting() >= ctx.config.waiting_max {
@@ -366,16 +366,16 @@ impl Primary {
         self.offload.end();
         for (_, queue) in core::mem::take(&mut self.keys) {
             for pending in queue.waiting {
-                ctx.out.outcome(pending.attempt, Outcome::NotPrimary);
+                ctx.out.outcome(pending.attempt, AttemptOutcome::NotPrimary);
             }
         }
         for (_, in_flight) in core::mem::take(&mut self.in_flight) {
             for (attempt, _) in in_flight.waiters {
-                ctx.out.outcome(attempt, Outcome::Unknown);
+                ctx.out.outcome(attempt, AttemptOutcome::Unknown);
             }
         }
         for (attempt, _) in self.reads.take_all() {
-            ctx.out.outcome(attempt, Outcome::NotPrimary);
+            ctx.out.outcome(attempt, AttemptOutcome::NotPrimary);
         }
         self.waiting = 0;
         self.unsent.clear();

@@ -17,7 +17,7 @@ use super::leases::holders_length;
 use super::primary::{Local, Primary};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{CommitteeMessage, Message, Outcome, Write};
+use crate::message::{AttemptOutcome, CommitteeMessage, Message, Write};
 use crate::outbox::Attempt;
 use crate::record::Record;
 use crate::time::Time;
@@ -42,14 +42,14 @@ struct Round {
     said: Time,
     lease: bool,
     votes: BTreeSet<NodeId>,
-    reads: Vec<(Attempt, Outcome)>,
+    reads: Vec<(Attempt, AttemptOutcome)>,
 }
 
 /// Reads of a primary.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
     /// Reads registered since the last round was sent.
-    registered: Vec<(Attempt, Outcome)>,
+    registered: Vec<(Attempt, AttemptOutcome)>,
     rounds: VecDeque<Round>,
     next_attempt: u64,
     /// End of the lease: until then the primary may answer alone.
@@ -86,7 +86,7 @@ impl Reads {
     }
 
     /// Registers a read: it is answered once a round that is sent after this confirms the ballot.
-    pub(super) fn register(&mut self, attempt: Attempt, outcome: Outcome) {
+    pub(super) fn register(&mut self, attempt: Attempt, outcome: AttemptOutcome) {
         self.registered.push((attempt, outcome));
     }
 
@@ -101,7 +101,7 @@ impl Reads {
     }
 
     /// Takes all reads that wait.
-    pub(super) fn take_all(&mut self) -> Vec<(Attempt, Outcome)> {
+    pub(super) fn take_all(&mut self) -> Vec<(Attempt, AttemptOutcome)> {
         let mut all = core::mem::take(&mut self.registered);
         all.extend(core::mem::take(&mut self.rounds).into_iter().flat_map(|round| round.reads));
         all
@@ -145,7 +145,7 @@ impl Primary {
         }
     }
 
-    fn send_round(&mut self, ctx: &mut Context<'_>, reads: Vec<(Attempt, Outcome)>, lease: bool) {
+    fn send_round(&mut self, ctx: &mut Context<'_>, reads: Vec<(Attempt, AttemptOutcome)>, lease: bool) {
         let attempt = self.reads.name_attempt();
         let (sent, sent_awake) = (ctx.now.time, ctx.now.awake);
         let round = Round { attempt, sent, sent_awake, said: sent, lease, votes: BTreeSet::new(), reads };
@@ -196,7 +196,7 @@ impl Primary {
         if let Some(index) = self.reads.rounds.iter().rposition(|round| round.votes.len() >= quorum) {
             self.answer_round(ctx, index);
         }
-        let rest: Vec<(Attempt, Outcome)> = self.reads.rounds.drain(..).flat_map(|round| round.reads).collect();
+        let rest: Vec<(Attempt, AttemptOutcome)> = self.reads.rounds.drain(..).flat_map(|round| round.reads).collect();
         if !rest.is_empty() {
             self.send_round(ctx, rest, false);
         }

@@ -12,7 +12,7 @@ use super::primary::{Local, Pending, Phase, Primary, renumbered};
 use crate::ballot::Number;
 use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{CommitteeMessage, Message, Outcome, Write};
+use crate::message::{AttemptOutcome, CommitteeMessage, Message, Write};
 use crate::op::{Answer, Kind, Limit, Op, OpError, Refusal, Version};
 use crate::outbox::Attempt;
 use crate::record::{DoneOp, KEPT_ANSWER_BYTES_MAX, OpId, Record};
@@ -33,7 +33,7 @@ pub(super) const BATCH_MAX: usize = 256;
 pub(super) struct InFlight {
     pub(super) write: Write,
     /// Attempts that are answered once the write is chosen, with their answers.
-    pub(super) waiters: Vec<(Attempt, Outcome)>,
+    pub(super) waiters: Vec<(Attempt, AttemptOutcome)>,
     votes: Vec<NodeId>,
     sent: Time,
     /// Record that the write replaces, and the earliest deadline among the clients that wait for the write.
@@ -43,7 +43,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// Makes the write change nothing: it was proposed to no member, and the key stays as it was. Returns the attempts that asked for it.
-    fn void(&mut self, ctx: &Context<'_>) -> Vec<(Attempt, Outcome)> {
+    fn void(&mut self, ctx: &Context<'_>) -> Vec<(Attempt, AttemptOutcome)> {
         let number = self.write.record.number;
         let nothing = || Arc::new(Record { number, ..changed(None, None, ctx.state.purged.floor) });
         self.write.record = self.before.as_ref().map_or_else(nothing, |before| renumbered(before, number));
@@ -65,7 +65,7 @@ struct Draft {
     record: Option<Arc<Record>>,
     /// Whether the record differs from the chosen one.
     changed: bool,
-    waiters: Vec<(Attempt, Outcome)>,
+    waiters: Vec<(Attempt, AttemptOutcome)>,
 }
 
 impl Primary {
@@ -233,7 +233,12 @@ impl Primary {
         self.put_in_flight(ctx, write, Vec::new());
     }
 
-    pub(super) fn put_in_flight(&mut self, ctx: &mut Context<'_>, write: Write, waiters: Vec<(Attempt, Outcome)>) {
+    pub(super) fn put_in_flight(
+        &mut self,
+        ctx: &mut Context<'_>,
+        write: Write,
+        waiters: Vec<(Attempt, AttemptOutcome)>,
+    ) {
         self.keys.entry(write.key.clone()).or_default().in_flight += 1;
         self.unsent.push(write.clone());
         let (before, deadline) = (None, Time::NEVER);
@@ -265,7 +270,7 @@ impl Primary {
         let held = |n: &u64| early.contains(n) || self.offload.is_held(*n);
         for (_, in_flight) in self.in_flight.iter_mut().filter(|(n, _)| held(n)) {
             for (attempt, _) in in_flight.void(ctx) {
-                ctx.out.outcome(attempt, Outcome::NotPrimary);
+                ctx.out.outcome(attempt, AttemptOutcome::NotPrimary);
             }
         }
     }
@@ -483,7 +488,7 @@ impl Draft {
             return true;
         }
         if let Some(answer) = self.answer_of(ctx, local, key, pending) {
-            self.waiters.push((pending.attempt, Outcome::Done(answer)));
+            self.waiters.push((pending.attempt, AttemptOutcome::Done(answer)));
             return true;
         }
         let live = self.record.as_ref().and_then(|record| {
@@ -498,7 +503,7 @@ impl Draft {
             // A client that gave its own id is owed the first answer, also where that answer was "no".
             Change::None if is_owed => live.map(|live| (live.value, live.kind, live.deadline)),
             Change::None => {
-                self.waiters.push((pending.attempt, Outcome::Unchanged(answer)));
+                self.waiters.push((pending.attempt, AttemptOutcome::Unchanged(answer)));
                 return true;
             }
             Change::Put(value, deadline) => Some((value, pending.op.kind().unwrap_or_default(), deadline)),
@@ -531,7 +536,7 @@ impl Draft {
         let since = if is_client { pending.horizon.max(ctx.state.horizon) } else { pending.horizon };
         record.done.reserve_exact(1);
         record.done.push(DoneOp { id: pending.id.clone(), horizon: since, answer: kept });
-        self.waiters.push((pending.attempt, Outcome::Done(answer)));
+        self.waiters.push((pending.attempt, AttemptOutcome::Done(answer)));
         self.record = Some(Arc::new(record));
         self.changed = true;
         true

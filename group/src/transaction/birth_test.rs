@@ -7,7 +7,7 @@ use overlay::{Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, 
 
 use super::TransactionId;
 use super::birth::births;
-use super::plan::{Operation, Plan, Rank, Refusal, View};
+use super::plan::{GroupTransaction, Plan, PlanRefusal, Rank, View};
 use super::state::TransactionEntry;
 use crate::agreed::AgreedPolicies;
 use crate::ballot::{Number, Slot, Term};
@@ -53,13 +53,13 @@ fn founded() -> GroupState {
 }
 
 /// Commits the transaction; the coordinator is the first group.
-fn commit(operation: Operation, groups: &mut [GroupState]) -> Vec<GroupState> {
+fn commit(operation: GroupTransaction, groups: &mut [GroupState]) -> Vec<GroupState> {
     commit_after(operation, groups, |_| {})
 }
 
 /// Commits the transaction; `meanwhile` runs before participants learn the outcome.
 fn commit_after(
-    operation: Operation,
+    operation: GroupTransaction,
     groups: &mut [GroupState],
     meanwhile: impl FnOnce(&mut [GroupState]),
 ) -> Vec<GroupState> {
@@ -113,7 +113,7 @@ fn establish(state: &mut GroupState) {
 #[test]
 fn first_states_are_sound_and_the_same_to_all() {
     let half = Point(1 << 127);
-    let split = Operation::Split { at: half, first: alloc::vec![node(1), node(5)] };
+    let split = GroupTransaction::Split { at: half, first: alloc::vec![node(1), node(5)] };
     let mut halves = commit(split, &mut [founded()]);
     assert_eq!(halves[0].nodes(), [node(1), node(5)]);
     assert_eq!(halves[1].nodes(), [node(2), node(3), node(4)]);
@@ -126,19 +126,19 @@ fn first_states_are_sound_and_the_same_to_all() {
 
     // A group with an epoch that is not established becomes no other group.
     let (first, second) = (halves[0].view(), halves[1].view());
-    let plan = Plan::new(Operation::Merge, &first, Some(&second), Rank::new(0, WallMillis(0))).unwrap();
+    let plan = Plan::new(GroupTransaction::Merge, &first, Some(&second), Rank::new(0, WallMillis(0))).unwrap();
     assert!(halves[0].transactions.refuses_begin(&halves[0].own(Defects::NONE), &plan).is_some());
     halves.iter_mut().for_each(establish);
 
     let quarter = Point(1 << 126);
-    let mut moved = commit(Operation::Repartition { at: quarter }, &mut halves.clone());
+    let mut moved = commit(GroupTransaction::Repartition { at: quarter }, &mut halves.clone());
     assert_eq!(moved[1].range, KeyRange::new(quarter, Point(0)));
     assert_eq!((moved[0].id, moved[1].id), (halves[0].id, halves[1].id));
     assert_eq!(moved[1].recovery.len(), 2, "both are asked");
     assert!(!moved[1].transactions.is_heir_of(halves[0].id), "that one goes on, and answers for itself");
     moved.iter_mut().for_each(establish);
 
-    let migrate = Operation::Migrate { to: alloc::vec![node(5)], from: alloc::vec![node(2), node(3)] };
+    let migrate = GroupTransaction::Migrate { to: alloc::vec![node(5)], from: alloc::vec![node(2), node(3)] };
     let mut traded = commit(migrate, &mut moved);
     let came = |state: &GroupState| state.learners.iter().map(|learner| learner.node).collect::<Vec<_>>();
     assert_eq!((traded[0].nodes(), came(&traded[0])), (alloc::vec![node(1)], alloc::vec![node(2), node(3)]));
@@ -165,7 +165,7 @@ fn first_states_are_sound_and_the_same_to_all() {
         let slot = traded[1].applied.next();
         traded[1].apply(slot, &entry);
     }
-    let whole = commit(Operation::Merge, &mut traded);
+    let whole = commit(GroupTransaction::Merge, &mut traded);
     assert_eq!(whole.len(), 1);
     let state = &whole[0];
     let transactions = &state.transactions;
@@ -179,7 +179,7 @@ fn first_states_are_sound_and_the_same_to_all() {
 /// A group that comes of two takes the greater policies of both, whichever of them coordinates.
 #[test]
 fn the_greatest_policies_of_all_parents_are_inherited() {
-    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
+    let split = GroupTransaction::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
     for changed in [0, 1] {
         let mut halves = commit(split.clone(), &mut [founded()]);
         halves.iter_mut().for_each(establish);
@@ -187,7 +187,7 @@ fn the_greatest_policies_of_all_parents_are_inherited() {
         let next = halves[changed].applied.next();
         halves[changed].apply(next, &Entry::Policies(policies.clone()));
         assert_eq!(halves[changed].settings.policies, policies);
-        let whole = commit(Operation::Merge, &mut halves);
+        let whole = commit(GroupTransaction::Merge, &mut halves);
         assert_eq!((whole.len(), &whole[0].settings.policies), (1, &policies));
         let halves = commit(
             split.clone(),
@@ -203,10 +203,10 @@ fn the_greatest_policies_of_all_parents_are_inherited() {
 /// All members that were to stay leave after the vote. The remaining members do not go, because the group would be empty.
 #[test]
 fn nobody_leaves_a_group_that_would_be_empty() {
-    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(2), node(3)] };
+    let split = GroupTransaction::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(2), node(3)] };
     let mut halves = commit(split, &mut [founded()]);
     halves.iter_mut().for_each(establish);
-    let migrate = Operation::Migrate { to: Vec::new(), from: alloc::vec![node(5)] };
+    let migrate = GroupTransaction::Migrate { to: Vec::new(), from: alloc::vec![node(5)] };
     let traded = commit_after(migrate, &mut halves, |participants| {
         let rest = alloc::vec![member(5)];
         let next = participants[0].applied.next();
@@ -221,7 +221,7 @@ fn nobody_leaves_a_group_that_would_be_empty() {
 #[test]
 fn a_group_has_one_life_of_each_peer() {
     let at = Point(1 << 125);
-    let split = Operation::Split { at, first: alloc::vec![node(1), node(5)] };
+    let split = GroupTransaction::Split { at, first: alloc::vec![node(1), node(5)] };
     let mut halves = commit(split, &mut [founded()]);
     halves.iter_mut().for_each(establish);
     let again = NodeId { incarnation: Incarnation(2), ..node(5) };
@@ -235,7 +235,7 @@ fn a_group_has_one_life_of_each_peer() {
     let other = halves[1].reference();
     apply(&mut halves[0], Entry::Transaction(TransactionEntry::Neighbour(other)));
     halves.reverse();
-    let whole = commit(Operation::Merge, &mut halves);
+    let whole = commit(GroupTransaction::Merge, &mut halves);
     assert_eq!(whole[0].nodes(), [node(1), node(2), node(3), node(4), again]);
     assert_eq!((whole[0].range, whole[0].division[0].start), (KeyRange::new(at, at), at));
 }
@@ -244,7 +244,7 @@ fn a_group_has_one_life_of_each_peer() {
 #[test]
 fn a_change_of_members_aborts_what_is_coordinated() {
     let mut state = founded();
-    let operation = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1)] };
+    let operation = GroupTransaction::Split { at: Point(1 << 127), first: alloc::vec![node(1)] };
     let plan = Plan::new(operation, &state.view(), None, Rank::new(0, WallMillis(0))).unwrap();
     state.apply(state.applied.next(), &Entry::Transaction(TransactionEntry::Begin(plan.into())));
     let (id, _) = state.transactions.coordinates().expect("it has begun");
@@ -259,12 +259,12 @@ fn a_change_of_members_aborts_what_is_coordinated() {
 /// range differs. Where it would become another group itself, it refuses.
 #[test]
 fn a_neighbour_may_have_changed_its_members() {
-    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
+    let split = GroupTransaction::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
     let mut halves = commit(split, &mut [founded()]);
     halves.iter_mut().for_each(establish);
-    let votes = |operation: Operation, change: &dyn Fn(&mut GroupState)| {
+    let votes = |operation: GroupTransaction, change: &dyn Fn(&mut GroupState)| {
         let [mut own, mut other] = [halves[0].clone(), halves[1].clone()];
-        let is_split = matches!(operation, Operation::Split { .. });
+        let is_split = matches!(operation, GroupTransaction::Split { .. });
         let view = other.view();
         let plan = Plan::new(operation, &own.view(), Some(&view).filter(|_| !is_split), Rank::new(0, WallMillis(0)));
         let plan = plan.expect("it can be done");
@@ -282,38 +282,42 @@ fn a_neighbour_may_have_changed_its_members() {
     };
     let moves = |state: &mut GroupState| state.range = KeyRange::new(Point(1 << 126), state.range.end());
     let is_old = |state: &mut GroupState| state.epoch = Epoch(state.epoch.0 - 1);
-    let quarter = Operation::Split { at: Point(1 << 126), first: alloc::vec![node(1)] };
+    let quarter = GroupTransaction::Split { at: Point(1 << 126), first: alloc::vec![node(1)] };
     assert_eq!(
         [&dies as &dyn Fn(&mut GroupState), &moves, &is_old].map(|change| votes(quarter.clone(), change)),
         [Some(true), Some(false), Some(false)]
     );
-    assert_eq!([votes(Operation::Merge, &|_| ()), votes(Operation::Merge, &dies)], [Some(true), Some(false)]);
+    assert_eq!(
+        [votes(GroupTransaction::Merge, &|_| ()), votes(GroupTransaction::Merge, &dies)],
+        [Some(true), Some(false)]
+    );
 }
 
 /// A neighbour's statement about a participant may be from before a change of members, but not about another range.
 #[test]
 fn views_of_different_epochs_fit_together() {
-    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
+    let split = GroupTransaction::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
     let mut halves = commit(split, &mut [founded()]);
     halves.iter_mut().for_each(establish);
     let (own, mut other) = (halves[0].view(), halves[1].view());
     other.own.epoch = Epoch(other.own.epoch.0 + 1);
-    let plan = |own: &View, other: &View| Plan::new(Operation::Merge, own, Some(other), Rank::new(0, WallMillis(0)));
+    let plan =
+        |own: &View, other: &View| Plan::new(GroupTransaction::Merge, own, Some(other), Rank::new(0, WallMillis(0)));
     let merge = plan(&own, &other).expect("the successor's own word counts");
     assert_eq!(merge.parties[1].group, other.own);
     let mut later = own.clone();
     later.successor.epoch = Epoch(other.own.epoch.0 + 1);
     later.predecessor = later.successor.clone();
-    assert_eq!(plan(&later, &other), Err(Refusal::Stale), "its own word is older than what its neighbour knows");
+    assert_eq!(plan(&later, &other), Err(PlanRefusal::Stale), "its own word is older than what its neighbour knows");
     let mut moved = own;
     moved.successor.range = KeyRange::new(Point(1 << 126), Point(0));
-    assert_eq!(plan(&moved, &other), Err(Refusal::Stale));
+    assert_eq!(plan(&moved, &other), Err(PlanRefusal::Stale));
 }
 
 /// Hazard 40: the first of two groups has taken over a lost range itself, and is far ahead of the second one. Now the first is lost, too.
 #[test]
 fn two_repairs_in_a_row_rise() {
-    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
+    let split = GroupTransaction::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
     let mut halves = commit(split, &mut [founded()]);
     halves.iter_mut().for_each(establish);
     let [first, mut second] = [halves[0].clone(), halves[1].clone()];
@@ -342,32 +346,36 @@ fn what_cannot_be_is_refused() {
     let rank = Rank::new(0, WallMillis(0));
     let alone = founded().view();
     let plan = |operation| Plan::new(operation, &alone, None, rank).map(|_| ());
-    use super::plan::Refusal::{Alone, NoMember, NoMembers, Nothing, Outside, Stale};
-    let split =
-        |at, first: &[u8]| plan(Operation::Split { at: Point(at), first: first.iter().map(|n| node(*n)).collect() });
+    use super::plan::PlanRefusal::{Alone, NoMember, NoMembers, Nothing, Outside, Stale};
+    let split = |at, first: &[u8]| {
+        plan(GroupTransaction::Split { at: Point(at), first: first.iter().map(|n| node(*n)).collect() })
+    };
     assert_eq!(split(0, &[1]), Err(Outside), "that is its start");
     assert_eq!(split(9, &[]), Err(NoMembers));
     assert_eq!(split(9, &[1, 2, 3, 4, 5]), Err(NoMembers));
     assert_eq!(split(9, &[6]), Err(NoMember));
-    assert_eq!(plan(Operation::Merge), Err(Stale));
-    assert_eq!(Plan::new(Operation::Merge, &alone, Some(&alone), rank), Err(Alone));
-    let operation = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1)] };
+    assert_eq!(plan(GroupTransaction::Merge), Err(Stale));
+    assert_eq!(Plan::new(GroupTransaction::Merge, &alone, Some(&alone), rank), Err(Alone));
+    let operation = GroupTransaction::Split { at: Point(1 << 127), first: alloc::vec![node(1)] };
     let halves = commit(operation, &mut [founded()]);
     let (first, second) = (halves[0].view(), halves[1].view());
     let plan = |operation| Plan::new(operation, &first, Some(&second), rank).map(|_| ());
-    assert_eq!(plan(Operation::Repartition { at: Point(0) }), Err(Outside));
-    assert_eq!(plan(Operation::Repartition { at: Point(1 << 127) }), Err(Nothing));
-    assert_eq!(plan(Operation::Migrate { to: Vec::new(), from: Vec::new() }), Err(Nothing));
-    assert_eq!(plan(Operation::Migrate { to: alloc::vec![node(1)], from: alloc::vec![node(2)] }), Err(NoMembers));
-    assert_eq!(plan(Operation::Migrate { to: alloc::vec![node(2)], from: Vec::new() }), Err(NoMember));
+    assert_eq!(plan(GroupTransaction::Repartition { at: Point(0) }), Err(Outside));
+    assert_eq!(plan(GroupTransaction::Repartition { at: Point(1 << 127) }), Err(Nothing));
+    assert_eq!(plan(GroupTransaction::Migrate { to: Vec::new(), from: Vec::new() }), Err(Nothing));
+    assert_eq!(
+        plan(GroupTransaction::Migrate { to: alloc::vec![node(1)], from: alloc::vec![node(2)] }),
+        Err(NoMembers)
+    );
+    assert_eq!(plan(GroupTransaction::Migrate { to: alloc::vec![node(2)], from: Vec::new() }), Err(NoMember));
     let old = View { own: GroupRef { epoch: Epoch(1), ..second.own.clone() }, ..second.clone() };
-    assert_eq!(Plan::new(Operation::Merge, &first, Some(&old), rank), Err(Stale));
+    assert_eq!(Plan::new(GroupTransaction::Merge, &first, Some(&old), rank), Err(Stale));
 }
 
 /// No group is born of invented final states. Before, this led to a division by zero, and to impossible terms.
 #[test]
 fn of_made_up_final_states_nothing_is_born() {
-    let operation = Operation::Split { at: Point(1 << 127), first: (1..=3).map(node).collect() };
+    let operation = GroupTransaction::Split { at: Point(1 << 127), first: (1..=3).map(node).collect() };
     let view = founded().view();
     let plan = Plan::new(operation, &view, None, Rank::new(0, WallMillis(0))).expect("it can be done");
     let mut last = founded();

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::TransactionId;
 use crate::time::WallMillis;
 
-/// Operation: a transaction between groups.
+/// GroupTransaction: a transaction between groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Operation {
+pub enum GroupTransaction {
     /// The coordinator becomes two groups: one with these members from its start up to this point, and one with the rest of its members
     /// from there on.
     Split {
@@ -59,20 +59,20 @@ pub const LOST_MAX: usize = 4;
 /// lost groups did meanwhile, their epochs are earlier.
 pub(crate) const LOSS_EPOCHS: u64 = 1 << 32;
 
-impl Operation {
+impl GroupTransaction {
     /// Returns whether only members move: all boundaries between groups stay, and with them all neighbours.
     pub(crate) fn keeps_boundaries(&self) -> bool {
-        matches!(self, Operation::Migrate { .. })
+        matches!(self, GroupTransaction::Migrate { .. })
     }
 
     /// Returns the name of the operation.
     pub fn name(&self) -> &'static str {
         match self {
-            Operation::Split { .. } => "split",
-            Operation::Merge => "merge",
-            Operation::Repartition { .. } => "repartition",
-            Operation::Migrate { .. } => "migrate",
-            Operation::Repair { .. } => "repair",
+            GroupTransaction::Split { .. } => "split",
+            GroupTransaction::Merge => "merge",
+            GroupTransaction::Repartition { .. } => "repartition",
+            GroupTransaction::Migrate { .. } => "migrate",
+            GroupTransaction::Repair { .. } => "repair",
         }
     }
 }
@@ -148,8 +148,8 @@ impl Rank {
 /// Plan of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Plan {
-    /// Operation to carry out.
-    pub operation: Operation,
+    /// Transaction to carry out.
+    pub operation: GroupTransaction,
     /// Groups that take part, the coordinator first.
     pub parties: Vec<Party>,
     /// Groups that are born of the touched ones, in ring order from the coordinator's start.
@@ -160,7 +160,7 @@ pub struct Plan {
 
 /// Reason for which there can be no such plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum PlanRefusal {
     /// The two views contradict each other: a group changed meanwhile.
     Stale,
     /// A group would have no members.
@@ -179,17 +179,17 @@ pub enum Refusal {
     NotLost,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PlanRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::Stale => "what is known of the groups that take part does not fit together: they are changing",
-            Refusal::NoMembers => "a group would have no members",
-            Refusal::Outside => "the boundary does not lie strictly within the range that it is to divide",
-            Refusal::Alone => "there is only one group",
-            Refusal::NoMember => "who is to move is no member of the group that it is to leave",
-            Refusal::Nothing => "nothing would change",
-            Refusal::TooLarge => "the two groups together have more members than the network's --max-group",
-            Refusal::NotLost => {
+            PlanRefusal::Stale => "what is known of the groups that take part does not fit together: they are changing",
+            PlanRefusal::NoMembers => "a group would have no members",
+            PlanRefusal::Outside => "the boundary does not lie strictly within the range that it is to divide",
+            PlanRefusal::Alone => "there is only one group",
+            PlanRefusal::NoMember => "who is to move is no member of the group that it is to leave",
+            PlanRefusal::Nothing => "nothing would change",
+            PlanRefusal::TooLarge => "the two groups together have more members than the network's --max-group",
+            PlanRefusal::NotLost => {
                 "the group before this one on the ring is another than what is said to be lost; the group that takes a lost \
                  range over is the one behind it"
             }
@@ -202,14 +202,14 @@ impl Plan {
     /// operations but a split.
     ///
     /// # Errors
-    /// The reason for which there is no such plan: [`Refusal::Stale`] where the views contradict each other or do not fit the operation.
-    pub fn new(operation: Operation, own: &View, other: Option<&View>, rank: Rank) -> Result<Plan, Refusal> {
+    /// The reason for which there is no such plan: [`PlanRefusal::Stale`] where the views contradict each other or do not fit the operation.
+    pub fn new(operation: GroupTransaction, own: &View, other: Option<&View>, rank: Rank) -> Result<Plan, PlanRefusal> {
         let births = match (&operation, other) {
-            (Operation::Split { at, first }, None) => split(&own.own, *at, first)?,
-            (Operation::Merge, Some(other)) => merge(own, other)?,
-            (Operation::Repartition { at }, Some(other)) => repartition(own, other, *at)?,
-            (Operation::Migrate { to, from }, Some(other)) => migrate(&own.own, &other.own, to, from)?,
-            _ => return Err(Refusal::Stale),
+            (GroupTransaction::Split { at, first }, None) => split(&own.own, *at, first)?,
+            (GroupTransaction::Merge, Some(other)) => merge(own, other)?,
+            (GroupTransaction::Repartition { at }, Some(other)) => repartition(own, other, *at)?,
+            (GroupTransaction::Migrate { to, from }, Some(other)) => migrate(&own.own, &other.own, to, from)?,
+            _ => return Err(PlanRefusal::Stale),
         };
         let mut parties = alloc::vec![Party { group: own.own.clone(), touched: true }];
         parties.extend(other.map(|other| Party { group: other.own.clone(), touched: true }));
@@ -217,23 +217,23 @@ impl Plan {
         let views = [Some(own), other].into_iter().flatten().filter(|_| !operation.keeps_boundaries());
         for group in views.flat_map(View::groups) {
             match parties.iter_mut().find(|party| party.group.id == group.id) {
-                Some(known) if known.group.range != group.range => return Err(Refusal::Stale),
+                Some(known) if known.group.range != group.range => return Err(PlanRefusal::Stale),
                 // A neighbour may know it as of before a change of its members.
                 Some(known) if known.group.epoch >= group.epoch => {}
-                Some(known) if known.touched => return Err(Refusal::Stale),
+                Some(known) if known.touched => return Err(PlanRefusal::Stale),
                 Some(known) => known.group = group.clone(),
                 None => parties.push(Party { group: group.clone(), touched: false }),
             }
         }
         let plan = Plan { operation, parties, births, rank };
-        if plan.is_sound() { Ok(plan) } else { Err(Refusal::Stale) }
+        if plan.is_sound() { Ok(plan) } else { Err(PlanRefusal::Stale) }
     }
 
     /// Returns the plan of a repair, asked of the group behind the lost range. `before`: the group that ends where the lost range begins,
     /// if that is another group.
     ///
     /// # Errors
-    /// [`Refusal::Alone`] for a ring of one group, [`Refusal::NotLost`] if the predecessor is not in `lost`, [`Refusal::Stale`] if the
+    /// [`PlanRefusal::Alone`] for a ring of one group, [`PlanRefusal::NotLost`] if the predecessor is not in `lost`, [`PlanRefusal::Stale`] if the
     /// parts do not fit.
     pub fn repair(
         from: Point,
@@ -241,21 +241,21 @@ impl Plan {
         own: &View,
         before: Option<&GroupRef>,
         rank: Rank,
-    ) -> Result<Plan, Refusal> {
+    ) -> Result<Plan, PlanRefusal> {
         let (group, gone) = (&own.own, &own.predecessor);
         if gone.id == group.id {
-            return Err(Refusal::Alone);
+            return Err(PlanRefusal::Alone);
         }
         if !lost.contains(&gone.id) {
-            return Err(Refusal::NotLost);
+            return Err(PlanRefusal::NotLost);
         }
         let range = KeyRange::new(from, group.range.end());
         let birth = Birth { name: BirthName::Kept(group.id), range, members: group.members.clone() };
         let mut parties = alloc::vec![Party { group: group.clone(), touched: true }];
         parties.extend(before.map(|before| Party { group: before.clone(), touched: false }));
-        let operation = Operation::Repair { from, last: gone.range.start(), lost, above: gone.epoch };
+        let operation = GroupTransaction::Repair { from, last: gone.range.start(), lost, above: gone.epoch };
         let plan = Plan { operation, parties, births: alloc::vec![birth], rank };
-        if plan.is_sound() { Ok(plan) } else { Err(Refusal::Stale) }
+        if plan.is_sound() { Ok(plan) } else { Err(PlanRefusal::Stale) }
     }
 
     /// Returns whether this plan of a repair fits together.
@@ -308,7 +308,7 @@ impl Plan {
     /// Returns the start of the lost range and that of the last lost group, for a repair.
     pub fn gap(&self) -> Option<(Point, Point)> {
         match self.operation {
-            Operation::Repair { from, last, .. } => Some((from, last)),
+            GroupTransaction::Repair { from, last, .. } => Some((from, last)),
             _ => None,
         }
     }
@@ -316,7 +316,7 @@ impl Plan {
     /// Returns the groups that the plan declares lost.
     pub fn lost(&self) -> &[GroupId] {
         match &self.operation {
-            Operation::Repair { lost, .. } => lost,
+            GroupTransaction::Repair { lost, .. } => lost,
             _ => &[],
         }
     }
@@ -326,7 +326,7 @@ impl Plan {
         if self.parties.is_empty() {
             return false; // The plan has no coordinator.
         }
-        if let Operation::Repair { from, lost, .. } = &self.operation {
+        if let GroupTransaction::Repair { from, lost, .. } = &self.operation {
             return self.is_sound_repair(*from, lost);
         }
         if self.keeps_boundaries() {
@@ -400,7 +400,7 @@ impl Plan {
     /// Returns the epoch of the last lost group, for a repair.
     pub(crate) fn above(&self) -> Option<Epoch> {
         match self.operation {
-            Operation::Repair { above, .. } => Some(above),
+            GroupTransaction::Repair { above, .. } => Some(above),
             _ => None,
         }
     }
@@ -478,17 +478,17 @@ fn is_covered(arc: KeyRange, by: &[KeyRange]) -> bool {
     false
 }
 
-fn split(own: &GroupRef, at: Point, first: &[NodeId]) -> Result<Vec<Birth>, Refusal> {
+fn split(own: &GroupRef, at: Point, first: &[NodeId]) -> Result<Vec<Birth>, PlanRefusal> {
     if at == own.range.start() || !own.range.contains(at) {
-        return Err(Refusal::Outside);
+        return Err(PlanRefusal::Outside);
     }
     if first.iter().any(|node| !own.nodes().any(|member| member == *node)) {
-        return Err(Refusal::NoMember);
+        return Err(PlanRefusal::NoMember);
     }
     let (members, others): (Vec<Contact>, Vec<Contact>) =
         own.members.iter().cloned().partition(|member| first.contains(&member.node));
     if members.is_empty() || others.is_empty() {
-        return Err(Refusal::NoMembers);
+        return Err(PlanRefusal::NoMembers);
     }
     Ok(alloc::vec![
         Birth { name: BirthName::New(0), range: KeyRange::new(own.range.start(), at), members },
@@ -496,38 +496,38 @@ fn split(own: &GroupRef, at: Point, first: &[NodeId]) -> Result<Vec<Birth>, Refu
     ])
 }
 
-fn merge(own: &View, other: &View) -> Result<Vec<Birth>, Refusal> {
+fn merge(own: &View, other: &View) -> Result<Vec<Birth>, PlanRefusal> {
     are_beside(own, other)?;
     let range = KeyRange::new(own.own.range.start(), other.own.range.end());
     let members = own.own.members.iter().chain(&other.own.members).cloned().collect();
     Ok(alloc::vec![Birth { name: BirthName::New(0), range, members }])
 }
 
-fn repartition(own: &View, other: &View, at: Point) -> Result<Vec<Birth>, Refusal> {
+fn repartition(own: &View, other: &View, at: Point) -> Result<Vec<Birth>, PlanRefusal> {
     are_beside(own, other)?;
     let (start, end) = (own.own.range.start(), other.own.range.end());
     if at == own.own.range.end() {
-        return Err(Refusal::Nothing);
+        return Err(PlanRefusal::Nothing);
     }
     if at == start || !KeyRange::new(start, end).contains(at) {
-        return Err(Refusal::Outside);
+        return Err(PlanRefusal::Outside);
     }
     let birth =
         |group: &GroupRef, range| Birth { name: BirthName::Kept(group.id), range, members: group.members.clone() };
     Ok(alloc::vec![birth(&own.own, KeyRange::new(start, at)), birth(&other.own, KeyRange::new(at, end))])
 }
 
-fn migrate(own: &GroupRef, other: &GroupRef, to: &[NodeId], from: &[NodeId]) -> Result<Vec<Birth>, Refusal> {
+fn migrate(own: &GroupRef, other: &GroupRef, to: &[NodeId], from: &[NodeId]) -> Result<Vec<Birth>, PlanRefusal> {
     if own.id == other.id {
-        return Err(Refusal::Alone);
+        return Err(PlanRefusal::Alone);
     }
     let is_of =
         |group: &GroupRef, nodes: &[NodeId]| nodes.iter().all(|node| group.nodes().any(|member| member == *node));
     if !is_of(own, to) || !is_of(other, from) {
-        return Err(Refusal::NoMember);
+        return Err(PlanRefusal::NoMember);
     }
     if to.is_empty() && from.is_empty() {
-        return Err(Refusal::Nothing);
+        return Err(PlanRefusal::Nothing);
     }
     let birth = |group: &GroupRef, go: &[NodeId], others: &GroupRef, come: &[NodeId]| {
         let stays = group.members.iter().filter(|member| !go.contains(&member.node));
@@ -538,19 +538,19 @@ fn migrate(own: &GroupRef, other: &GroupRef, to: &[NodeId], from: &[NodeId]) -> 
     let births = alloc::vec![birth(own, to, other, from), birth(other, from, own, to)];
     // Some members of each group stay: the ones that come may be no members any more when the transaction ends.
     let stays = |group: &GroupRef, go: &[NodeId]| group.nodes().any(|node| !go.contains(&node));
-    if stays(own, to) && stays(other, from) { Ok(births) } else { Err(Refusal::NoMembers) }
+    if stays(own, to) && stays(other, from) { Ok(births) } else { Err(PlanRefusal::NoMembers) }
 }
 
 /// Checks that the other group is the successor, as both groups state, and that it is another group.
 ///
 /// # Errors
-/// [`Refusal::Alone`] for a ring of one group, [`Refusal::Stale`] where the views do not agree.
-fn are_beside(own: &View, other: &View) -> Result<(), Refusal> {
+/// [`PlanRefusal::Alone`] for a ring of one group, [`PlanRefusal::Stale`] where the views do not agree.
+fn are_beside(own: &View, other: &View) -> Result<(), PlanRefusal> {
     if own.successor.id == own.own.id {
-        return Err(Refusal::Alone);
+        return Err(PlanRefusal::Alone);
     }
     let beside = own.successor.id == other.own.id
         && other.predecessor.id == own.own.id
         && own.own.range.end() == other.own.range.start();
-    if beside { Ok(()) } else { Err(Refusal::Stale) }
+    if beside { Ok(()) } else { Err(PlanRefusal::Stale) }
 }

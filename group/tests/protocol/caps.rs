@@ -2,7 +2,7 @@
 
 use group::Group;
 use group::ballot::Slot;
-use group::message::{CommitteeMessage, Message, Operation, Outcome};
+use group::message::{AttemptOutcome, ClientOperation, CommitteeMessage, Message};
 use group::op::{Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
 use group::state::Member;
@@ -18,7 +18,7 @@ use crate::bench::{Bench, Whole, ballot, key, node, operate, operation, write};
 fn runs_of_origins() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     let mine = whole.own();
-    let of_run = |run| Operation { run, patience_ms: 1, ..operation(mine, 1, "k", Op::Read(Read::Value)) };
+    let of_run = |run| ClientOperation { run, patience_ms: 1, ..operation(mine, 1, "k", Op::Read(Read::Value)) };
     for run in 0..1500 {
         whole.hear(2, operate(of_run(run)));
     }
@@ -30,7 +30,7 @@ fn runs_of_origins() {
     (state.applied, state.horizon) = (state.applied.next(), 4);
     whole.hear(2, Message::State(Box::new(state)));
     whole.wait(11_000);
-    whole.hear(2, operate(Operation { horizon: 4, ..of_run(5000) }));
+    whole.hear(2, operate(ClientOperation { horizon: 4, ..of_run(5000) }));
     assert_eq!(whole.group.dropped().of(Violation::NoRoom), 1500 - 64);
     assert_eq!(whole.group.primaries().next().unwrap().counts().waiting, 1);
 }
@@ -44,7 +44,7 @@ fn reads_without_a_quorum() {
     for serial in 1..=150 {
         whole.hear(2, operate(operation(mine, serial, "k", Op::Read(Read::Value))));
     }
-    let busy = Outcome::Refused(OpError::TryAgain(Refusal::Busy));
+    let busy = AttemptOutcome::Refused(OpError::TryAgain(Refusal::Busy));
     let refused = (1..=150).filter(|serial| whole.told(*serial).contains(&busy)).count();
     assert_eq!(refused, 150 - 100, "as the configuration has it");
 }
@@ -56,7 +56,7 @@ fn relaxed_reads_that_wait_for_the_store() {
     let mut whole = Whole { group, ..Whole::new(&bench) };
     for serial in 1..=150 {
         let read = operation(ballot(1, 1), serial, &format!("k{serial}"), Op::Read(Read::Value));
-        whole.hear(2, operate(Operation { ballot: None, mode: ReadMode::Relaxed, ..read }));
+        whole.hear(2, operate(ClientOperation { ballot: None, mode: ReadMode::Relaxed, ..read }));
     }
     let refused: Vec<u64> = (1..=150).filter(|serial| !whole.told(*serial).is_empty()).collect();
     assert_eq!(refused, (101..=150).collect::<Vec<_>>());
@@ -64,7 +64,7 @@ fn relaxed_reads_that_wait_for_the_store() {
     whole.pull();
     assert_eq!(whole.told(7).len(), 1);
     let read = operation(ballot(1, 1), 200, "k200", Op::Read(Read::Value));
-    whole.hear(2, operate(Operation { ballot: None, mode: ReadMode::Relaxed, ..read }));
+    whole.hear(2, operate(ClientOperation { ballot: None, mode: ReadMode::Relaxed, ..read }));
     assert!(whole.told(200).is_empty(), "there is room for one");
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use group::ballot::TermBallot;
 use group::config::{Defect, Defects};
-use group::message::{CommitteeMessage, Message, Operation, Outcome, Write};
+use group::message::{AttemptOutcome, ClientOperation, CommitteeMessage, Message, Write};
 use group::op::{Answer, Condition, Expiry, Limit, Op, OpError};
 use group::outbox::Durable;
 use group::record::{LIVE_IDS_MAX, OpId, Record};
@@ -24,7 +24,7 @@ struct Primary {
     store: BTreeMap<Key, Arc<Record>>,
     accepted: BTreeMap<u64, Write>,
     loads: usize,
-    outcomes: BTreeMap<u64, Outcome>,
+    outcomes: BTreeMap<u64, AttemptOutcome>,
     /// Whether writes of completion records get lost.
     loses_completions: bool,
 }
@@ -68,7 +68,7 @@ impl Primary {
         if let Some(id) = id {
             sent.id = id;
         }
-        self.whole.hear(2, operate(Operation { ..sent }));
+        self.whole.hear(2, operate(ClientOperation { ..sent }));
         self.serial
     }
 
@@ -132,13 +132,13 @@ impl Primary {
         any
     }
 
-    fn ask(&mut self, name: &str, op: Op, id: Option<OpId>) -> Outcome {
+    fn ask(&mut self, name: &str, op: Op, id: Option<OpId>) -> AttemptOutcome {
         let attempt = self.send(name, op, id, self.serial);
         self.settle();
         self.outcomes.remove(&attempt).unwrap_or_else(|| panic!("attempt {attempt} at {name} is not answered"))
     }
 
-    fn once(&mut self, name: &str, op: Op, id: &str) -> Outcome {
+    fn once(&mut self, name: &str, op: Op, id: &str) -> AttemptOutcome {
         self.ask(name, op, Some(OpId::Client(Bytes::copy_from_slice(id.as_bytes()))))
     }
 
@@ -150,8 +150,8 @@ impl Primary {
     }
 }
 
-fn integer(number: i64) -> Outcome {
-    Outcome::Done(Answer::Integer(number))
+fn integer(number: i64) -> AttemptOutcome {
+    AttemptOutcome::Done(Answer::Integer(number))
 }
 
 fn set_get(value: &[u8]) -> Op {
@@ -201,12 +201,12 @@ fn large_answers_stop_nobody() {
     primary.settle();
     for (n, attempt) in attempts.iter().enumerate() {
         let before = n.checked_sub(1).map(|n| Bytes::from(value(n)));
-        assert_eq!(primary.outcomes.remove(attempt), Some(Outcome::Done(Answer::Value(before))), "{n}");
+        assert_eq!(primary.outcomes.remove(attempt), Some(AttemptOutcome::Done(Answer::Value(before))), "{n}");
     }
-    assert_eq!(primary.outcomes.remove(&last), Some(Outcome::Done(Answer::Value(Some(value(89).into())))));
+    assert_eq!(primary.outcomes.remove(&last), Some(AttemptOutcome::Done(Answer::Value(Some(value(89).into())))));
     for n in [1, 40, 89] {
         let again = primary.once("k", set_get(b"other"), &format!("id {n}"));
-        assert_eq!(again, Outcome::Done(Answer::Value(Some(value(n - 1).into()))));
+        assert_eq!(again, AttemptOutcome::Done(Answer::Value(Some(value(n - 1).into()))));
     }
 }
 
@@ -227,10 +227,14 @@ fn no_large_answer_is_kept_for_a_plain_command() {
     let mut primary = Primary::new(1 << 30, true);
     let id = |sequence| Some(OpId::Origin { node: node(2), run: 1, sequence });
     let old = vec![1; 60_000];
-    assert_eq!(primary.ask("k", set_get(&old), id(900)), Outcome::Done(Answer::Value(None)));
-    assert_eq!(primary.ask("k", set_get(b"new"), id(901)), Outcome::Done(Answer::Value(Some(old.into()))));
-    assert_eq!(primary.ask("k", set_get(b"new"), id(901)), Outcome::Done(Answer::NotKept), "a repetition");
-    assert_eq!(primary.ask("k", set_get(b"x"), id(902)), Outcome::Done(Answer::Value(Some("new".into()))), "done once");
+    assert_eq!(primary.ask("k", set_get(&old), id(900)), AttemptOutcome::Done(Answer::Value(None)));
+    assert_eq!(primary.ask("k", set_get(b"new"), id(901)), AttemptOutcome::Done(Answer::Value(Some(old.into()))));
+    assert_eq!(primary.ask("k", set_get(b"new"), id(901)), AttemptOutcome::Done(Answer::NotKept), "a repetition");
+    assert_eq!(
+        primary.ask("k", set_get(b"x"), id(902)),
+        AttemptOutcome::Done(Answer::Value(Some("new".into()))),
+        "done once"
+    );
 }
 
 /// A peer leaves more ids behind than a record holds, and sends no more operations: the other peers' operations continue.
@@ -253,14 +257,14 @@ fn ids_have_a_budget_of_their_own() {
     let mut primary = Primary::new(1 << 20, false);
     let mut refused = None;
     for n in 0..10_000 {
-        if primary.once("k", Op::Add(1), &format!("id {n}")) == Outcome::Refused(OpError::Limit(Limit::Ids)) {
+        if primary.once("k", Op::Add(1), &format!("id {n}")) == AttemptOutcome::Refused(OpError::Limit(Limit::Ids)) {
             refused = Some(n);
             break;
         }
     }
     let count = refused.expect("there is a limit");
     assert!(count > 300, "{count}");
-    assert_eq!(primary.once("other", Op::Add(1), "x"), Outcome::Refused(OpError::Limit(Limit::Ids)));
+    assert_eq!(primary.once("other", Op::Add(1), "x"), AttemptOutcome::Refused(OpError::Limit(Limit::Ids)));
     assert_eq!(primary.once("k", Op::Add(1), "id 0"), integer(1), "what was done is answered");
     for n in 1..=1_000 {
         assert_eq!(
@@ -269,7 +273,7 @@ fn ids_have_a_budget_of_their_own() {
             "it was refused before it took effect"
         );
         let other = format!("other {}", n % 100);
-        assert!(matches!(primary.ask(&other, Op::Add(1), None), Outcome::Done(_)));
+        assert!(matches!(primary.ask(&other, Op::Add(1), None), AttemptOutcome::Done(_)));
     }
 }
 

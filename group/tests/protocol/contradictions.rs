@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
-use group::message::{Base, CommitteeMessage, Compared, LogMessage, Message, Outcome, Write};
+use group::message::{AttemptOutcome, Base, CommitteeMessage, Compared, LogMessage, Message, Write};
 use group::op::{Op, Read};
 use group::state::Entry;
 use group::validate::Violation;
@@ -131,7 +131,7 @@ fn assert_halted(mut whole: Whole, own: TermBallot) {
     assert_eq!(whole.said, []);
     whole.group.operate(node(1), operation(own, 78, "k", Op::Read(Read::Value)));
     whole.pull();
-    assert_eq!(whole.outcomes.last(), Some(&(78, Outcome::NotPrimary)));
+    assert_eq!(whole.outcomes.last(), Some(&(78, AttemptOutcome::NotPrimary)));
 }
 
 #[test]

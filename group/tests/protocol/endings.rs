@@ -10,7 +10,7 @@ use group::message::Message;
 use group::rng::Rng;
 use group::state::{Entry, GroupState};
 use group::transaction::birth::births;
-use group::transaction::plan::{Operation, Refusal};
+use group::transaction::plan::{GroupTransaction, PlanRefusal};
 use group::transaction::state::{TransactionEntry, TransactionState};
 use group::transactions::BeginRefusal;
 use overlay::{NodeId, Point};
@@ -40,9 +40,9 @@ fn led(members: usize, seed: u64) -> (World, usize) {
     panic!("nobody leads");
 }
 
-fn split(state: &GroupState) -> Operation {
+fn split(state: &GroupState) -> GroupTransaction {
     let first: Vec<NodeId> = state.nodes().into_iter().take(state.members.len() / 2).collect();
-    Operation::Split { at: MIDDLE, first }
+    GroupTransaction::Split { at: MIDDLE, first }
 }
 
 fn begin(world: &mut World, leader: usize) {
@@ -130,7 +130,7 @@ fn last_but(world: &World, leader: usize) -> usize {
 }
 
 fn in_first_half(world: &World, index: usize) -> bool {
-    let Operation::Split { first, .. } = split(world.group(index).state()) else { unreachable!() };
+    let GroupTransaction::Split { first, .. } = split(world.group(index).state()) else { unreachable!() };
     first.contains(&world.peers[index].node)
 }
 
@@ -140,18 +140,18 @@ fn what_cannot_be_begun_changes_nothing() {
     let other = (leader + 1) % 5;
     let good = split(world.group(leader).state());
     let members = world.group(leader).state().nodes();
-    let mut tried = |index: usize, operation: Operation| {
+    let mut tried = |index: usize, operation: GroupTransaction| {
         let mut result = Ok(());
         world.act(index, |group: &mut Group| result = group.begin_transaction(operation, group.rank(0)));
         result.expect_err("it cannot be done")
     };
     assert!(matches!(tried(other, good), BeginRefusal::NotLeader(Some(_))));
-    assert_eq!(tried(leader, Operation::Merge), BeginRefusal::Unsound(Refusal::Alone));
-    let outside = Operation::Split { at: Point(0), first: members[..2].to_vec() };
-    assert_eq!(tried(leader, outside), BeginRefusal::Unsound(Refusal::Outside));
-    let nobody = Operation::Split { at: MIDDLE, first: members.clone() };
-    assert_eq!(tried(leader, nobody), BeginRefusal::Unsound(Refusal::NoMembers));
-    assert!(!tried(leader, Operation::Repartition { at: MIDDLE }).to_string().is_empty());
+    assert_eq!(tried(leader, GroupTransaction::Merge), BeginRefusal::Unsound(PlanRefusal::Alone));
+    let outside = GroupTransaction::Split { at: Point(0), first: members[..2].to_vec() };
+    assert_eq!(tried(leader, outside), BeginRefusal::Unsound(PlanRefusal::Outside));
+    let nobody = GroupTransaction::Split { at: MIDDLE, first: members.clone() };
+    assert_eq!(tried(leader, nobody), BeginRefusal::Unsound(PlanRefusal::NoMembers));
+    assert!(!tried(leader, GroupTransaction::Repartition { at: MIDDLE }).to_string().is_empty());
     world.run(400, &[0, 1, 2, 3, 4]);
     let state = world.group(leader).state();
     assert_eq!((&state.transactions, state.ended, &world.wrong), (&TransactionState::default(), None, &None));
@@ -176,7 +176,7 @@ fn nothing_is_born_of_the_dead() {
     let (gone, mixed) = (of(&[others[0], others[1], others[2]]), of(&[others[0], others[2], others[3]]));
     let mut tried = |first: Vec<NodeId>| {
         let mut result = Ok(());
-        let operation = Operation::Split { at: MIDDLE, first };
+        let operation = GroupTransaction::Split { at: MIDDLE, first };
         world.act(leader, |group: &mut Group| result = group.begin_transaction(operation, group.rank(0)));
         result
     };

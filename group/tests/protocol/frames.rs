@@ -3,7 +3,7 @@
 use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
 use group::config::VALUE_BYTES_MAX;
-use group::message::{AskCompare, Base, CommitteeMessage, CommitteeReport, Message, Operation};
+use group::message::{AskCompare, Base, ClientOperation, CommitteeMessage, CommitteeReport, Message};
 use group::op::{Condition, Expiry, Op, Read};
 use group::record::LIVE_IDS_MAX;
 use group::table::Table;
@@ -87,7 +87,7 @@ fn reads_of_a_key_with_many_strays_are_taken() {
     let read = operation(mine, 3000, "k", Op::Read(Read::Value));
     whole.hear(
         2,
-        operate(Operation { retired_below: 3000, retired_except: (1..=LIVE_IDS_MAX as u64).collect(), ..read }),
+        operate(ClientOperation { retired_below: 3000, retired_except: (1..=LIVE_IDS_MAX as u64).collect(), ..read }),
     );
     assert_eq!(whole.group.dropped().of(Violation::Malformed), 0);
 }

@@ -6,7 +6,7 @@ use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
 use group::committee::{Answers, ReturnedWrite, WritePass};
 use group::handover::Inheritance;
-use group::message::{CommitteeMessage, Message, Operation as Asked};
+use group::message::{ClientOperation, CommitteeMessage, Message};
 use group::op::Op;
 use group::outbox::GroupOutput;
 use group::state::{Assignment, Config, GroupState};
@@ -97,7 +97,7 @@ impl Primary {
 
     fn ask_for(&mut self, attempt: u64, key: &'static str, patience_ms: u32) {
         let from = group::message::Sender { node: node(2), epoch: Epoch(1) };
-        let operation = Asked { patience_ms, ..operation(self.whole.own(), attempt, key, put("1")) };
+        let operation = ClientOperation { patience_ms, ..operation(self.whole.own(), attempt, key, put("1")) };
         self.whole.group.on_message(from, operate(operation));
         self.pull();
     }
@@ -554,7 +554,7 @@ fn what_is_asked_before_it_serves_is_not_done_too_late() {
     for _ in 0..1_500 {
         primary.wait_micros(1_000);
         let told = primary.whole.told(1);
-        if told.iter().any(|it| matches!(it, group::message::Outcome::Done(_))) {
+        if told.iter().any(|it| matches!(it, group::message::AttemptOutcome::Done(_))) {
             done.get_or_insert(primary.whole.now.time.since(start));
         }
         // `pull` keeps messages of committees only.

@@ -1,7 +1,7 @@
 //! An operation takes effect at most once, and a term is begun once, however often messages are repeated (`docs/design/write.md`; I6).
 
 use group::ballot::{Slot, Term, TermBallot};
-use group::message::{CommitteeMessage, Message, Outcome};
+use group::message::{AttemptOutcome, CommitteeMessage, Message};
 use group::op::{Answer, Op, Read};
 use group::record::OpId;
 use group::state::GroupState;
@@ -20,7 +20,7 @@ fn a_copy_that_came_too_early_has_no_effect_later() {
     let mine = TermBallot { epoch: Epoch(1), term: Term::new(slot, 0), node: node(1) };
     let first = operation(mine, 1, "k", Op::Add(1));
     whole.hear(2, operate(first.clone()));
-    assert_eq!(whole.told(1), [Outcome::NotPrimary]);
+    assert_eq!(whole.told(1), [AttemptOutcome::NotPrimary]);
     let mut state = bench.state.clone();
     state.applied = slot;
     (state.division[0].node, state.division[0].term) = (node(1), mine.term);
@@ -28,19 +28,19 @@ fn a_copy_that_came_too_early_has_no_effect_later() {
     assert_eq!(whole.own(), mine);
     whole.serve();
     // Another attempt of the same operation; then a later operation, which retires it.
-    let again = group::message::Operation { attempt: 2, serial: 2, ..first.clone() };
+    let again = group::message::ClientOperation { attempt: 2, serial: 2, ..first.clone() };
     whole.hear(2, operate(again));
     whole.accept_all();
-    assert_eq!(whole.told(2), [Outcome::Done(Answer::Integer(1))]);
+    assert_eq!(whole.told(2), [AttemptOutcome::Done(Answer::Integer(1))]);
     whole.hear(2, operate(operation(mine, 3, "k", Op::Add(10))));
     whole.accept_all();
-    assert_eq!(whole.told(3), [Outcome::Done(Answer::Integer(11))]);
+    assert_eq!(whole.told(3), [AttemptOutcome::Done(Answer::Integer(11))]);
     whole.hear(2, operate(first));
     whole.accept_all();
-    assert_eq!(whole.told(1), [Outcome::NotPrimary], "said once");
+    assert_eq!(whole.told(1), [AttemptOutcome::NotPrimary], "said once");
     whole.hear(2, operate(operation(mine, 4, "k", Op::Read(Read::Value))));
     whole.accept_all();
-    assert_eq!(whole.told(4), [Outcome::Unchanged(Answer::Value(Some("11".into())))], "it took effect twice");
+    assert_eq!(whole.told(4), [AttemptOutcome::Unchanged(Answer::Value(Some("11".into())))], "it took effect twice");
 }
 
 /// A client's id that came through a peer with an outdated horizon is remembered as long as any other id. It is not forgotten at the next
@@ -57,7 +57,7 @@ fn an_id_under_an_old_horizon_is_remembered_as_long() {
         whole.hear(3, Message::State(Box::new(next)));
     };
     raise(&mut whole, 5);
-    let once = |attempt, horizon| group::message::Operation {
+    let once = |attempt, horizon| group::message::ClientOperation {
         id: OpId::Client("mine".into()),
         serial: attempt,
         horizon,
@@ -65,11 +65,11 @@ fn an_id_under_an_old_horizon_is_remembered_as_long() {
     };
     whole.hear(2, operate(once(1, 4)));
     whole.accept_all();
-    assert_eq!(whole.told(1), [Outcome::Done(Answer::Integer(1))]);
+    assert_eq!(whole.told(1), [AttemptOutcome::Done(Answer::Integer(1))]);
     raise(&mut whole, 6);
     whole.hear(2, operate(once(2, 6)));
     whole.accept_all();
-    assert_eq!(whole.told(2), [Outcome::Done(Answer::Integer(1))], "it was executed twice");
+    assert_eq!(whole.told(2), [AttemptOutcome::Done(Answer::Integer(1))], "it was executed twice");
 }
 
 /// The same where the term began and no member has vouched yet, or where neither is certain: such an attempt is dropped.
@@ -107,5 +107,5 @@ fn a_term_that_is_over_is_not_begun_again() {
     assert_eq!(prepares(&whole), 1, "under a ballot that is over");
     // A copy of an earlier attempt is not executed, and not said to have had no effect.
     whole.hear(2, operate(operation(ballot_of_mine, 1, "k", Op::Add(1))));
-    assert_eq!(whole.told(1), [Outcome::NotPrimary]);
+    assert_eq!(whole.told(1), [AttemptOutcome::NotPrimary]);
 }

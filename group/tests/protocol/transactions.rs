@@ -12,7 +12,7 @@ use group::rng::Rng;
 use group::time::{Time, WallMillis};
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
-use group::transaction::plan::{Operation, Plan, Rank};
+use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::{Own, TransactionEntry, TransactionState};
 
 /// A group in which every entry is chosen as soon as it is proposed.
@@ -104,18 +104,20 @@ impl World {
             nodes.iter().copied().filter(|_| rng.below(2) == 0).collect()
         };
         let operation = match self.rng.below(4) {
-            0 => Operation::Split { at: within(&mut self.rng, own.own.range), first: some(&mut self.rng, &nodes) },
-            1 => Operation::Merge,
+            0 => {
+                GroupTransaction::Split { at: within(&mut self.rng, own.own.range), first: some(&mut self.rng, &nodes) }
+            }
+            1 => GroupTransaction::Merge,
             2 => {
                 let end = other.as_ref().map_or(own.own.range.end(), |other| other.own.range.end());
-                Operation::Repartition { at: within(&mut self.rng, KeyRange::new(own.own.range.start(), end)) }
+                GroupTransaction::Repartition { at: within(&mut self.rng, KeyRange::new(own.own.range.start(), end)) }
             }
             _ => {
                 let others: Vec<NodeId> = other.iter().flat_map(|other| other.own.nodes()).collect();
-                Operation::Migrate { to: some(&mut self.rng, &nodes), from: some(&mut self.rng, &others) }
+                GroupTransaction::Migrate { to: some(&mut self.rng, &nodes), from: some(&mut self.rng, &others) }
             }
         };
-        let other = if matches!(operation, Operation::Split { .. }) { None } else { other };
+        let other = if matches!(operation, GroupTransaction::Split { .. }) { None } else { other };
         let rank = Rank::new(self.rng.below(3) as u32, WallMillis(self.now.0));
         if let Ok(plan) = Plan::new(operation, &own, other.as_ref(), rank) {
             self.plans.push((id, plan));

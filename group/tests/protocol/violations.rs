@@ -2,7 +2,9 @@
 
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::history::{FAILURES_MAX, History};
-use group::message::{Base, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Operation, Progress, Since};
+use group::message::{
+    Base, ClientOperation, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Progress, Since,
+};
 use group::op::{Op, Read};
 use group::outbox::Durable;
 use group::state::Entry;
@@ -62,7 +64,7 @@ fn numbers_that_nobody_comes_to_are_dropped() {
     let progress = Progress { applied: Slot(u64::MAX), complete: Vec::new(), marks: Vec::new() };
     expect(Violation::Malformed, Message::Progress(progress));
     let asked = operation(own, 1, "k", Op::Read(Read::Value));
-    expect(Violation::Malformed, operate(Operation { horizon: u64::MAX, ..asked }));
+    expect(Violation::Malformed, operate(ClientOperation { horizon: u64::MAX, ..asked }));
 }
 
 /// Only the owner of a ballot proposes under it.
@@ -204,7 +206,7 @@ fn durations_of_others_are_capped() {
 #[test]
 fn nobody_waits_for_weeks() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
-    let patient = Operation { patience_ms: u32::MAX, ..operation(whole.own(), 1, "k", Op::Add(1)) };
+    let patient = ClientOperation { patience_ms: u32::MAX, ..operation(whole.own(), 1, "k", Op::Add(1)) };
     whole.hear(2, operate(patient));
     assert_eq!(whole.group.primaries().next().unwrap().counts().waiting, 1, "there is no quorum yet");
     for _ in 0..12 {
@@ -218,12 +220,13 @@ fn nobody_waits_for_weeks() {
 fn a_plan_has_parties() {
     use group::transaction::TransactionId;
     use group::transaction::driver::{GroupEnvelope, GroupMessage};
-    use group::transaction::plan::{Operation, Plan, Rank};
+    use group::transaction::plan::{GroupTransaction, Plan, Rank};
     use overlay::{Contact, GroupId, GroupRef};
 
     let members = vec![Contact { node: node(2), addresses: vec![], name: None }];
     let group = GroupRef { id: GroupId(7), epoch: Epoch(1), range: KeyRange::FULL, members };
-    let operation = Operation::Repair { from: Point(1), last: Point(1), lost: vec![GroupId(3)], above: Epoch(1) };
+    let operation =
+        GroupTransaction::Repair { from: Point(1), last: Point(1), lost: vec![GroupId(3)], above: Epoch(1) };
     let plan = Plan { operation, parties: vec![], births: vec![], rank: Rank::new(0, WallMillis(0)) };
     let id = TransactionId { group: GroupId(7), epoch: Epoch(1), slot: Slot(2) };
     let message = GroupMessage::Prepare(id, Box::new(plan));

@@ -19,7 +19,7 @@ use group::state::GroupState;
 use group::switch::Switch;
 use group::time::Time;
 use group::transaction::TransactionId;
-use group::transaction::plan::{LOST_MAX, Operation, Plan};
+use group::transaction::plan::{GroupTransaction, LOST_MAX, Plan};
 use group::transactions::BeginRefusal;
 use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
 use policy::halves::Halving;
@@ -203,7 +203,7 @@ struct Taken {
     since: Time,
     silent_since: Time,
     /// The operation, once it has begun.
-    operation: Option<Operation>,
+    operation: Option<GroupTransaction>,
     /// The transaction, once its begin is chosen.
     id: Option<TransactionId>,
     /// Epoch and ballot of the proposal, for a request that is no transaction.
@@ -358,7 +358,7 @@ impl Node {
     }
 
     /// Begins an operation, if possible; returns `None` if it began, or may begin soon.
-    fn begin_requested(&mut self, index: usize, operation: Operation) -> Option<AdminOutcome> {
+    fn begin_requested(&mut self, index: usize, operation: GroupTransaction) -> Option<AdminOutcome> {
         let now = self.now.time;
         let (group, try_until) = (self.requests.taken[index].group, self.requests.taken[index].try_until);
         let rank = self.replicas.find_mut(group).map(|group| group.rank(0));
@@ -467,7 +467,7 @@ impl Taken {
         };
         let before = Some(before).filter(|before| before.id != group.state().id);
         match group.begin_repair(from, lost.clone(), before.as_ref()) {
-            Ok(()) => self.operation = Some(Operation::Repair { from, last, lost, above }),
+            Ok(()) => self.operation = Some(GroupTransaction::Repair { from, last, lost, above }),
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < self.try_until => {
                 self.before = None; // The owner may have changed.
             }
@@ -527,7 +527,7 @@ fn operation(
     request: &AdminRequest,
     halving: &dyn Halving,
     lifetimes: Option<Lifetimes>,
-) -> Result<Operation, String> {
+) -> Result<GroupTransaction, String> {
     let state = group.state();
     let members = || state.members.iter().map(|member| member.node);
     let named = |peers: &[PeerKey], nodes: &[NodeId]| -> Result<Vec<NodeId>, String> {
@@ -546,10 +546,10 @@ fn operation(
                 true => halving.first_half(&member_views(group, lifetimes)),
                 false => named(first, &members().collect::<Vec<_>>())?,
             };
-            Operation::Split { at: at.unwrap_or_else(|| state.range.cut_at(1, 2)), first }
+            GroupTransaction::Split { at: at.unwrap_or_else(|| state.range.cut_at(1, 2)), first }
         }
-        AdminRequest::Merge => Operation::Merge,
-        AdminRequest::Repartition { at } => Operation::Repartition { at: *at },
+        AdminRequest::Merge => GroupTransaction::Merge,
+        AdminRequest::Repartition { at } => GroupTransaction::Repartition { at: *at },
         AdminRequest::Repair { .. }
         | AdminRequest::Switch { .. }
         | AdminRequest::UseSwitch { .. }
@@ -560,7 +560,7 @@ fn operation(
         AdminRequest::Migrate { to, from } => {
             let theirs: Vec<NodeId> =
                 state.transactions.successor().map(|group| group.nodes().collect()).unwrap_or_default();
-            Operation::Migrate { to: named(to, &members().collect::<Vec<_>>())?, from: named(from, &theirs)? }
+            GroupTransaction::Migrate { to: named(to, &members().collect::<Vec<_>>())?, from: named(from, &theirs)? }
         }
     })
 }

@@ -16,7 +16,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::ballot::TermBallot;
 use group::committee::{ReturnedWrite, TRIAL, WritePass};
-use group::message::Outcome;
+use group::message::AttemptOutcome;
 use group::op::{Answer, Op, OpError, ReadMode};
 use group::read_scheduler::SpreadRead;
 use group::round_trip::RoundTrip;
@@ -369,7 +369,7 @@ impl Node {
     /// Handles the answer to a read of a client of this node.
     fn on_answer(&mut self, packet: &Packet<'_>) {
         let answer = postcard::from_bytes::<Answer>(packet.value).ok().filter(|_| !packet.value.is_empty());
-        let outcome = answer.map_or(Outcome::NotPrimary, Outcome::Unchanged);
+        let outcome = answer.map_or(AttemptOutcome::NotPrimary, AttemptOutcome::Unchanged);
         let header = packet.header;
         self.with_sessions(|sessions, ctx| sessions.on_spread(ctx, &header, outcome));
     }

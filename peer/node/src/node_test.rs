@@ -6,7 +6,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, Read, ReadMode};
 use group::time::{Now, Time, WallMillis};
-use group::transaction::plan::Operation;
+use group::transaction::plan::GroupTransaction;
 use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;
@@ -390,7 +390,7 @@ impl Pair {
 fn a_crash_amid_a_birth_leaves_nobody_outside() {
     let mut pair = Pair::new();
     let first = alloc::vec![pair.nodes[0].id()];
-    let split = Operation::Split { at: Point(1 << 127), first };
+    let split = GroupTransaction::Split { at: Point(1 << 127), first };
     let is_of_two = |node: &Node| node.group().is_some_and(|group| group.state().members.len() == 2);
     let mut begun = false;
     for _ in 0..20_000 {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::time::Time;
-use group::transaction::plan::{Operation, Plan, Rank};
+use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transactions::BeginRefusal;
 use overlay::{Contact, GroupId, KeyRange, NodeId, PeerKey};
 
@@ -51,7 +51,7 @@ struct Step {
 pub(crate) struct Preparing {
     /// The coordinator.
     group: GroupId,
-    operation: Operation,
+    operation: GroupTransaction,
     number: u64,
     steps: BTreeMap<Need, Step>,
     contacts: Vec<Contact>,
@@ -65,7 +65,7 @@ pub(crate) struct Preparing {
 }
 
 impl Preparing {
-    fn is_for(&self, group: GroupId, operation: &Operation) -> bool {
+    fn is_for(&self, group: GroupId, operation: &GroupTransaction) -> bool {
         self.group == group && self.operation == *operation
     }
 
@@ -97,7 +97,7 @@ impl Node {
     pub(crate) fn begin_prepared(
         &mut self,
         group: GroupId,
-        operation: Operation,
+        operation: GroupTransaction,
         rank: Rank,
     ) -> Result<Begun, BeginRefusal> {
         let (now, patience) = (self.now.time, self.config.timing.copy_patience);
@@ -128,7 +128,7 @@ impl Node {
     ///
     /// # Errors
     /// The transaction cannot begin now, or not at all; no transaction has begun.
-    pub fn begin_transaction(&mut self, operation: Operation) -> Result<(), BeginRefusal> {
+    pub fn begin_transaction(&mut self, operation: GroupTransaction) -> Result<(), BeginRefusal> {
         let group = self.replicas.home().ok_or(BeginRefusal::NotLeader(None))?;
         let (id, rank) = (group.state().id, group.rank(0));
         if self.begin_prepared(id, operation, rank)? == Begun::Copying
@@ -140,7 +140,13 @@ impl Node {
     }
 
     /// Has members begin to copy their needs, or go on with it.
-    fn prepare(&mut self, group: GroupId, operation: &Operation, plan: &Plan, needs: BTreeMap<Need, Vec<KeyRange>>) {
+    fn prepare(
+        &mut self,
+        group: GroupId,
+        operation: &GroupTransaction,
+        plan: &Plan,
+        needs: BTreeMap<Need, Vec<KeyRange>>,
+    ) {
         let now = self.now.time;
         let number = self.rng.draw();
         let preparing = match self.preparing.take().filter(|known| known.is_for(group, operation)) {

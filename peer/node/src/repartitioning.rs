@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use group::Group;
 use group::time::Time;
-use group::transaction::plan::Operation;
+use group::transaction::plan::GroupTransaction;
 use overlay::{Epoch, GroupId, Point};
 use policy::density::Density;
 
@@ -87,7 +87,7 @@ impl Node {
         let Some(rank) = self.replicas.home().map(|group| group.rank(0)) else { return };
         let at = self.load_watch.prepared.unwrap_or(at);
         // The present obstacle may soon be gone.
-        match self.begin_prepared(id, Operation::Repartition { at }, rank) {
+        match self.begin_prepared(id, GroupTransaction::Repartition { at }, rank) {
             Ok(Begun::Yes) => {
                 self.load_watch.begun.push_back((id, born, successor, now));
                 (self.load_watch.wanted, self.load_watch.prepared) = (None, None);

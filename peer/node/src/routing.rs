@@ -16,7 +16,7 @@ use core::time::Duration;
 use group::Group;
 use group::agreed::MEMBERS_MAX;
 use group::ballot::TermBallot;
-use group::message::{ClientMessage, Message, Operation};
+use group::message::{ClientMessage, ClientOperation, Message};
 use group::state::{Config, GroupState};
 use group::time::Time;
 use overlay::{
@@ -221,7 +221,7 @@ pub(crate) struct RoutingTable {
     /// Points to ask for with this batch.
     wanted: BTreeSet<Point>,
     /// Operations to send with this batch.
-    operations: BTreeMap<(GroupId, NodeId), Vec<Operation>>,
+    operations: BTreeMap<(GroupId, NodeId), Vec<ClientOperation>>,
 }
 
 impl Default for RoutingTable {
@@ -309,7 +309,7 @@ impl RoutingTable {
     }
 
     /// Queues an operation for the primary of another group.
-    pub(crate) fn ask(&mut self, owner: &Owner, operation: Operation) {
+    pub(crate) fn ask(&mut self, owner: &Owner, operation: ClientOperation) {
         self.operations.entry((owner.group, owner.ballot.node)).or_default().push(operation);
     }
 

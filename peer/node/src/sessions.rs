@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::ballot::TermBallot;
-use group::message::{Operation, Outcome};
+use group::message::{AttemptOutcome, ClientOperation};
 use group::op::{Answer, Op, OpError, ReadMode, Refusal};
 use group::record::OpId;
 use group::time::{Now, Time};
@@ -202,25 +202,25 @@ impl Sessions {
     }
 
     /// Handles the outcome of an attempt.
-    pub fn on_outcome(&mut self, ctx: &mut SessionContext<'_>, attempt: u64, outcome: Outcome) {
+    pub fn on_outcome(&mut self, ctx: &mut SessionContext<'_>, attempt: u64, outcome: AttemptOutcome) {
         let Some((sequence, ballot)) = self.attempts.remove(attempt) else { return };
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         let current = session.current.filter(|(current, _)| *current == attempt);
         let is_current = current.is_some();
         if let Some((_, ballot)) = current {
             session.current = None;
-            if matches!(outcome, Outcome::NotPrimary | Outcome::Unknown) {
+            if matches!(outcome, AttemptOutcome::NotPrimary | AttemptOutcome::Unknown) {
                 ctx.routing.forget(session.request.key.point(), ballot);
             }
         }
         match outcome {
-            Outcome::Done(answer) => {
+            AttemptOutcome::Done(answer) => {
                 session.unresolved.remove(attempt);
                 // An earlier attempt was executed, and its answer is lost.
                 let result = if answer == Answer::NotKept { Err(OpError::Uncertain) } else { Ok(answer) };
                 self.finish(ctx, sequence, result);
             }
-            Outcome::Unchanged(answer) => {
+            AttemptOutcome::Unchanged(answer) => {
                 session.unresolved.remove(attempt);
                 let open = |ballot| session.may_yet_execute(&self.attempts, ballot);
                 if let Some(ballot) = ballot.filter(|ballot| open(*ballot)) {
@@ -231,7 +231,7 @@ impl Sessions {
                     self.finish(ctx, sequence, Ok(answer));
                 }
             }
-            Outcome::Refused(error) => {
+            AttemptOutcome::Refused(error) => {
                 session.unresolved.remove(attempt);
                 let point = session.request.key.point();
                 match error {
@@ -254,7 +254,7 @@ impl Sessions {
                     _ => self.retry_later(sequence, is_current, ctx.now.time),
                 }
             }
-            Outcome::NotPrimary => {
+            AttemptOutcome::NotPrimary => {
                 session.unresolved.remove(attempt);
                 let open = |ballot| session.may_yet_execute(&self.attempts, ballot);
                 if let Some((answer, _)) = session.unchanged.clone().filter(|(_, ballot)| !open(*ballot)) {
@@ -263,7 +263,7 @@ impl Sessions {
                 session.ask_primary = true;
                 self.retry_later(sequence, is_current, ctx.now.time);
             }
-            Outcome::Unknown => {
+            AttemptOutcome::Unknown => {
                 session.unknown = session.unknown.max(ballot);
                 self.retry_later(sequence, is_current, ctx.now.time);
             }
@@ -470,7 +470,7 @@ impl Sessions {
         let used = self.keys.entry(session.request.key.clone()).or_default();
         let (retired_below, retired_except) = used.retired(sequence);
         let left = session.deadline.since(ctx.now.time);
-        let operation = Operation {
+        let operation = ClientOperation {
             attempt,
             ballot,
             run: self.run,
@@ -527,7 +527,7 @@ impl Sessions {
     }
 
     /// Handles the outcome of a read that went by way of the switch.
-    pub(crate) fn on_spread(&mut self, ctx: &mut SessionContext<'_>, header: &Header, outcome: Outcome) {
+    pub(crate) fn on_spread(&mut self, ctx: &mut SessionContext<'_>, header: &Header, outcome: AttemptOutcome) {
         let tag = header.tag;
         let Some((sequence, None)) = self.attempts.get(tag).copied() else { return };
         let Some(session) = self.sessions.get_mut(sequence) else { return };
@@ -540,7 +540,7 @@ impl Sessions {
         let is_awaited = matches!(session.spread, Spread::UnderWay(_));
         session.spread = Spread::Over;
         ctx.harmonia.answered(sent, ctx.now.time);
-        if matches!(outcome, Outcome::Unchanged(_)) {
+        if matches!(outcome, AttemptOutcome::Unchanged(_)) {
             self.on_outcome(ctx, tag, outcome);
         } else if is_awaited {
             // The read arrived, but its answer does not fit into a packet, or cannot be sent in one: the ordinary way comes next.
@@ -693,7 +693,7 @@ mod tests {
         assert!(!is_refused(&mut sessions, "k", Op::Add(1)));
         let attempt = 1 << 40;
         sessions.attempts.push(attempt, (1, None));
-        let answers = at_a_lonely_node(|ctx| sessions.on_outcome(ctx, attempt, Outcome::Done(Answer::NotKept)));
+        let answers = at_a_lonely_node(|ctx| sessions.on_outcome(ctx, attempt, AttemptOutcome::Done(Answer::NotKept)));
         assert!(matches!(answers[..], [Output::Reply { result: Err(OpError::Uncertain), .. }]), "{answers:?}");
     }
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 use group::Group;
 use group::health::LivingMember;
 use group::time::{Time, WallMillis};
-use group::transaction::plan::Operation;
+use group::transaction::plan::GroupTransaction;
 use group::transactions::BeginRefusal;
 use overlay::{Epoch, GroupId, NodeId};
 use policy::density::Contents;
@@ -35,7 +35,7 @@ pub(crate) struct SizeWatch {
     /// The change that is called for, and the time since which it is.
     wanted: Option<(Resize, Time)>,
     /// The operation that is being prepared, and the time at which members last copied for it.
-    prepared: Option<(Operation, Time)>,
+    prepared: Option<(GroupTransaction, Time)>,
     /// Number of attempts, and time of the first one.
     tried: u32,
     first: Option<WallMillis>,
@@ -102,7 +102,7 @@ impl Node {
     fn begin_resize(&mut self, wanted: Resize) {
         let members = self.replicas.home().map_or(Vec::new(), |group| group.state().nodes());
         let prepared = self.size_watch.prepared.take();
-        let is_usable = |operation: &Operation| {
+        let is_usable = |operation: &GroupTransaction| {
             is_even(operation, &members) && moves_at_most(operation, wanted) && self.are_there(operation)
         };
         let prepared =
@@ -129,7 +129,7 @@ impl Node {
             Ok(Begun::Copying) => self.size_watch.prepared = Some((operation, self.now.time)),
             // A copy is of use to the next attempt if that one moves the same members.
             Err(BeginRefusal::NotNow(_) | BeginRefusal::NeighbourUnknown) => {
-                let moves_members = matches!(operation, Operation::Migrate { .. });
+                let moves_members = matches!(operation, GroupTransaction::Migrate { .. });
                 self.size_watch.prepared = moves_members.then_some((operation, copied));
             }
             Err(BeginRefusal::NotLeader(_) | BeginRefusal::Unsound(_)) => {}
@@ -137,8 +137,10 @@ impl Node {
     }
 
     /// Returns whether all members that this operation moves are heard in their groups, as far as the groups' leaders have told.
-    fn are_there(&self, operation: &Operation) -> bool {
-        let (Operation::Migrate { to, from }, Some(group)) = (operation, self.replicas.home()) else { return true };
+    fn are_there(&self, operation: &GroupTransaction) -> bool {
+        let (GroupTransaction::Migrate { to, from }, Some(group)) = (operation, self.replicas.home()) else {
+            return true;
+        };
         let is_heard = |living: &[LivingMember], node: &NodeId| {
             living.iter().any(|member| member.is_heard && member.node == *node)
         };
@@ -149,7 +151,7 @@ impl Node {
     }
 
     /// Returns the operation for a change of the node's own group; `None` if its successor's members are not known.
-    fn plan_resize(&self, wanted: Resize) -> Option<Operation> {
+    fn plan_resize(&self, wanted: Resize) -> Option<GroupTransaction> {
         let group = self.replicas.home()?;
         let (halving, lifetimes) = (self.config.policies.of(group).split.1, self.lives.model());
         let state = group.state();
@@ -157,12 +159,16 @@ impl Node {
             Resize::Split => {
                 let first = halving.first_half(&member_views(group, lifetimes));
                 let (load, bytes) = (group.load().unwrap_or_default(), group.bytes_by_cell());
-                Operation::Split { at: Contents { range: state.range, load: &load, bytes: &bytes }.middle(), first }
+                GroupTransaction::Split {
+                    at: Contents { range: state.range, load: &load, bytes: &bytes }.middle(),
+                    first,
+                }
             }
-            Resize::Merge => Operation::Merge,
-            Resize::Give(count) => {
-                Operation::Migrate { to: halving.movers(&member_views(group, lifetimes), count), from: [].into() }
-            }
+            Resize::Merge => GroupTransaction::Merge,
+            Resize::Give(count) => GroupTransaction::Migrate {
+                to: halving.movers(&member_views(group, lifetimes), count),
+                from: [].into(),
+            },
             Resize::Take(count) => {
                 let (_, health) = group.successor_health()?;
                 let now = group.group_time();
@@ -171,23 +177,23 @@ impl Node {
                 // Other members where an earlier attempt failed.
                 let turn = order.iter().cycle().skip(self.size_watch.tried as usize);
                 let from = turn.take(count.min(order.len())).copied().collect();
-                Operation::Migrate { to: [].into(), from }
+                GroupTransaction::Migrate { to: [].into(), from }
             }
         })
     }
 }
 
 /// Returns whether a split that was planned before still divides the group's members evenly: members may have come and gone since.
-fn is_even(operation: &Operation, members: &[NodeId]) -> bool {
-    let Operation::Split { first, .. } = operation else { return true };
+fn is_even(operation: &GroupTransaction, members: &[NodeId]) -> bool {
+    let GroupTransaction::Split { first, .. } = operation else { return true };
     (2 * first.len()).abs_diff(members.len()) <= 1 && first.iter().all(|node| members.contains(node))
 }
 
 /// Returns whether an operation that was planned before moves no more members than are wanted now.
-fn moves_at_most(operation: &Operation, wanted: Resize) -> bool {
+fn moves_at_most(operation: &GroupTransaction, wanted: Resize) -> bool {
     match (operation, wanted) {
-        (Operation::Migrate { to, .. }, Resize::Give(count)) => to.len() <= count,
-        (Operation::Migrate { from, .. }, Resize::Take(count)) => from.len() <= count,
+        (GroupTransaction::Migrate { to, .. }, Resize::Give(count)) => to.len() <= count,
+        (GroupTransaction::Migrate { from, .. }, Resize::Take(count)) => from.len() <= count,
         _ => true,
     }
 }

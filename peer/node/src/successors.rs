@@ -13,7 +13,7 @@ use core::cmp::Reverse;
 use group::Group;
 use group::config::Defect;
 use group::handover::{Handover, Inheritance};
-use group::message::{ClientMessage, Message, Operation, Outcome, Sender};
+use group::message::{AttemptOutcome, ClientMessage, ClientOperation, Message, Sender};
 use group::state::{GroupState, Loss};
 use group::table::Table;
 use group::transaction::TransactionId;
@@ -523,7 +523,7 @@ impl Node {
                 // An operation that is answered *unknown* may still be executed, as far as its sender can tell, and the sender would have
                 // to wait for the end of the very ballot that is about to begin here.
                 let holds = self.early.len() < EARLY_MAX && self.expects_birth();
-                let is_early = |operation: &Operation| holds && self.is_to_come(operation);
+                let is_early = |operation: &ClientOperation| holds && self.is_to_come(operation);
                 let (early, foreign): (Vec<_>, Vec<_>) = message.operations.into_iter().partition(is_early);
                 let asked = |operations| Message::Client(ClientMessage { operations, outcomes: Vec::new() });
                 if !early.is_empty() {
@@ -549,7 +549,7 @@ impl Node {
     }
 
     /// Returns whether the operation is for a primary of a later epoch than all groups that this node has, or had, at that point.
-    fn is_to_come(&self, operation: &Operation) -> bool {
+    fn is_to_come(&self, operation: &ClientOperation) -> bool {
         let (point, ballot) = (operation.key.point(), operation.ballot);
         let here = || self.replicas.all.iter().map(|replica| replica.group.state());
         ballot.is_some_and(|ballot| {
@@ -570,7 +570,7 @@ impl Node {
     fn answer_unknown(&mut self, (to, sender, message): (GroupId, Sender, Message)) {
         let Message::Client(message) = message else { return };
         let outcomes: Vec<_> =
-            message.operations.iter().map(|operation| (operation.attempt, Outcome::Unknown)).collect();
+            message.operations.iter().map(|operation| (operation.attempt, AttemptOutcome::Unknown)).collect();
         if !outcomes.is_empty() {
             let message = ClientMessage { operations: Vec::new(), outcomes };
             self.send_as(to, &[sender.node], Message::Client(message), Epoch(0));

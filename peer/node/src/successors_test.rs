@@ -8,7 +8,7 @@ use group::ballot::{Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage};
 use group::state::{Assignment, Config, Entry, Member, Purge, Settings};
 use group::time::{Now, Time, WallMillis};
-use group::transaction::plan::{Operation as PlanOperation, Plan, Rank};
+use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::TransactionEntry;
 use group::{Doubt, Stored};
 use overlay::{Incarnation, Point, RingId};
@@ -323,7 +323,7 @@ fn nothing_is_born_of_a_life_that_is_over() {
         let (mut node, _) = node_in(alloc::vec![parent.clone()]);
         drain(&mut node);
         let mut last = parent;
-        let split = PlanOperation::Split { at: RIGHT.start(), first: alloc::vec![id(1)] };
+        let split = GroupTransaction::Split { at: RIGHT.start(), first: alloc::vec![id(1)] };
         let view = last.transactions.view(&last.reference());
         let plan = Plan::new(split, &view, None, Rank::new(0, WallMillis(0))).expect("it can be split");
         last.apply(Slot(91), &Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));

@@ -242,12 +242,12 @@ impl World {
         self.act(machine, |group| group.on_message(from, message));
     }
 
-    fn answered(&mut self, machine: usize, serial: u64, outcome: &group::message::Outcome) {
-        use group::message::Outcome;
+    fn answered(&mut self, machine: usize, serial: u64, outcome: &group::message::AttemptOutcome) {
+        use group::message::AttemptOutcome;
         let Some(client) = self.attempts.remove(&(machine, serial)) else { return };
         let Some(asked) = self.asked.remove(&client) else { return };
         assert!(
-            matches!(outcome, Outcome::Done(_) | Outcome::Unchanged(_)),
+            matches!(outcome, AttemptOutcome::Done(_) | AttemptOutcome::Unchanged(_)),
             "nothing goes wrong here: {outcome:?} of {:?}, slow: {}",
             asked.key,
             asked.slow

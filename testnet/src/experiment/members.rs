@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use group::agreed::AgreedPolicies;
 use group::ballot::{Slot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::{ClientMessage, Message, Operation, Sender};
+use group::message::{ClientMessage, ClientOperation, Message, Sender};
 use group::op::{Condition, Expiry, Op, ReadMode};
 use group::record::OpId;
 use group::state::{Assignment, GroupState, Member, Settings};
@@ -106,7 +106,7 @@ impl Asker {
         let of_key = self.of_key.entry(key.clone()).or_default();
         let retired_except = of_key.iter().copied().collect();
         of_key.insert(serial);
-        let operation = Operation {
+        let operation = ClientOperation {
             attempt: serial,
             ballot,
             run: 1,

@@ -8,7 +8,7 @@ use group::read_scheduler::SpreadRead;
 use group::record::{DoneOp, Record};
 use group::state::Entry;
 use group::time::Time;
-use group::transaction::plan::{Birth, BirthName, Operation, Plan};
+use group::transaction::plan::{Birth, BirthName, GroupTransaction, Plan};
 use group::transaction::state::TransactionEntry;
 use node::{AdminRequest, Input, Node, PolicyChange};
 use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
@@ -315,15 +315,15 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
             let turn = (chance >> 16) as usize % members.len();
             let mut first: Vec<NodeId> = (0..first).map(|n| members[(n + turn) % members.len()]).collect();
             first.sort_unstable();
-            Operation::Split { at, first }
+            GroupTransaction::Split { at, first }
         }
-        2 => Operation::Merge,
-        3 => Operation::Migrate { to: some(&members, chance >> 8), from: some(&successor, chance >> 24) },
+        2 => GroupTransaction::Merge,
+        3 => GroupTransaction::Migrate { to: some(&members, chance >> 8), from: some(&successor, chance >> 24) },
         // The boundary moves into the own range, or into the successor's.
         _ => {
             let other =
                 state.transactions.successor().filter(|_| chance >> 40 & 1 == 1).map(|other| within(other.range));
-            Operation::Repartition { at: other.unwrap_or(at) }
+            GroupTransaction::Repartition { at: other.unwrap_or(at) }
         }
     };
     node.begin_transaction(operation).is_ok()

@@ -7,7 +7,7 @@ use group::ballot::Ballot;
 use group::state::{Entry, GroupState};
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
-use group::transaction::plan::{Operation, Plan};
+use group::transaction::plan::{GroupTransaction, Plan};
 use group::transaction::state::TransactionEntry;
 use group::watched::Applied;
 use node::AdminOutcome;
@@ -611,10 +611,10 @@ fn kind(entry: &Entry) -> Option<&'static str> {
 
 fn told(plan: &Plan) -> String {
     match &plan.operation {
-        Operation::Split { at, .. } => format!("split at {}", place(*at)),
-        Operation::Merge => "merge".into(),
-        Operation::Repartition { at } => format!("repartition at {}", place(*at)),
-        Operation::Migrate { .. } => "migration".into(),
-        Operation::Repair { from, .. } => format!("repair from {} on", place(*from)),
+        GroupTransaction::Split { at, .. } => format!("split at {}", place(*at)),
+        GroupTransaction::Merge => "merge".into(),
+        GroupTransaction::Repartition { at } => format!("repartition at {}", place(*at)),
+        GroupTransaction::Migrate { .. } => "migration".into(),
+        GroupTransaction::Repair { from, .. } => format!("repair from {} on", place(*from)),
     }
 }

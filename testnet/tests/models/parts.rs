@@ -4,7 +4,7 @@
 use group::agreed::AgreedPolicies;
 use group::ballot::{Slot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::{Message, Operation, Sender, Vouch};
+use group::message::{ClientOperation, Message, Sender, Vouch};
 use group::op::{Answer, Op, Read, ReadMode};
 use group::record::OpId;
 use group::state::{Assignment, GroupState, Member, Settings};
@@ -113,8 +113,8 @@ pub enum Ask {
 
 impl Ask {
     /// Returns the operation of this question, the `number`th, for a member in its run `run` and under this ballot.
-    pub fn operation(self, number: u64, index: usize, run: u64, ballot: Option<TermBallot>) -> Operation {
-        Operation {
+    pub fn operation(self, number: u64, index: usize, run: u64, ballot: Option<TermBallot>) -> ClientOperation {
+        ClientOperation {
             attempt: number,
             ballot,
             run,

@@ -6,7 +6,7 @@ use group::ballot::Slot;
 use group::config::{Defect, Defects};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
-use group::transaction::plan::{Operation, Plan, Rank};
+use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::{Own, TransactionEntry, TransactionState};
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
@@ -170,7 +170,7 @@ impl Ring {
         let sim = &self.groups[&id];
         let first = sim.members.iter().take(2).map(|contact| contact.node).collect();
         let view = sim.transactions.view(&sim.reference());
-        let operation = Operation::Split { at, first };
+        let operation = GroupTransaction::Split { at, first };
         let plan = Plan::new(operation, &view, None, Rank::new(0, WallMillis(0))).expect("it can be split");
         self.choose(id, &TransactionEntry::Begin(plan.into()));
         let mut steps = Vec::new();
@@ -308,10 +308,12 @@ impl Ring {
         let middle = own.own.range.cut_at(1, 2);
         let mut other = other.filter(|_| !matches!(intent, Intent::Split(_)));
         let operation = match intent {
-            Intent::Split(_) => Operation::Split { at: middle, first: vec![own.own.members.first()?.node] },
-            Intent::Merge(_) => Operation::Merge,
-            Intent::Repartition(_) => Operation::Repartition { at: middle },
-            Intent::Migrate(_) => Operation::Migrate { to: vec![own.own.members.last()?.node], from: Vec::new() },
+            Intent::Split(_) => GroupTransaction::Split { at: middle, first: vec![own.own.members.first()?.node] },
+            Intent::Merge(_) => GroupTransaction::Merge,
+            Intent::Repartition(_) => GroupTransaction::Repartition { at: middle },
+            Intent::Migrate(_) => {
+                GroupTransaction::Migrate { to: vec![own.own.members.last()?.node], from: Vec::new() }
+            }
         };
         let rank = Rank::new(0, WallMillis(0));
         match Plan::new(operation, &own, other.take().as_ref(), rank) {

@@ -8,7 +8,7 @@ use group::ballot::{Number, Slot, Term, TermBallot};
 use group::committee::Acceptor;
 use group::config::{Defects, GroupConfig, Timing};
 use group::message::{
-    AskCompare, Base, ClientMessage, CommitteeMessage, Compared, Message, Operation, Sender, Since, Write,
+    AskCompare, Base, ClientMessage, ClientOperation, CommitteeMessage, Compared, Message, Sender, Since, Write,
 };
 use group::op::{Op, ReadMode, Version};
 use group::outbox::{Durable, GroupOutput, Outbox};
@@ -289,7 +289,7 @@ pub struct Whole {
     pub group: Group,
     pub now: Now,
     pub said: Vec<(Vec<NodeId>, Message)>,
-    pub outcomes: Vec<(u64, group::message::Outcome)>,
+    pub outcomes: Vec<(u64, group::message::AttemptOutcome)>,
     pub stored: Vec<Durable>,
     /// Keys that the member wants from the store.
     pub loads: Vec<Key>,
@@ -353,7 +353,7 @@ impl Whole {
     }
 
     /// Returns the outcomes that member 2 was told of its attempt.
-    pub fn told(&self, attempt: u64) -> Vec<group::message::Outcome> {
+    pub fn told(&self, attempt: u64) -> Vec<group::message::AttemptOutcome> {
         let outcomes = |(_, message): &(_, Message)| match message {
             Message::Client(message) => message.outcomes.clone(),
             _ => vec![],
@@ -407,8 +407,8 @@ pub fn nothing_newer(ballot: TermBallot, piece: KeyRange) -> Compared {
 }
 
 /// Returns an operation of member 2 on a key, meant for that ballot, as its attempt `serial`.
-pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> Operation {
-    Operation {
+pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> ClientOperation {
+    ClientOperation {
         attempt: serial,
         ballot: Some(ballot),
         run: 1,
@@ -432,6 +432,6 @@ pub fn promise(ballot: TermBallot, leases: Vec<(TermBallot, u64)>) -> CommitteeM
 }
 
 /// Returns the operation as a message.
-pub fn operate(operation: Operation) -> Message {
+pub fn operate(operation: ClientOperation) -> Message {
     Message::Client(ClientMessage { operations: vec![operation], outcomes: vec![] })
 }

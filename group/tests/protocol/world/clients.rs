@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::TermBallot;
-use group::message::{Operation, Outcome};
+use group::message::{AttemptOutcome, ClientOperation};
 use group::op::{Answer, Condition, Expiry, Op, Read, ReadMode};
 use group::record::OpId;
 use overlay::{Key, NodeId};
@@ -140,7 +140,7 @@ impl Clients {
     }
 
     /// Returns another attempt of a call, under this ballot.
-    pub fn attempt(&mut self, number: u64, ballot: TermBallot) -> Operation {
+    pub fn attempt(&mut self, number: u64, ballot: TermBallot) -> ClientOperation {
         let (origin, run, key) = {
             let call = &self.calls[&number];
             (call.origin, call.run, call.key)
@@ -157,7 +157,7 @@ impl Clients {
         let call = self.calls.get_mut(&number).expect("open");
         call.open.insert(attempt);
         call.tries += 1;
-        Operation {
+        ClientOperation {
             attempt,
             ballot: Some(ballot),
             run,
@@ -194,7 +194,7 @@ impl Clients {
     }
 
     /// Takes the outcome of such an attempt, at the client.
-    pub fn on_spread(&mut self, attempt: u64, outcome: Outcome) -> Result<(), String> {
+    pub fn on_spread(&mut self, attempt: u64, outcome: AttemptOutcome) -> Result<(), String> {
         let call = self.attempts.get(&attempt).and_then(|number| self.calls.get(number));
         let Some((origin, run)) = call.map(|call| (call.origin, call.run)) else { return Ok(()) };
         self.on_outcome(origin, run, attempt, outcome)
@@ -205,23 +205,29 @@ impl Clients {
     }
 
     /// Takes an outcome at its origin.
-    pub fn on_outcome(&mut self, origin: NodeId, run: u64, attempt: u64, outcome: Outcome) -> Result<(), String> {
+    pub fn on_outcome(
+        &mut self,
+        origin: NodeId,
+        run: u64,
+        attempt: u64,
+        outcome: AttemptOutcome,
+    ) -> Result<(), String> {
         let Some(number) = self.attempts.get(&attempt).copied() else { return Ok(()) };
         let Some(call) = self.calls.get_mut(&number) else { return Ok(()) };
         if (call.origin, call.run) != (origin, run) || !call.open.remove(&attempt) {
             return Ok(());
         }
         match outcome {
-            Outcome::Done(answer) => self.finish(number, &answer),
-            Outcome::Unchanged(answer) => {
+            AttemptOutcome::Done(answer) => self.finish(number, &answer),
+            AttemptOutcome::Unchanged(answer) => {
                 let reads = matches!(call.what, What::Sum | What::Get);
                 if reads || (call.open.is_empty() && !call.unknown) {
                     return self.finish(number, &answer);
                 }
                 Ok(())
             }
-            Outcome::Refused(_) | Outcome::NotPrimary => Ok(()),
-            Outcome::Unknown => {
+            AttemptOutcome::Refused(_) | AttemptOutcome::NotPrimary => Ok(()),
+            AttemptOutcome::Unknown => {
                 call.unknown = true;
                 Ok(())
             }

@@ -145,11 +145,11 @@ impl World {
         let outcome = match answer {
             Some(answer) => {
                 self.switches().spread += 1;
-                group::message::Outcome::Unchanged(answer)
+                group::message::AttemptOutcome::Unchanged(answer)
             }
             None => {
                 self.switches().left += 1;
-                group::message::Outcome::NotPrimary
+                group::message::AttemptOutcome::NotPrimary
             }
         };
         if let Err(why) = self.clients.on_spread(tag, outcome) {

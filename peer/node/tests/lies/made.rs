@@ -12,7 +12,7 @@ use group::state::{Entry, GroupState};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
-use group::transaction::plan::{Birth, BirthName, Operation, Party, Plan, Rank};
+use group::transaction::plan::{Birth, BirthName, GroupTransaction, Party, Plan, Rank};
 use node::copying::CopyOrder;
 use node::wire::Frame;
 use node::{AdminRequest, Node};
@@ -179,27 +179,27 @@ fn plan(rng: &mut Rng, own: &GroupState, other: &GroupState) -> Plan {
     let some = |rng: &mut Rng, all: &[Contact]| all[..rng.below(all.len() as u64 + 1) as usize].to_vec();
     let touched = (is(rng, 2), is(rng, 2));
     let (operation, births) = match rng.below(5) {
-        0 => (Operation::Merge, vec![birth(name(rng), both, some(rng, &all))]),
+        0 => (GroupTransaction::Merge, vec![birth(name(rng), both, some(rng, &all))]),
         1 => {
             let first = KeyRange::new(mine.range.start(), half);
             let second = KeyRange::new(half, mine.range.end());
             let births = vec![birth(name(rng), first, some(rng, &all)), birth(name(rng), second, some(rng, &all))];
-            (Operation::Split { at: half, first: Vec::new() }, births)
+            (GroupTransaction::Split { at: half, first: Vec::new() }, births)
         }
         2 => {
             let births = vec![
                 birth(name(rng), mine.range, some(rng, &theirs.members)),
                 birth(name(rng), theirs.range, some(rng, &all)),
             ];
-            (Operation::Migrate { to: Vec::new(), from: Vec::new() }, births)
+            (GroupTransaction::Migrate { to: Vec::new(), from: Vec::new() }, births)
         }
         3 => {
             let births = vec![birth(BirthName::Kept(mine.id), both, some(rng, &all))];
             let lost = vec![theirs.id, GroupId(odd(rng, 4).into())];
             let above = Epoch(odd(rng, theirs.epoch.0));
-            (Operation::Repair { from: theirs.range.start(), last: theirs.range.start(), lost, above }, births)
+            (GroupTransaction::Repair { from: theirs.range.start(), last: theirs.range.start(), lost, above }, births)
         }
-        _ => (Operation::Repartition { at: half }, Vec::new()),
+        _ => (GroupTransaction::Repartition { at: half }, Vec::new()),
     };
     let parties = match rng.below(5) {
         0 => Vec::new(),

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use group::ballot::TermBallot;
-use group::message::{CommitteeMessage, Message, Outcome, Sender};
+use group::message::{AttemptOutcome, CommitteeMessage, Message, Sender};
 use group::op::{Answer, Op, Read};
 use group::outbox::GroupOutput;
 use group::read_scheduler::SpreadRead;
@@ -263,11 +263,11 @@ impl Hall {
         self.act(PRIMARY, |group| group.on_message(from, message));
     }
 
-    fn on_outcome(&mut self, serial: u64, outcome: Outcome) {
+    fn on_outcome(&mut self, serial: u64, outcome: AttemptOutcome) {
         let Some((tag, key)) = self.clients.attempts.remove(&serial) else { return };
         self.machines[PRIMARY].asker.answered(&key, serial);
         match outcome {
-            Outcome::Done(answer) | Outcome::Unchanged(answer) => self.answer(tag, &answer),
+            AttemptOutcome::Done(answer) | AttemptOutcome::Unchanged(answer) => self.answer(tag, &answer),
             other => panic!("nothing goes wrong here: {other:?} of {key:?}"),
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use group::Group;
 use group::ballot::{Ballot, Number, Slot, Term};
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::{CommitteeMessage, LogMessage, Message, Outcome, Sender};
+use group::message::{CommitteeMessage, LogMessage, Message, AttemptOutcome, Sender};
 use group::op::Answer;
 use group::outbox::{Durable, GroupOutput};
 use group::state::Entry;
@@ -263,7 +263,7 @@ impl Rules {
                     let records = member.disk.records.clone().into_iter().collect();
                     member.group.on_scanned(token, records, true);
                 }
-                GroupOutput::Outcome(number, Outcome::Done(answer) | Outcome::Unchanged(answer)) => {
+                GroupOutput::Outcome(number, AttemptOutcome::Done(answer) | AttemptOutcome::Unchanged(answer)) => {
                     turn.answers.push((number as usize, answer));
                 }
                 _ => {}

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use group::Group;
 use group::ballot::Number;
 use group::config::{Defect, Defects, GroupConfig, Timing};
-use group::message::{Message, Outcome, Sender};
+use group::message::{Message, AttemptOutcome, Sender};
 use group::op::Version;
 use group::outbox::GroupOutput;
 use overlay::{Epoch, KeyRange, NodeId};
@@ -235,7 +235,7 @@ impl Trio {
                     let records = self.disks[index].records.clone().into_iter().collect();
                     self.groups[index].on_scanned(token, records, true);
                 }
-                GroupOutput::Outcome(number, Outcome::Done(answer) | Outcome::Unchanged(answer)) => {
+                GroupOutput::Outcome(number, AttemptOutcome::Done(answer) | AttemptOutcome::Unchanged(answer)) => {
                     if let Err(why) = self.asked.answered(number as usize, &answer) {
                         self.wrong = Some(why);
                     }
