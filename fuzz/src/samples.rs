@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
 use group::message::{
     AskCompare, AskCopy, AttemptOutcome, Base, ClientMessage, ClientOperation, CommitteeMessage, CommitteeReport,
     Compared, Copied, Heartbeat, LogMessage, Message, Progress, Sender, Since, Vouch, VouchedCommittee, Write,
@@ -17,7 +17,7 @@ use group::op::{
 };
 use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
-use group::state::{Config, Entry, GroupState, Member, Settings};
+use group::state::{Entry, EpochConfig, GroupState, Member, Settings};
 use group::switch::Switch;
 use group::time::WallMillis;
 use node::admin::ForwardedRequest;
@@ -91,7 +91,7 @@ fn member() -> Member {
         name: "oak".parse().ok(),
         cluster: "attic".into(),
         joined: WallMillis(77),
-        since: Slot(3),
+        since: LogSlot(3),
     }
 }
 
@@ -114,7 +114,7 @@ fn state() -> GroupState {
         horizon_ms: 60_000,
     };
     let founded = GroupState::founded(RingId(9), GroupId(1 << 90), member(), settings);
-    let former = Config { epoch: Epoch(2), members: vec![NODE, NODE], open: vec![RANGE] };
+    let former = EpochConfig { epoch: Epoch(2), members: vec![NODE, NODE], open: vec![RANGE] };
     let mut state = GroupState { learners: vec![member()], recovery: vec![former], ..founded };
     transactions::open_in(&mut state);
     state
@@ -142,15 +142,15 @@ fn base() -> Base {
 }
 
 fn log_messages() -> Vec<LogMessage> {
-    let slots = |entry: Entry| (Slot(8), entry);
-    let accepted = entries().into_iter().map(|entry| (Slot(8), BALLOT, entry)).collect();
+    let slots = |entry: Entry| (LogSlot(8), entry);
+    let accepted = entries().into_iter().map(|entry| (LogSlot(8), BALLOT, entry)).collect();
     vec![
         LogMessage::AskPromise { round: 4 },
         LogMessage::WouldPromise { round: 4 },
-        LogMessage::Prepare { ballot: BALLOT, applied: Slot(7), stop: true },
+        LogMessage::Prepare { ballot: BALLOT, applied: LogSlot(7), stop: true },
         LogMessage::Promise { ballot: BALLOT, state: Some(Box::new(state())), accepted, doubt: EPOCH },
-        LogMessage::Accept { ballot: BALLOT, entries: entries().into_iter().map(slots).collect(), chosen: Slot(7) },
-        LogMessage::Accepted { ballot: BALLOT, slots: vec![Slot(8), Slot(9)], doubt: Epoch(0) },
+        LogMessage::Accept { ballot: BALLOT, entries: entries().into_iter().map(slots).collect(), chosen: LogSlot(7) },
+        LogMessage::Accepted { ballot: BALLOT, slots: vec![LogSlot(8), LogSlot(9)], doubt: Epoch(0) },
         LogMessage::Lead,
         LogMessage::Refused { ballot: BALLOT, promised: BALLOT },
     ]
@@ -257,11 +257,11 @@ fn client_messages() -> Vec<ClientMessage> {
 }
 
 fn messages() -> Vec<Message> {
-    let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
+    let progress = Progress { applied: LogSlot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
     let heartbeat = Heartbeat {
-        applied: Slot(8),
+        applied: LogSlot(8),
         leads: Some(BALLOT),
-        chosen: Slot(8),
+        chosen: LogSlot(8),
         hears: vec![NODE, NODE],
         terms: vec![TERM],
         parting: group::message::Parting::Stops { away_ms: 60_000 },
@@ -283,13 +283,13 @@ fn messages() -> Vec<Message> {
     accepted.insert_range(2, 5);
     let vouch = Vouch {
         promised: Some(BALLOT),
-        accepted: vec![(Slot(9), BALLOT)],
+        accepted: vec![(LogSlot(9), BALLOT)],
         committees: vec![VouchedCommittee { ballot: TERM_BALLOT, range: RANGE, based: true, accepted }],
         progress: Some(progress.clone()),
         followed: 2,
         last: EPOCH,
         round: 7,
-        ..Vouch::silent(Slot(8), EPOCH)
+        ..Vouch::silent(LogSlot(8), EPOCH)
     };
     let others = [
         Message::Heartbeat(heartbeat.into()),
@@ -308,8 +308,8 @@ fn messages() -> Vec<Message> {
             number: 1 << 60,
             writes: writes(),
             up_to: Some(key("c")),
-            applied: Slot(8),
-            purged: Slot(7),
+            applied: LogSlot(8),
+            purged: LogSlot(7),
         })),
     ];
     let handover =
@@ -419,7 +419,7 @@ pub fn durables() -> Vec<Durable> {
         Durable::CommitteeProgress(TERM_BALLOT, received, Some(4)),
     ];
     durables
-        .extend(entries().into_iter().zip(9..).map(|(entry, slot)| Durable::LogAccepted(Slot(slot), BALLOT, entry)));
+        .extend(entries().into_iter().zip(9..).map(|(entry, slot)| Durable::LogAccepted(LogSlot(slot), BALLOT, entry)));
     durables.extend(writes().into_iter().map(Durable::Accepted));
     durables
 }

@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 /// Position in a group's log. Numbers continue through epochs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Slot(pub u64);
+pub struct LogSlot(pub u64);
 
-impl Slot {
+impl LogSlot {
     /// Upper limit of honest slots, rounds and numbers: terms have room for them.
-    pub const MAX: Slot = Slot((1 << 48) - 2);
+    pub const MAX: LogSlot = LogSlot((1 << 48) - 2);
 
     /// Returns the slot behind this one.
-    pub fn next(self) -> Slot {
-        Slot(self.0 + 1)
+    pub fn next(self) -> LogSlot {
+        LogSlot(self.0 + 1)
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for LogSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{}", self.0)
     }
@@ -48,14 +48,14 @@ impl Term {
     pub const PARTS_MAX: usize = 1 << 16;
 
     /// Returns the term of a division's part.
-    pub fn new(slot: Slot, part: usize) -> Term {
+    pub fn new(slot: LogSlot, part: usize) -> Term {
         assert!(part < Term::PARTS_MAX && slot.0 < 1 << 48, "slot {slot:?}, part {part}");
         Term(slot.0 << 16 | part as u64)
     }
 
     /// Returns the slot of the division that granted it.
-    pub fn slot(self) -> Slot {
-        Slot(self.0 >> 16)
+    pub fn slot(self) -> LogSlot {
+        LogSlot(self.0 >> 16)
     }
 }
 

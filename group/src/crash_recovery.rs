@@ -18,7 +18,7 @@ use core::time::Duration;
 
 use overlay::{Epoch, KeyRange, NodeId, PeerKey};
 
-use crate::ballot::{Ballot, Slot, TermBallot};
+use crate::ballot::{Ballot, LogSlot, TermBallot};
 use crate::config::Defect;
 use crate::doubt::SURE;
 use crate::group::{Group, context};
@@ -53,12 +53,12 @@ pub struct CrashRecovery {
 /// Part of an answer that matters later.
 #[derive(Clone, Copy, Debug)]
 struct Answered {
-    applied: Slot,
+    applied: LogSlot,
     followed: u32,
     last: Epoch,
     round: u64,
     /// Last slot in which the other member has accepted an entry.
-    slot: Slot,
+    slot: LogSlot,
     /// Whether this node's store shows all that the other member knows of its progress, and has accepted itself.
     is_shown: bool,
     /// [`Vouch::older`].
@@ -105,7 +105,7 @@ struct Followed {
 struct Acknowledged {
     epoch: Epoch,
     promised: Option<Ballot>,
-    accepted: BTreeMap<Slot, Ballot>,
+    accepted: BTreeMap<LogSlot, Ballot>,
     committees: BTreeMap<TermBallot, VouchedCommittee>,
     progress: Option<Progress>,
 }
@@ -226,7 +226,7 @@ impl Acknowledgements {
         }
     }
 
-    fn vouch(&self, node: NodeId, applied: Slot, epoch: Epoch) -> Vouch {
+    fn vouch(&self, node: NodeId, applied: LogSlot, epoch: Epoch) -> Vouch {
         match self.by_node.get(&node) {
             None => Vouch::silent(applied, epoch),
             Some(known) => Vouch {
@@ -254,7 +254,7 @@ impl Group {
             followed: if self.doubting.was { 0 } else { self.acknowledgements.followed(from) },
             last: Epoch(self.state.epoch.0 + u64::from(begins_next)),
             round: self.log.round_seen(),
-            slot: self.log.last_accepted().unwrap_or(Slot(0)).max(self.state.applied),
+            slot: self.log.last_accepted().unwrap_or(LogSlot(0)).max(self.state.applied),
             held: self.acceptor.held(from),
             older: self.doubting.doubt.is_some_and(|doubt| doubt.older),
             ..known
@@ -294,7 +294,7 @@ impl Group {
             // That epoch is over, so promises in it matter no more.
             Ordering::Less => true,
             Ordering::Equal => {
-                let held = |(slot, ballot): &(Slot, Ballot)| {
+                let held = |(slot, ballot): &(LogSlot, Ballot)| {
                     *slot <= self.state.applied || self.log.accepted_under(*slot) >= Some(*ballot)
                 };
                 vouch.promised <= self.log.promised() && vouch.accepted.iter().all(held)
@@ -386,7 +386,7 @@ impl Group {
         let last = answers.iter().map(|answer| answer.last).max().unwrap_or(SURE);
         self.bound_doubt(last, round);
         // Terms that were granted up to then may have been used.
-        let newest = answers.iter().map(|answer| answer.applied).max().unwrap_or(Slot(0));
+        let newest = answers.iter().map(|answer| answer.applied).max().unwrap_or(LogSlot(0));
         self.granted_before = self.granted_before.max(newest).max(self.state.applied);
         self.review_doubt();
     }
@@ -413,7 +413,7 @@ mod tests {
             let mut known = Acknowledgements::default();
             (1..4).for_each(|run| known.on_new_run(node.peer, run));
             for slot in 1..=COMMITTEES_MAX as u64 + 1 {
-                let ballot = TermBallot { epoch: Epoch(1), term: Term::new(Slot(slot), 0), node };
+                let ballot = TermBallot { epoch: Epoch(1), term: Term::new(LogSlot(slot), 0), node };
                 let accepted = CommitteeMessage::Accepted { ballot, numbers: alloc::vec![(1, 1)] };
                 known.on_committee(node, Some(KeyRange::FULL), &accepted, |_| granted);
             }
@@ -432,7 +432,7 @@ mod tests {
     }
 
     fn remembers(known: &Acknowledgements, node: NodeId) -> bool {
-        known.vouch(node, Slot(1), Epoch(1)).promised.is_some()
+        known.vouch(node, LogSlot(1), Epoch(1)).promised.is_some()
     }
 
     /// Holds for any keys of the nodes.

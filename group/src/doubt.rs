@@ -35,13 +35,13 @@ use core::time::Duration;
 use overlay::{Epoch, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::ballot::{Number, Slot};
+use crate::ballot::{LogSlot, Number};
 use crate::config::{Defect, Defects};
 use crate::crash_recovery::CrashRecovery;
 use crate::group::{Group, context};
 use crate::message::Message;
 use crate::outbox::{Durable, GroupOutput};
-use crate::state::{Config, GroupState};
+use crate::state::{EpochConfig, GroupState};
 use crate::time::Time;
 
 /// How long a member waits in doubt while a sure majority serves without it. Then it enters again as a new incarnation.
@@ -157,12 +157,12 @@ pub struct InDoubt {
 pub(crate) struct Doubting {
     pub(crate) doubt: Option<Doubt>,
     /// The last slot applied before the start. The member may have forgotten its consent to later entries.
-    restored: Slot,
+    restored: LogSlot,
     /// The epoch of the store at the start that found the torn frame; no earlier epoch lost anything. `None` in later runs and in
     /// successors of the group: the store has promises by then that hide the forgotten ones. `None` also where the store lacks more.
     left_in: Option<Epoch>,
     /// The last slot that this member had applied when it began to take part: at once, or when the other members had answered about it.
-    compared: Slot,
+    compared: LogSlot,
     since: Time,
     /// When this member next tries to end the epoch.
     due: Time,
@@ -172,19 +172,19 @@ pub(crate) struct Doubting {
 }
 
 impl Doubting {
-    pub(crate) fn new(doubt: Option<Doubt>, (epoch, restored): (Epoch, Slot), now: Time) -> Doubting {
+    pub(crate) fn new(doubt: Option<Doubt>, (epoch, restored): (Epoch, LogSlot), now: Time) -> Doubting {
         let left_in = doubt.filter(|doubt| doubt.runs <= 1).map(|_| epoch);
         let (compared, was) = (restored, doubt.is_some());
         Doubting { doubt, restored, left_in, compared, since: now, due: now, said: None, was }
     }
 
     /// Notes that the other members have answered about this member, which has applied all slots up to this one.
-    pub(crate) fn on_compared(&mut self, applied: Slot) {
+    pub(crate) fn on_compared(&mut self, applied: LogSlot) {
         self.compared = applied;
     }
 
     /// Returns the doubt that a successor of this group inherits. The bound is unknown again: the successor's members supply it.
-    pub(crate) fn heir(&self, restored: Slot, now: Time) -> Doubting {
+    pub(crate) fn heir(&self, restored: LogSlot, now: Time) -> Doubting {
         let doubt = self.doubt.map(|doubt| Doubt { up_to: Doubt::UNKNOWN, ..doubt });
         Doubting { was: self.was, left_in: None, ..Doubting::new(doubt, (SURE, restored), now) }
     }
@@ -324,7 +324,7 @@ impl Group {
         // It held the purged data then. The evidence for that may be dropped from now on.
         self.doubting.restored = self.doubting.restored.max(self.state.applied);
         let configs = self.state.configs(self.state.range);
-        let asks = |config: &Config| config.epoch <= doubt.up_to && config.members.contains(&self.me);
+        let asks = |config: &EpochConfig| config.epoch <= doubt.up_to && config.members.contains(&self.me);
         if doubt.up_to < self.state.epoch && !configs.iter().any(asks) {
             self.end_doubt();
         }
@@ -445,7 +445,7 @@ impl Group {
 
     /// Returns the members of one configuration in doubt about its epoch, and those of its members that the group waits for because of
     /// them.
-    pub fn in_doubt_of(&self, config: &Config) -> InDoubt {
+    pub fn in_doubt_of(&self, config: &EpochConfig) -> InDoubt {
         let heard = |node| self.heard_doubt(node);
         let of = |node: &&NodeId| heard(**node).is_some_and(|doubt| doubt >= config.epoch);
         let members: Vec<NodeId> = config.members.iter().filter(of).copied().collect();
@@ -460,7 +460,7 @@ impl Group {
 
     /// Returns whether a majority of the configuration is heard and sure. Half of a former one would do for recovery, but a member in doubt
     /// waits for all other members, and an operator can accept a loss only of members that the status names.
-    fn has_sure_majority(&self, config: &Config) -> bool {
+    fn has_sure_majority(&self, config: &EpochConfig) -> bool {
         let sure =
             config.members.iter().filter(|node| self.heard_doubt(**node).is_some_and(|doubt| doubt < config.epoch));
         sure.count() > config.members.len() / 2

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use overlay::{Epoch, Key, NodeId, PeerKey, Point};
 
-use crate::ballot::{Slot, Term, TermBallot};
+use crate::ballot::{LogSlot, Term, TermBallot};
 use crate::capacity::Capacities;
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
@@ -65,7 +65,7 @@ pub struct Group {
     pub(crate) doubting: Doubting,
     pub(crate) acknowledgements: Acknowledgements,
     /// Terms up to this slot were granted to an earlier run of this process.
-    pub(crate) granted_before: Slot,
+    pub(crate) granted_before: LogSlot,
     pub(crate) heartbeat_due: Time,
     pub(crate) parting: Parting,
     /// Time since which it has had its epoch sealed.
@@ -78,7 +78,7 @@ pub struct Group {
     pub(crate) early: Vec<(Sender, Message)>,
     /// See [`Group::watch`].
     pub(crate) watched: Option<Vec<Applied>>,
-    pub(crate) watched_at: Option<(Epoch, Slot)>,
+    pub(crate) watched_at: Option<(Epoch, LogSlot)>,
     pub(crate) watched_alone: Option<Vec<SpreadRead>>,
     pub(crate) full: Option<Limit>,
     pub(crate) shortage: Shortage,

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use overlay::{Contact, KeyRange, NodeId, PeerKey, Point};
 
-use crate::ballot::{Slot, Term};
+use crate::ballot::{LogSlot, Term};
 use crate::config::{AbleMember, Defect, DivisionView};
 use crate::context::Context;
 use crate::doubt::Doubt;
@@ -61,7 +61,7 @@ pub(crate) struct Shortage {
 
 impl LeaderState {
     /// Creates empty notes. `confirm_after`: [`crate::config::Timing::confirm_after`]. `applied`: the last slot of the agreed state.
-    pub fn new(confirm_after: Duration, applied: Slot, now: Time) -> LeaderState {
+    pub fn new(confirm_after: Duration, applied: LogSlot, now: Time) -> LeaderState {
         LeaderState {
             told: Vec::new(),
             granted_anew: true,
@@ -137,7 +137,7 @@ impl LeaderState {
     }
 
     /// Returns whether this node has reported its progress since it applied this slot.
-    pub(crate) fn knows(&self, node: NodeId, slot: Slot) -> bool {
+    pub(crate) fn knows(&self, node: NodeId, slot: LogSlot) -> bool {
         self.progress.get(&node).is_some_and(|progress| progress.applied >= slot)
     }
 

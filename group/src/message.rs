@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use overlay::{Contact, Epoch, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::ballot::{Ballot, Number, Slot, TermBallot};
+use crate::ballot::{Ballot, LogSlot, Number, TermBallot};
 use crate::doubt::Doubt;
 use crate::handover::Handover;
 use crate::history::History;
@@ -89,20 +89,20 @@ pub struct Copied {
     /// The page has all that the sender holds up to and with this key; `None`: to the end of the piece.
     pub up_to: Option<Key>,
     /// Last slot that the sender had applied when it read the page. The page respects purges up to this slot.
-    pub applied: Slot,
+    pub applied: LogSlot,
     /// Last slot up to `applied` that purged tombstones in the piece. A copy as of an earlier slot is of no use.
-    pub purged: Slot,
+    pub purged: LogSlot,
 }
 
 /// Sign of life of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// Last slot that the sender has applied.
-    pub applied: Slot,
+    pub applied: LogSlot,
     /// Ballot under which the sender leads, if it leads.
     pub leads: Option<Ballot>,
     /// All slots up to this one are chosen, as far as the sender knows.
-    pub chosen: Slot,
+    pub chosen: LogSlot,
     /// Members with heartbeats that reached the sender lately.
     pub hears: Vec<NodeId>,
     /// Terms under which the sender serves or takes over.
@@ -170,7 +170,7 @@ pub enum Parting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Slot of the state that the progress refers to.
-    pub applied: Slot,
+    pub applied: LogSlot,
     /// Terms of that division for which the node holds, durably, all that was chosen before them.
     pub complete: Vec<crate::ballot::Term>,
     /// Each term with the chosen mark up to which the node has everything.
@@ -197,7 +197,7 @@ pub enum LogMessage {
         /// Ballot of the candidate.
         ballot: Ballot,
         /// Last slot that the candidate has applied.
-        applied: Slot,
+        applied: LogSlot,
         /// Whether the epoch is to end: a member that promises seals it.
         stop: bool,
     },
@@ -208,7 +208,7 @@ pub enum LogMessage {
         /// State of the sender, where it has applied more than the candidate.
         state: Option<Box<GroupState>>,
         /// All entries accepted behind that state.
-        accepted: Vec<(Slot, Ballot, Entry)>,
+        accepted: Vec<(LogSlot, Ballot, Entry)>,
         /// Last epoch in which the sender may have forgotten acknowledgements; 0: none.
         doubt: Epoch,
     },
@@ -217,16 +217,16 @@ pub enum LogMessage {
         /// Ballot of the leader.
         ballot: Ballot,
         /// Slots and the entries proposed for them.
-        entries: Vec<(Slot, Entry)>,
+        entries: Vec<(LogSlot, Entry)>,
         /// All slots up to this one are chosen.
-        chosen: Slot,
+        chosen: LogSlot,
     },
     /// Phase 2b.
     Accepted {
         /// Ballot under which the slots are accepted.
         ballot: Ballot,
         /// Slots that are accepted.
-        slots: Vec<Slot>,
+        slots: Vec<LogSlot>,
         /// As in [`LogMessage::Promise`].
         doubt: Epoch,
     },
@@ -591,13 +591,13 @@ impl AttemptOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vouch {
     /// Last slot that the sender has applied.
-    pub applied: Slot,
+    pub applied: LogSlot,
     /// Epoch of the log that `promised` and `accepted` refer to.
     pub epoch: Epoch,
     /// Highest ballot of the log that the receiver promised.
     pub promised: Option<Ballot>,
     /// Slots of the log that the receiver accepted, each under the highest ballot, unless it is known to have applied them.
-    pub accepted: Vec<(Slot, Ballot)>,
+    pub accepted: Vec<(LogSlot, Ballot)>,
     /// Committees in which the receiver promised.
     pub committees: Vec<VouchedCommittee>,
     /// Last progress that the receiver reported.
@@ -610,7 +610,7 @@ pub struct Vouch {
     /// Highest round of the log's ballots that the sender has seen.
     pub round: u64,
     /// Last slot of the log in which the sender has accepted an entry, or that it has applied.
-    pub slot: Slot,
+    pub slot: LogSlot,
     /// Committees in which the sender itself has accepted something: with numbers where the receiver is the primary, and elsewhere only
     /// where the sender has the base.
     pub held: Vec<VouchedCommittee>,
@@ -633,7 +633,7 @@ pub struct VouchedCommittee {
 
 impl Vouch {
     /// Returns an answer without any acknowledgements.
-    pub fn silent(applied: Slot, epoch: Epoch) -> Vouch {
+    pub fn silent(applied: LogSlot, epoch: Epoch) -> Vouch {
         Vouch {
             applied,
             epoch,

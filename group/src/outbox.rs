@@ -12,7 +12,7 @@ use core::ops::Bound;
 use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::ballot::{Ballot, Slot, Term, TermBallot};
+use crate::ballot::{Ballot, LogSlot, Term, TermBallot};
 use crate::committee::WritePass;
 use crate::doubt::Doubt;
 use crate::message::{AttemptOutcome, Base, ClientMessage, ClientOperation, Message, Write};
@@ -29,9 +29,9 @@ pub enum Durable {
     /// Ballot promised in the log of an epoch; replaces the last one.
     LogPromised(Epoch, Option<Ballot>),
     /// Accepted entry; replaces the one accepted before in that slot.
-    LogAccepted(Slot, Ballot, Entry),
+    LogAccepted(LogSlot, Ballot, Entry),
     /// Forgets accepted entries up to this slot, or all.
-    LogForget(Option<Slot>),
+    LogForget(Option<LogSlot>),
     /// Promises to primaries; replaces the last map. About 75 bytes for each primary, once for each takeover.
     Promises(IntervalMap<Option<TermBallot>>),
     /// Fixed part of a committee; replaces the last one of this ballot.

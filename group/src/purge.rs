@@ -12,7 +12,7 @@ use core::ops::Bound;
 
 use overlay::{Key, KeyRange};
 
-use crate::ballot::{Number, Slot};
+use crate::ballot::{LogSlot, Number};
 use crate::config::Defect;
 use crate::group::Group;
 use crate::outbox::{Durable, GroupOutput};
@@ -45,7 +45,7 @@ pub struct Purging {
     /// Whether a page of the store is on its way.
     reading: bool,
     /// Slot of the last purge of which this node has begun to drop all tombstones.
-    done: Slot,
+    done: LogSlot,
     /// Time when the leader searches again.
     due: Time,
     /// Number of tombstones dropped since the start.
@@ -54,7 +54,7 @@ pub struct Purging {
 
 impl Purging {
     pub(crate) fn new(due: Time) -> Purging {
-        Purging { search: None, after: None, reading: false, done: Slot(0), due, dropped: 0 }
+        Purging { search: None, after: None, reading: false, done: LogSlot(0), due, dropped: 0 }
     }
 
     /// Returns when [`Group::tick_purging`] has something to do.
@@ -71,14 +71,15 @@ impl Group {
     /// Searches some more records, or begins to.
     pub(crate) fn tick_purging(&mut self) {
         let purged = self.state.purged.bounds.pieces(self.state.range);
-        let last = purged.into_iter().filter_map(|(_, purge)| purge).map(|purge| purge.slot).max().unwrap_or(Slot(0));
+        let last =
+            purged.into_iter().filter_map(|(_, purge)| purge).map(|purge| purge.slot).max().unwrap_or(LogSlot(0));
         if last > self.purging.done {
             self.purging.done = last;
             self.begin_dropping();
         } else if self.purging.search.is_none() && self.now.time >= self.purging.due {
             self.purging.due = self.now.time + self.config.timing.purge_every;
             self.begin_search();
-            if self.purging.search.is_none() && last > Slot(0) && self.table.has_deleted() {
+            if self.purging.search.is_none() && last > LogSlot(0) && self.table.has_deleted() {
                 // A newcomer copies from members that have not dropped everything yet.
                 self.begin_dropping();
             }

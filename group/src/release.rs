@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use overlay::NodeId;
 
-use crate::ballot::Slot;
+use crate::ballot::LogSlot;
 use crate::config::Defect;
 use crate::group::Group;
 use crate::message::Message;
@@ -26,13 +26,13 @@ const WAITING_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Releases {
     /// Slot of the last release, or a later one.
-    at: Slot,
+    at: LogSlot,
     waiting: BTreeSet<NodeId>,
 }
 
 impl Releases {
     /// Creates an empty list. `applied`: the last slot of the agreed state.
-    pub(crate) fn new(applied: Slot) -> Releases {
+    pub(crate) fn new(applied: LogSlot) -> Releases {
         Releases { at: applied, waiting: BTreeSet::new() }
     }
 }

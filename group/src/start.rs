@@ -8,7 +8,7 @@ use core::ops::Bound;
 
 use overlay::{Epoch, IntervalMap, Key, NodeId};
 
-use crate::ballot::{Ballot, Slot, Term, TermBallot};
+use crate::ballot::{Ballot, LogSlot, Term, TermBallot};
 use crate::capacity::Capacities;
 use crate::committee::Acceptor;
 use crate::config::{Defect, GroupConfig};
@@ -49,7 +49,7 @@ pub struct Stored {
     /// Promise in the log, with its epoch.
     pub log_promised: Option<(Epoch, Ballot)>,
     /// Accepted entries of the log.
-    pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
+    pub log_accepted: BTreeMap<LogSlot, (Ballot, Entry)>,
     /// Promises to primaries.
     pub promises: Option<IntervalMap<Option<TermBallot>>>,
     /// Committees: the fixed part, the received numbers and the chosen mark of each.
@@ -84,7 +84,7 @@ impl Group {
     pub fn found(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
         let mut group = Group::start(config, me, state, now, seed, None);
         // No other node can have granted or promised anything.
-        group.granted_before = Slot(0);
+        group.granted_before = LogSlot(0);
         group.begin();
         group
     }
@@ -108,7 +108,7 @@ impl Group {
         let mut group = Group::start(config, me, state, now, seed, None);
         copied.into_iter().for_each(|table| group.table.add(table));
         group.preloading = !group.table.is_whole();
-        group.granted_before = Slot(0);
+        group.granted_before = LogSlot(0);
         // In this incarnation it may have been a primary of an earlier group here, and have executed operations that come once more.
         group.strays = Strays::forgotten_up_to(Epoch(born.0.saturating_sub(1)));
         group.begin();
@@ -142,7 +142,7 @@ impl Group {
         let doubt = doubt.filter(|_| !config.defects.has(Defect::DoubtForgotten));
         // Also for a sealed store: it may be a copy that was made when an earlier run stopped.
         let crash_recovery = stored.as_ref().map(|_| CrashRecovery::new(now.time));
-        let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };
+        let granted_before = if config.defects.has(Defect::BallotReuse) { LogSlot(0) } else { state.applied };
         let doubting = Doubting::new(doubt, (state.epoch, state.applied), now.time);
         let (log, acceptor) = match stored {
             None => (Log::new(LogAcceptor::default()), Acceptor::new(quiet_until)),

@@ -15,7 +15,7 @@ use overlay::{
 use serde::{Deserialize, Serialize};
 
 use crate::agreed::AgreedPolicies;
-use crate::ballot::{Number, Slot, Term, TermBallot};
+use crate::ballot::{LogSlot, Number, Term, TermBallot};
 use crate::config::{Defects, VALUE_BYTES_MAX};
 use crate::record::Record;
 use crate::switch::Switch;
@@ -43,7 +43,7 @@ pub struct Member {
     /// Time when it joined, in group time.
     pub joined: WallMillis,
     /// Slot of the entry that made it a member or a learner. The value in a proposal is ignored.
-    pub since: Slot,
+    pub since: LogSlot,
 }
 
 impl Member {
@@ -91,7 +91,7 @@ pub struct Settings {
 
 /// A former configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Config {
+pub struct EpochConfig {
     /// Epoch of the configuration.
     pub epoch: Epoch,
     /// Members that voted in it.
@@ -100,7 +100,7 @@ pub struct Config {
     pub open: Vec<KeyRange>,
 }
 
-impl Config {
+impl EpochConfig {
     /// Returns whether it may be the only holder of something chosen in this range.
     pub(crate) fn matters_in(&self, range: KeyRange) -> bool {
         self.open.iter().any(|open| open.overlaps(range))
@@ -111,7 +111,7 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Purge {
     /// Slot of the [`Entry::Purge`].
-    pub slot: Slot,
+    pub slot: LogSlot,
     /// The epoch of that slot.
     pub epoch: Epoch,
     /// Every member of that epoch held all that was chosen up to this number.
@@ -181,13 +181,13 @@ pub struct GroupState {
     /// Id of the group.
     pub id: GroupId,
     /// Last slot with its entry in this state.
-    pub applied: Slot,
+    pub applied: LogSlot,
     /// The current epoch.
     pub epoch: Epoch,
     /// Epoch in which the group began with its present id and range. The same id with another range is another group.
     pub born: Epoch,
     /// Slot of the group's first state with its present id and range. Its first members have this slot as [`Member::since`].
-    pub born_at: Slot,
+    pub born_at: LogSlot,
     /// Arc of the ring that the group owns.
     pub range: KeyRange,
     /// Members, which vote, ordered by node.
@@ -197,7 +197,7 @@ pub struct GroupState {
     /// Primaries of all sub-ranges, in ring order from the range's start.
     pub division: Vec<Assignment>,
     /// Former configurations that recovery must still ask in some ranges; empty once the epoch is established.
-    pub recovery: Vec<Config>,
+    pub recovery: Vec<EpochConfig>,
     /// Operations of horizons two below this one are refused.
     pub horizon: u64,
     /// Tombstones that are dropped.
@@ -306,7 +306,7 @@ impl fmt::Display for Entry {
 impl GroupState {
     /// Returns the first state of a network's first group: one member that owns the whole ring.
     pub fn founded(ring: RingId, id: GroupId, founder: Member, settings: Settings) -> GroupState {
-        let applied = Slot(1);
+        let applied = LogSlot(1);
         let division =
             alloc::vec![Assignment { start: KeyRange::FULL.start(), node: founder.node, term: Term::new(applied, 0) }];
         GroupState {
@@ -338,7 +338,7 @@ impl GroupState {
         let division =
             self.division.windows(2).all(|pair| start.distance_to(pair[0].start) < start.distance_to(pair[1].start));
         let settings = &self.settings;
-        self.applied < Slot::MAX
+        self.applied < LogSlot::MAX
             && !self.members.is_empty()
             && members
             && self.division.first().is_some_and(|first| first.start == start)
@@ -439,16 +439,16 @@ impl GroupState {
 
     /// Returns the configurations whose quorums recovery asks in a range: the current one, and former ones that may be the only holders of
     /// something chosen.
-    pub fn configs(&self, range: KeyRange) -> Vec<Config> {
-        let mut configs: Vec<Config> =
+    pub fn configs(&self, range: KeyRange) -> Vec<EpochConfig> {
+        let mut configs: Vec<EpochConfig> =
             self.recovery.iter().filter(|config| config.matters_in(range)).cloned().collect();
-        configs.push(Config { epoch: self.epoch, members: self.nodes(), open: alloc::vec![self.range] });
+        configs.push(EpochConfig { epoch: self.epoch, members: self.nodes(), open: alloc::vec![self.range] });
         configs
     }
 
     /// Returns how many members of a configuration the group needs: a majority of the current one, and half of a former one, for more than
     /// half of that accepted everything chosen.
-    pub fn needed_of(&self, config: &Config) -> usize {
+    pub fn needed_of(&self, config: &EpochConfig) -> usize {
         if config.epoch == self.epoch { self.quorum() } else { config.members.len().div_ceil(2) }
     }
 
@@ -509,12 +509,12 @@ impl GroupState {
     ///
     /// # Panics
     /// If the slot is not the next one, or the group has ended.
-    pub fn apply(&mut self, slot: Slot, entry: &Entry) {
+    pub fn apply(&mut self, slot: LogSlot, entry: &Entry) {
         self.apply_without(slot, entry, Defects::NONE);
     }
 
     /// Applies an entry without these rules, for tests of the checks.
-    pub(crate) fn apply_without(&mut self, slot: Slot, entry: &Entry, defects: Defects) {
+    pub(crate) fn apply_without(&mut self, slot: LogSlot, entry: &Entry, defects: Defects) {
         assert_eq!(slot, self.applied.next(), "entries apply in order of their slots");
         assert!(self.ended.is_none(), "slot {slot:?} lies behind the end of {:?}", self.id);
         self.applied = slot;
@@ -542,7 +542,7 @@ impl GroupState {
         }
     }
 
-    fn apply_division(&mut self, slot: Slot, parts: &[(Point, NodeId)], kept: &[Term]) {
+    fn apply_division(&mut self, slot: LogSlot, parts: &[(Point, NodeId)], kept: &[Term]) {
         let start = self.range.start();
         let ordered = parts.windows(2).all(|pair| start.distance_to(pair[0].0) < start.distance_to(pair[1].0));
         let fits = parts.first().is_some_and(|first| first.0 == start)
@@ -577,7 +577,7 @@ impl GroupState {
         self.recovery.retain(|config| !config.open.is_empty());
     }
 
-    fn apply_purge(&mut self, slot: Slot, epoch: Epoch, bounds: &[(KeyRange, Number)], floor: u32) {
+    fn apply_purge(&mut self, slot: LogSlot, epoch: Epoch, bounds: &[(KeyRange, Number)], floor: u32) {
         if epoch != self.epoch || !self.is_settled() {
             return;
         }
@@ -611,13 +611,13 @@ impl GroupState {
 
     /// Returns the pieces of this range in which a purge in a slot after this one dropped tombstones. Records there may be of deleted keys
     /// if this node copied them as of the slot, before it had a part in the range.
-    pub fn purged_behind(&self, range: KeyRange, slot: Slot) -> Vec<KeyRange> {
+    pub fn purged_behind(&self, range: KeyRange, slot: LogSlot) -> Vec<KeyRange> {
         let pieces = self.purged.bounds.pieces(range).into_iter();
         let later = pieces.filter(|(_, purge)| purge.is_some_and(|purge| purge.slot > slot));
         later.map(|(piece, _)| piece).collect()
     }
 
-    fn apply_learner(&mut self, slot: Slot, learner: &Member) {
+    fn apply_learner(&mut self, slot: LogSlot, learner: &Member) {
         if self.is_member(learner.node) || self.is_learner(learner.node) {
             return;
         }
@@ -626,7 +626,7 @@ impl GroupState {
         self.learners.sort_by_key(|learner| learner.node);
     }
 
-    fn apply_next(&mut self, slot: Slot, members: &[Member]) {
+    fn apply_next(&mut self, slot: LogSlot, members: &[Member]) {
         if self.refuses_next(members).is_some() {
             return;
         }
@@ -636,7 +636,7 @@ impl GroupState {
             Some(known) => self.recovery[known].open = open,
             // The same members continue: a question to them in the next epoch covers this one too.
             None if self.recovery.len() >= RECOVERY_MAX => debug_assert!(self.are_same(members)),
-            None => self.recovery.push(Config { epoch: self.epoch, members: nodes, open }),
+            None => self.recovery.push(EpochConfig { epoch: self.epoch, members: nodes, open }),
         }
         self.epoch = Epoch(self.epoch.0 + 1);
         self.transactions.on_epoch();
@@ -664,7 +664,7 @@ mod tests {
             name: None,
             cluster: String::new(),
             joined: WallMillis(0),
-            since: Slot(0),
+            since: LogSlot(0),
         }
     }
 
@@ -686,39 +686,39 @@ mod tests {
     fn next_begins_an_epoch_with_new_terms() {
         let mut state = founded();
         let before = state.division[0];
-        state.apply(Slot(2), &Entry::Learners(alloc::vec![member(2, 1)]));
+        state.apply(LogSlot(2), &Entry::Learners(alloc::vec![member(2, 1)]));
         assert!(state.is_learner(member(2, 1).node));
-        state.apply(Slot(3), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
+        state.apply(LogSlot(3), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
         assert_eq!((state.epoch, state.members.len(), state.learners.len()), (Epoch(2), 2, 0));
         let former =
-            Config { epoch: Epoch(1), members: alloc::vec![member(1, 1).node], open: alloc::vec![KeyRange::FULL] };
+            EpochConfig { epoch: Epoch(1), members: alloc::vec![member(1, 1).node], open: alloc::vec![KeyRange::FULL] };
         assert_eq!(state.recovery, [former]);
         assert!(state.division[0].term > before.term);
-        state.apply(Slot(4), &Entry::Established(Epoch(1), alloc::vec![KeyRange::FULL]));
+        state.apply(LogSlot(4), &Entry::Established(Epoch(1), alloc::vec![KeyRange::FULL]));
         assert_eq!(state.recovery.len(), 1, "that was another epoch's");
         let (left, right) = (KeyRange::new(Point(0), Point(9)), KeyRange::new(Point(9), Point(0)));
-        state.apply(Slot(5), &Entry::Established(Epoch(2), alloc::vec![left]));
+        state.apply(LogSlot(5), &Entry::Established(Epoch(2), alloc::vec![left]));
         assert!(!state.is_open(left) && state.is_open(right) && !state.is_settled());
         assert_eq!((state.configs(left).len(), state.configs(right).len()), (1, 2));
-        state.apply(Slot(6), &Entry::Established(Epoch(2), alloc::vec![right]));
+        state.apply(LogSlot(6), &Entry::Established(Epoch(2), alloc::vec![right]));
         assert_eq!(state.recovery.len(), 0);
     }
 
     #[test]
     fn an_epoch_that_is_not_established_only_replaces_lives() {
         let mut state = founded();
-        state.apply(Slot(2), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
+        state.apply(LogSlot(2), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
         assert!(state.refuses_next(&[member(1, 1), member(2, 1), member(3, 1)]).is_some());
         assert!(state.refuses_next(&[member(1, 1), member(2, 2)]).is_none());
         assert!(state.refuses_next(&[member(1, 1), member(3, 1)]).is_some(), "that is no majority of the two");
         assert!(state.refuses_next(&[member(2, 2), member(1, 1)]).is_some(), "out of order");
         assert!(state.refuses_next(&[]).is_some());
         let five: Vec<Member> = (1..=5).map(|peer| member(peer, 1)).collect();
-        state.apply(Slot(3), &Entry::Established(Epoch(2), alloc::vec![KeyRange::FULL]));
-        state.apply(Slot(4), &Entry::Next(five.clone()));
+        state.apply(LogSlot(3), &Entry::Established(Epoch(2), alloc::vec![KeyRange::FULL]));
+        state.apply(LogSlot(4), &Entry::Next(five.clone()));
         assert!(state.refuses_next(&five[..3]).is_none(), "the dead leave also then");
         assert!(state.refuses_next(&five[..2]).is_some(), "most stay");
-        state.apply(Slot(5), &Entry::Next(five[..3].to_vec()));
+        state.apply(LogSlot(5), &Entry::Next(five[..3].to_vec()));
         let asked: Vec<usize> = state.configs(KeyRange::FULL).iter().map(|config| config.members.len()).collect();
         assert_eq!(asked, [2, 5, 3], "recovery asks all in between");
     }
@@ -728,8 +728,8 @@ mod tests {
     fn the_same_members_always_may_go_on() {
         let mut state = founded();
         let of = |life| alloc::vec![member(1, 1), member(2, 1), member(3, life)];
-        state.apply(Slot(2), &Entry::Next(of(1)));
-        state.apply(Slot(3), &Entry::Established(Epoch(2), alloc::vec![KeyRange::FULL]));
+        state.apply(LogSlot(2), &Entry::Next(of(1)));
+        state.apply(LogSlot(3), &Entry::Established(Epoch(2), alloc::vec![KeyRange::FULL]));
         for life in 2..20 {
             state.apply(state.applied.next(), &Entry::Next(of(life)));
         }
@@ -747,23 +747,23 @@ mod tests {
     fn only_an_unchanged_part_keeps_its_term() {
         let mut state = founded();
         let (a, b) = (member(1, 1), member(2, 1));
-        state.apply(Slot(2), &Entry::Next(alloc::vec![a.clone(), b.clone()]));
+        state.apply(LogSlot(2), &Entry::Next(alloc::vec![a.clone(), b.clone()]));
         let half = Point(1 << 127);
         state.apply(
-            Slot(3),
+            LogSlot(3),
             &Entry::Division { parts: alloc::vec![(Point(0), a.node), (half, b.node)], kept: Vec::new() },
         );
         let terms: Vec<_> = state.division.iter().map(|part| part.term).collect();
-        assert_eq!(terms, [Term::new(Slot(3), 0), Term::new(Slot(3), 1)]);
+        assert_eq!(terms, [Term::new(LogSlot(3), 0), Term::new(LogSlot(3), 1)]);
         let quarter = Point(1 << 126);
         let parts = alloc::vec![(Point(0), a.node), (quarter, a.node), (half, b.node)];
-        state.apply(Slot(4), &Entry::Division { parts, kept: terms.clone() });
+        state.apply(LogSlot(4), &Entry::Division { parts, kept: terms.clone() });
         let redrawn: Vec<_> = state.division.iter().map(|part| part.term).collect();
-        assert_eq!(redrawn, [Term::new(Slot(4), 0), Term::new(Slot(4), 1), terms[1]]);
+        assert_eq!(redrawn, [Term::new(LogSlot(4), 0), Term::new(LogSlot(4), 1), terms[1]]);
         assert_eq!(state.assignment(Point(5)).unwrap().term, redrawn[0]);
         assert_eq!(state.assignment(quarter).unwrap().term, redrawn[1]);
         assert_eq!(state.assignment(Point(u128::MAX)).unwrap().node, b.node);
-        state.apply(Slot(5), &Entry::Division { parts: alloc::vec![(half, b.node)], kept: Vec::new() });
+        state.apply(LogSlot(5), &Entry::Division { parts: alloc::vec![(half, b.node)], kept: Vec::new() });
         assert_eq!(state.division.len(), 3, "a division that does not cover the range is void");
     }
 }

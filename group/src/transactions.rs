@@ -11,13 +11,13 @@ use core::time::Duration;
 use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId, Point};
 
 use crate::agreed::AgreedPolicies;
-use crate::ballot::{Ballot, Slot, Term};
+use crate::ballot::{Ballot, LogSlot, Term};
 use crate::config::{Defect, Defects};
 use crate::group::{Group, context};
 use crate::health::Health;
 use crate::message::{AskCopy, Message};
 use crate::outbox::GroupOutput;
-use crate::state::{Config, Entry, GroupState, Member};
+use crate::state::{Entry, EpochConfig, GroupState, Member};
 use crate::time::Time;
 use crate::transaction::TransactionId;
 use crate::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
@@ -38,7 +38,7 @@ pub(crate) struct Transactions {
     /// Leadership that the driver's notes belong to.
     leads: Option<Ballot>,
     /// Last applied slot at which this leader first saw each open transaction: a member that reports the slot has lived since.
-    seen: BTreeMap<TransactionId, Slot>,
+    seen: BTreeMap<TransactionId, LogSlot>,
     /// Votes that wait until they may be sent.
     held: Vec<GroupEnvelope>,
     answered: Answered,
@@ -52,7 +52,7 @@ pub(crate) struct Transactions {
 
 /// Envelopes that a leader answered recently: each member that an envelope reaches forwards a copy.
 #[derive(Clone, Debug, Default)]
-struct Answered(VecDeque<(Time, Slot, GroupEnvelope)>);
+struct Answered(VecDeque<(Time, LogSlot, GroupEnvelope)>);
 
 impl Answered {
     /// Upper limit of remembered envelopes.
@@ -60,14 +60,14 @@ impl Answered {
 
     /// Returns whether this envelope was answered, from the same log, less than a third of the resend time ago. An envelope that is sent again
     /// is answered again.
-    fn has(&mut self, envelope: &GroupEnvelope, applied: Slot, now: Time, resend: Duration) -> bool {
+    fn has(&mut self, envelope: &GroupEnvelope, applied: LogSlot, now: Time, resend: Duration) -> bool {
         while self.0.front().is_some_and(|(at, ..)| now.since(*at) >= resend / 3) {
             self.0.pop_front();
         }
         self.0.iter().any(|(_, slot, known)| *slot == applied && known == envelope)
     }
 
-    fn note(&mut self, envelope: GroupEnvelope, applied: Slot, now: Time) {
+    fn note(&mut self, envelope: GroupEnvelope, applied: LogSlot, now: Time) {
         if self.0.len() >= Self::MAX {
             self.0.pop_front();
         }
@@ -143,7 +143,7 @@ impl GroupState {
         Some((id, self.transactions.ending(id)?))
     }
 
-    pub(crate) fn apply_transaction(&mut self, slot: Slot, entry: &TransactionEntry, defects: Defects) {
+    pub(crate) fn apply_transaction(&mut self, slot: LogSlot, entry: &TransactionEntry, defects: Defects) {
         let own = Own { applied: slot, ..self.own(defects) };
         if self.transactions.apply(&own, slot, entry) {
             self.ended = match entry {
@@ -367,7 +367,7 @@ impl Group {
 
     /// Returns the configurations without whose majorities no operation is answered in some sub-range: the group's own, and former ones
     /// that recovery asks there, unless this member or one that it hears has reported that it stores everything that they did.
-    pub fn needed_configs(&self) -> Vec<Config> {
+    pub fn needed_configs(&self) -> Vec<EpochConfig> {
         let (state, mut hears) = (&self.state, self.hears());
         hears.push(self.me);
         let has_all =

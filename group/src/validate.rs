@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use overlay::{Contact, Epoch, GroupRef, Key, KeyRange, NodeId};
 
-use crate::ballot::{Ballot, Slot, Term};
+use crate::ballot::{Ballot, LogSlot, Term};
 use crate::capacity;
 use crate::committee::CHAIN_LENGTH_MAX;
 use crate::handover::Handover;
@@ -110,14 +110,14 @@ fn unless(holds: bool, violation: Violation) -> Result<(), Violation> {
 }
 
 fn fits(n: u64) -> bool {
-    n < Slot::MAX.0
+    n < LogSlot::MAX.0
 }
 
 fn is_mark(mark: &Option<u64>) -> bool {
     mark.is_none_or(fits)
 }
 
-fn is_slot(slot: &Slot) -> bool {
+fn is_slot(slot: &LogSlot) -> bool {
     fits(slot.0)
 }
 
@@ -276,14 +276,14 @@ impl LogMessage {
             }
             LogMessage::Promise { ballot, state, accepted, .. } => {
                 let state = state.as_ref().is_none_or(|state| state.is_sound());
-                let sound = |(slot, ballot, entry): &(Slot, Ballot, Entry)| {
+                let sound = |(slot, ballot, entry): &(LogSlot, Ballot, Entry)| {
                     is_slot(slot) && is_round(ballot) && entry.is_sound()
                 };
                 state && is_round(ballot) && accepted.iter().all(sound)
             }
             LogMessage::Accept { ballot, entries, chosen } => {
                 unless(ballot.node == from, Violation::NotItsBallot)?;
-                let sound = |(slot, entry): &(Slot, Entry)| is_slot(slot) && entry.is_sound();
+                let sound = |(slot, entry): &(LogSlot, Entry)| is_slot(slot) && entry.is_sound();
                 // A slot that is listed twice could have two values.
                 let ordered = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
                 ordered && is_round(ballot) && is_slot(chosen) && entries.iter().all(sound)

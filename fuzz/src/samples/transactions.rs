@@ -1,6 +1,6 @@
 //! Samples of messages between groups, and of log entries about transactions.
 
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::health::{Health, LivingMember};
 use group::state::{Entry, GroupState};
 use group::time::WallMillis;
@@ -13,7 +13,7 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, 
 
 use super::NODE;
 
-const ID: TransactionId = TransactionId { group: GroupId(1 << 90), epoch: Epoch(1), slot: Slot(2) };
+const ID: TransactionId = TransactionId { group: GroupId(1 << 90), epoch: Epoch(1), slot: LogSlot(2) };
 const OTHER: NodeId = NodeId { peer: PeerKey([8; 32]), incarnation: Incarnation(2) };
 
 /// Returns the view of a group that owns the whole ring.

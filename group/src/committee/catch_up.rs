@@ -21,14 +21,14 @@ use super::copying::tell_copy;
 use super::job::{CatchUpStatus, Found, Job, Lane, Stage, Then};
 use super::source::Asked;
 use super::window::Committee;
-use crate::ballot::{Number, Slot, TermBallot};
+use crate::ballot::{LogSlot, Number, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
 use crate::doubt::{decides, meets_majorities};
 use crate::message::{AskCompare, AskCopy, Base, CommitteeMessage, Compared, Message, Since, Write};
 use crate::outbox::{Durable, GroupOutput};
 use crate::record::Record;
-use crate::state::Config;
+use crate::state::EpochConfig;
 use crate::table::Table;
 use crate::throttle::Throttle;
 use crate::time::Time;
@@ -75,7 +75,7 @@ pub(super) enum ScanUse {
     /// Answer to another member's comparison.
     Theirs { from: NodeId, asked: Box<Asked> },
     /// Copy for a neighbour's member, as of the first slot and with purges up to the second.
-    Copy { from: NodeId, ask: AskCopy, as_of: (Slot, Slot) },
+    Copy { from: NodeId, ask: AskCopy, as_of: (LogSlot, LogSlot) },
 }
 
 /// All catch-up of one member.
@@ -676,9 +676,9 @@ pub(super) fn asked_configs(ctx: &Context<'_>, range: KeyRange) -> Asks {
 /// `nodes`: each node with the last epoch about which its statements are in doubt.
 pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeMap<NodeId, Epoch>) -> bool {
     let forgets = ctx.config.defects.has(Defect::OneReplicaState);
-    let asked = |config: &&Config| !forgets || config.epoch == ctx.state.epoch;
+    let asked = |config: &&EpochConfig| !forgets || config.epoch == ctx.state.epoch;
     let answer = |node: NodeId| if node == ctx.me { Some(ctx.doubt) } else { nodes.get(&node).copied() };
-    let is_told = |config: &Config| {
+    let is_told = |config: &EpochConfig| {
         // Half of a former configuration is enough. Of the present one a majority is needed anyway. The member that a majority has beyond a
         // half makes up for one that forgot a record in an epoch of the same members that recovery had no room to list.
         let tells = if config.epoch == ctx.state.epoch { decides } else { meets_majorities };

@@ -14,7 +14,7 @@ use overlay::{Key, KeyRange, NodeId, Point};
 
 use super::acceptor::Acceptor;
 use super::catch_up::{LOOKED_MAX, ScanUse, page_bytes, scan_from};
-use crate::ballot::Slot;
+use crate::ballot::LogSlot;
 use crate::context::Context;
 use crate::message::{AskCopy, Copied, Message, Write};
 use crate::outbox::GroupOutput;
@@ -57,10 +57,10 @@ impl Acceptor {
 }
 
 /// Returns the slot applied now, and the last slot of the purges that dropped tombstones in this piece.
-fn as_of(ctx: &Context<'_>, piece: KeyRange) -> (Slot, Slot) {
+fn as_of(ctx: &Context<'_>, piece: KeyRange) -> (LogSlot, LogSlot) {
     let purges = ctx.state.purged.bounds.pieces(piece).into_iter();
     let last = purges.filter_map(|(_, purge)| purge.map(|purge| purge.slot)).max();
-    (ctx.state.applied, last.unwrap_or(Slot(0)))
+    (ctx.state.applied, last.unwrap_or(LogSlot(0)))
 }
 
 /// Sends a page of a copy. `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
@@ -68,7 +68,7 @@ pub(super) fn tell_copy<'a>(
     ctx: &mut Context<'_>,
     from: NodeId,
     AskCopy { piece, after, number }: AskCopy,
-    (applied, purged): (Slot, Slot),
+    (applied, purged): (LogSlot, LogSlot),
     records: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
     more: bool,
 ) {

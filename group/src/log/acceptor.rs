@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::ballot::{Ballot, Slot};
+use crate::ballot::{Ballot, LogSlot};
 use crate::context::Context;
 use crate::outbox::{Durable, Outbox};
 use crate::state::Entry;
@@ -12,12 +12,12 @@ use crate::state::Entry;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogAcceptor {
     promised: Option<Ballot>,
-    accepted: BTreeMap<Slot, (Ballot, Entry)>,
+    accepted: BTreeMap<LogSlot, (Ballot, Entry)>,
 }
 
 impl LogAcceptor {
     /// Returns an acceptor as it was stored.
-    pub fn restored(promised: Option<Ballot>, accepted: BTreeMap<Slot, (Ballot, Entry)>) -> LogAcceptor {
+    pub fn restored(promised: Option<Ballot>, accepted: BTreeMap<LogSlot, (Ballot, Entry)>) -> LogAcceptor {
         LogAcceptor { promised, accepted }
     }
 
@@ -27,17 +27,17 @@ impl LogAcceptor {
     }
 
     /// Returns the last slot with an accepted entry.
-    pub fn last_accepted(&self) -> Option<Slot> {
+    pub fn last_accepted(&self) -> Option<LogSlot> {
         self.accepted.last_key_value().map(|(slot, _)| *slot)
     }
 
     /// Returns the entry accepted in a slot, with its ballot.
-    pub fn accepted(&self, slot: Slot) -> Option<(Ballot, &Entry)> {
+    pub fn accepted(&self, slot: LogSlot) -> Option<(Ballot, &Entry)> {
         self.accepted.get(&slot).map(|(ballot, entry)| (*ballot, entry))
     }
 
     /// Returns all entries accepted after a slot.
-    pub fn accepted_behind(&self, slot: Slot) -> Vec<(Slot, Ballot, Entry)> {
+    pub fn accepted_behind(&self, slot: LogSlot) -> Vec<(LogSlot, Ballot, Entry)> {
         self.accepted.range(slot.next()..).map(|(slot, (ballot, entry))| (*slot, *ballot, entry.clone())).collect()
     }
 
@@ -50,8 +50,8 @@ impl LogAcceptor {
     }
 
     /// Returns the first of these slots in which another entry was accepted under the same ballot.
-    pub fn contradicted(&self, ballot: Ballot, entries: &[(Slot, Entry)]) -> Option<Slot> {
-        let differs = |(slot, entry): &&(Slot, Entry)| {
+    pub fn contradicted(&self, ballot: Ballot, entries: &[(LogSlot, Entry)]) -> Option<LogSlot> {
+        let differs = |(slot, entry): &&(LogSlot, Entry)| {
             self.accepted.get(slot).is_some_and(|(under, known)| *under == ballot && known != entry)
         };
         entries.iter().find(differs).map(|(slot, _)| *slot)
@@ -67,9 +67,9 @@ impl LogAcceptor {
     pub fn accept(
         &mut self,
         ballot: Ballot,
-        entries: Vec<(Slot, Entry)>,
+        entries: Vec<(LogSlot, Entry)>,
         ctx: &mut Context<'_>,
-    ) -> Result<Vec<Slot>, Ballot> {
+    ) -> Result<Vec<LogSlot>, Ballot> {
         self.raise(ballot, ctx)?;
         let mut slots = Vec::with_capacity(entries.len());
         for (slot, entry) in entries {
@@ -90,7 +90,7 @@ impl LogAcceptor {
     }
 
     /// Forgets entries up to this slot: they are part of the state now.
-    pub fn forget(&mut self, applied: Slot, out: &mut Outbox) {
+    pub fn forget(&mut self, applied: LogSlot, out: &mut Outbox) {
         if self.accepted.first_key_value().is_some_and(|(slot, _)| *slot <= applied) {
             self.accepted = self.accepted.split_off(&applied.next());
             out.persist(Durable::LogForget(Some(applied)));

@@ -7,7 +7,7 @@ use overlay::{Epoch, NodeId};
 
 use super::leader::Leadership;
 use super::{AHEAD_MAX, Log, Role};
-use crate::ballot::{Ballot, Slot};
+use crate::ballot::{Ballot, LogSlot};
 use crate::context::Context;
 use crate::doubt::decides;
 use crate::failure_detector::FailureDetector;
@@ -16,7 +16,7 @@ use crate::state::Entry;
 use crate::time::Time;
 
 /// Entries that an acceptor accepted after the applied state.
-type Accepted = Vec<(Slot, Ballot, Entry)>;
+type Accepted = Vec<(LogSlot, Ballot, Entry)>;
 
 /// Attempt to lead.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Candidacy {
 #[derive(Clone, Debug)]
 enum Stage {
     Polling { round: u64, yes: BTreeSet<NodeId> },
-    Preparing { ballot: Ballot, applied: Slot, stop: bool, promises: BTreeMap<NodeId, (Accepted, Epoch)> },
+    Preparing { ballot: Ballot, applied: LogSlot, stop: bool, promises: BTreeMap<NodeId, (Accepted, Epoch)> },
 }
 
 impl Candidacy {
@@ -143,7 +143,7 @@ impl Log {
             return;
         }
         let (ballot, stop, promises) = (*ballot, *stop, core::mem::take(promises));
-        let mut adopted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
+        let mut adopted: BTreeMap<LogSlot, (Ballot, Entry)> = BTreeMap::new();
         for (slot, under, entry) in promises.into_values().flat_map(|(accepted, _)| accepted) {
             if slot > ctx.state.applied
                 && slot.0 - ctx.state.applied.0 <= AHEAD_MAX

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use overlay::{Epoch, NodeId};
 
-use crate::ballot::{Ballot, Slot};
+use crate::ballot::{Ballot, LogSlot};
 use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{LogMessage, Message};
@@ -25,10 +25,10 @@ struct Open {
 #[derive(Clone, Debug)]
 pub(super) struct Leadership {
     ballot: Ballot,
-    next: Slot,
-    open: BTreeMap<Slot, Open>,
+    next: LogSlot,
+    open: BTreeMap<LogSlot, Open>,
     /// Once everything up to here is chosen, an entry of this leader is, and it may decide anew (one change at a time).
-    barrier: Slot,
+    barrier: LogSlot,
     confirmed: bool,
 }
 
@@ -38,7 +38,7 @@ impl Leadership {
     pub(super) fn begin(
         ctx: &mut Context<'_>,
         ballot: Ballot,
-        mut adopted: BTreeMap<Slot, (Ballot, Entry)>,
+        mut adopted: BTreeMap<LogSlot, (Ballot, Entry)>,
         stop: bool,
     ) -> Leadership {
         if stop && ctx.config.defects.has(Defect::StopTooLow) {
@@ -73,7 +73,7 @@ impl Leadership {
     }
 
     /// Proposes an entry in the next slot (phase 2a).
-    pub(super) fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> Slot {
+    pub(super) fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> LogSlot {
         let slot = self.next;
         self.next = slot.next();
         let entries = alloc::vec![(slot, entry.clone())];
@@ -88,9 +88,9 @@ impl Leadership {
     pub(super) fn on_accepted(
         &mut self,
         (from, doubt): (NodeId, Epoch),
-        slots: &[Slot],
+        slots: &[LogSlot],
         is_chosen: impl Fn(&BTreeMap<NodeId, Epoch>) -> bool,
-    ) -> Vec<(Slot, Entry)> {
+    ) -> Vec<(LogSlot, Entry)> {
         let mut chosen = Vec::new();
         for slot in slots {
             let Some(open) = self.open.get_mut(slot) else { continue };
@@ -109,7 +109,7 @@ impl Leadership {
     /// Drops entries up to this slot, which the state contains. Returns false where this leadership does not know one of them to be chosen.
     /// Another leader may have had another entry chosen there, so entries that were accepted under this ballot do not count as chosen.
     #[must_use]
-    pub(super) fn forget(&mut self, applied: Slot) -> bool {
+    pub(super) fn forget(&mut self, applied: LogSlot) -> bool {
         let later = self.open.split_off(&applied.next());
         let knew_all = core::mem::replace(&mut self.open, later).is_empty();
         self.next = self.next.max(applied.next());
@@ -131,7 +131,7 @@ impl Leadership {
     }
 
     /// Returns the slot up to which all slots are chosen: it lies before all open ones.
-    fn chosen(&self, applied: Slot) -> Slot {
-        self.open.first_key_value().map_or(Slot(self.next.0 - 1), |(slot, _)| Slot(slot.0 - 1)).max(applied)
+    fn chosen(&self, applied: LogSlot) -> LogSlot {
+        self.open.first_key_value().map_or(LogSlot(self.next.0 - 1), |(slot, _)| LogSlot(slot.0 - 1)).max(applied)
     }
 }

@@ -22,7 +22,7 @@ pub use acceptor::LogAcceptor;
 use candidate::Candidacy;
 use leader::Leadership;
 
-use crate::ballot::{Ballot, Slot};
+use crate::ballot::{Ballot, LogSlot};
 use crate::config::{Defect, Timing};
 use crate::context::Context;
 use crate::contradiction::{Contradicts, Disowned, contradiction};
@@ -64,7 +64,7 @@ pub struct Log {
     /// Node that knows a slot to be chosen that is not held here.
     lacking: Option<NodeId>,
     /// Chosen entries that are not applied yet.
-    chosen: BTreeMap<Slot, Entry>,
+    chosen: BTreeMap<LogSlot, Entry>,
     /// Time of the next election.
     election_due: Time,
     /// Time between the notice that there is no leader and the election. Each member draws its own, because otherwise all members that
@@ -156,7 +156,7 @@ impl Log {
     }
 
     /// Returns the ballot under which this slot was accepted.
-    pub fn accepted_under(&self, slot: Slot) -> Option<Ballot> {
+    pub fn accepted_under(&self, slot: LogSlot) -> Option<Ballot> {
         self.acceptor.accepted(slot).map(|(ballot, _)| ballot)
     }
 
@@ -166,18 +166,18 @@ impl Log {
     }
 
     /// Returns the last slot accepted.
-    pub fn last_accepted(&self) -> Option<Slot> {
+    pub fn last_accepted(&self) -> Option<LogSlot> {
         self.acceptor.last_accepted()
     }
 
     /// Returns the entries accepted here after a slot, or known to be chosen: each of them may be chosen.
-    pub fn undecided(&self, applied: Slot) -> Vec<Entry> {
+    pub fn undecided(&self, applied: LogSlot) -> Vec<Entry> {
         let accepted = self.acceptor.accepted_behind(applied).into_iter().map(|(_, _, entry)| entry);
         accepted.chain(self.chosen.values().cloned()).collect()
     }
 
     /// Returns the slot up to which all slots are known here to be chosen.
-    pub fn chosen(&self, applied: Slot) -> Slot {
+    pub fn chosen(&self, applied: LogSlot) -> LogSlot {
         let mut chosen = applied;
         while self.chosen.contains_key(&chosen.next()) {
             chosen = chosen.next();
@@ -202,7 +202,7 @@ impl Log {
     }
 
     /// Takes the next entry to apply, if it is known to be chosen.
-    pub fn take_chosen(&mut self, applied: Slot) -> Option<Entry> {
+    pub fn take_chosen(&mut self, applied: LogSlot) -> Option<Entry> {
         self.chosen.remove(&applied.next())
     }
 
@@ -252,7 +252,7 @@ impl Log {
     }
 
     /// Proposes an entry; only where [`Log::leads`]. Returns its slot.
-    pub fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> Option<Slot> {
+    pub fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> Option<LogSlot> {
         let Role::Leader(leadership) = &mut self.role else { return None };
         let slot = leadership.propose(ctx, entry.clone());
         if entry.ends_epoch() && ctx.config.defects.has(Defect::NextUnchosen) {
@@ -271,7 +271,7 @@ impl Log {
     }
 
     /// Notes a sign of life of the leader.
-    pub fn on_leader_heartbeat(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
+    pub fn on_leader_heartbeat(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: LogSlot) {
         self.round_seen = self.round_seen.max(ballot.round);
         if self.disowned.has(&ballot) {
             return ctx.dropped.note(Violation::Contradiction); // Its silence makes other members stand.
@@ -408,7 +408,7 @@ impl Log {
     }
 
     /// Marks slots up to `chosen` as chosen, where their entries were accepted under the same ballot.
-    fn learn(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
+    fn learn(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: LogSlot) {
         let mut slot = ctx.state.applied.next();
         while slot <= chosen {
             if !self.chosen.contains_key(&slot) {
@@ -426,7 +426,7 @@ impl Log {
         }
     }
 
-    fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, applied: Slot, stop: bool) {
+    fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, applied: LogSlot, stop: bool) {
         self.round_seen = self.round_seen.max(ballot.round);
         let is_new = self.acceptor.promised() != Some(ballot);
         if let Err(promised) = self.acceptor.prepare(ballot, ctx) {
@@ -462,8 +462,8 @@ impl Log {
         ctx: &mut Context<'_>,
         from: NodeId,
         ballot: Ballot,
-        mut entries: Vec<(Slot, Entry)>,
-        chosen: Slot,
+        mut entries: Vec<(LogSlot, Entry)>,
+        chosen: LogSlot,
     ) {
         let proposed = entries.len();
         if self.disowned.has(&ballot) {
@@ -495,7 +495,13 @@ impl Log {
     }
 
     /// Returns whether these entries contradict those accepted under their ballot, or those chosen in their slots.
-    fn contradicts(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, entries: &[(Slot, Entry)]) -> bool {
+    fn contradicts(
+        &mut self,
+        ctx: &mut Context<'_>,
+        from: NodeId,
+        ballot: Ballot,
+        entries: &[(LogSlot, Entry)],
+    ) -> bool {
         // A leader that is outrun may propose differently from a later decision: that is refused.
         if self.acceptor.promised().is_some_and(|promised| promised > ballot) {
             return false;
@@ -511,7 +517,7 @@ impl Log {
         true
     }
 
-    fn on_accepted(&mut self, ctx: &mut Context<'_>, from: (NodeId, Epoch), ballot: Ballot, slots: &[Slot]) {
+    fn on_accepted(&mut self, ctx: &mut Context<'_>, from: (NodeId, Epoch), ballot: Ballot, slots: &[LogSlot]) {
         let Role::Leader(leadership) = &mut self.role else { return };
         if leadership.ballot() != ballot || !ctx.state.is_member(from.0) {
             return;

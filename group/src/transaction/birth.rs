@@ -10,9 +10,9 @@ use overlay::{Epoch, IntervalMap, KeyRange, NodeId};
 use super::TransactionId;
 use super::plan::{Birth, BirthName, Plan};
 use super::state::TransactionState;
-use crate::ballot::{Number, Slot, Term};
+use crate::ballot::{LogSlot, Number, Term};
 use crate::config::Defects;
-use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged, Settings};
+use crate::state::{Assignment, EpochConfig, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged, Settings};
 use crate::switch::Switch;
 
 /// Number of generations that are left free where the knowledge of those in use is lost.
@@ -43,8 +43,8 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
     let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch).chain(beside.map(|link| link.epoch)));
     let last = finals.iter().map(|last| last.applied).max().unwrap_or_default();
     // Terms are made of slots, and records are ordered by terms: a lost group's terms must be the lower ones, too.
-    let applied = if lost_range(plan).is_some() { Slot(last.0.saturating_add(LOSS_SLOTS)) } else { last.next() };
-    if applied >= Slot::MAX {
+    let applied = if lost_range(plan).is_some() { LogSlot(last.0.saturating_add(LOSS_SLOTS)) } else { last.next() };
+    if applied >= LogSlot::MAX {
         return None;
     }
     let name = plan.id_of(id, birth);
@@ -125,7 +125,7 @@ fn goes_to(plan: &Plan, last: &GroupState, node: NodeId) -> Option<usize> {
 }
 
 /// Divides the range. A primary stays primary where it is still a member; elsewhere members take turns.
-fn divide(range: KeyRange, members: &[Member], finals: &[&GroupState], applied: Slot) -> Vec<Assignment> {
+fn divide(range: KeyRange, members: &[Member], finals: &[&GroupState], applied: LogSlot) -> Vec<Assignment> {
     let mut owners = IntervalMap::new(None);
     for last in finals {
         last.parts().for_each(|(part, ballot)| owners.set(part, Some(ballot.node)));
@@ -144,21 +144,21 @@ fn divide(range: KeyRange, members: &[Member], finals: &[&GroupState], applied: 
 
 /// Returns the configurations to ask for earlier chosen records: the last members of each group that a part comes from, and the
 /// configurations that these groups would have asked.
-fn recovery(range: KeyRange, finals: &[&GroupState]) -> Vec<Config> {
+fn recovery(range: KeyRange, finals: &[&GroupState]) -> Vec<EpochConfig> {
     let mut configs = Vec::new();
     for last in finals {
         let within = |open: &[KeyRange]| -> Vec<KeyRange> {
             open.iter().flat_map(|open| range.intersection(*open)).flatten().collect()
         };
-        let former = last.recovery.iter().map(|config| Config { open: within(&config.open), ..config.clone() });
-        let own = Config { epoch: last.epoch, members: last.nodes(), open: within(&[last.range]) };
+        let former = last.recovery.iter().map(|config| EpochConfig { open: within(&config.open), ..config.clone() });
+        let own = EpochConfig { epoch: last.epoch, members: last.nodes(), open: within(&[last.range]) };
         configs.extend(former.chain([own]).filter(|config| !config.open.is_empty()));
     }
     configs.sort_by_key(|config| config.epoch);
     configs
 }
 
-fn purged(plan: &Plan, (applied, epoch): (Slot, Epoch), range: KeyRange, finals: &[&GroupState]) -> Purged {
+fn purged(plan: &Plan, (applied, epoch): (LogSlot, Epoch), range: KeyRange, finals: &[&GroupState]) -> Purged {
     let mut bounds = IntervalMap::new(None);
     for last in finals {
         for piece in range.intersection(last.range).into_iter().flatten() {

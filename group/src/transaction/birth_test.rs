@@ -10,7 +10,7 @@ use super::birth::births;
 use super::plan::{GroupTransaction, Plan, PlanRefusal, Rank, View};
 use super::state::TransactionEntry;
 use crate::agreed::AgreedPolicies;
-use crate::ballot::{Number, Slot, Term};
+use crate::ballot::{LogSlot, Number, Term};
 use crate::config::Defects;
 use crate::state::{Entry, GroupState, Member, Settings};
 use crate::time::WallMillis;
@@ -26,7 +26,7 @@ fn member(peer: u8) -> Member {
         name: None,
         cluster: String::new(),
         joined: WallMillis(0),
-        since: Slot(0),
+        since: LogSlot(0),
     }
 }
 
@@ -47,7 +47,7 @@ fn founded() -> GroupState {
     apply(&mut state, Entry::Established(Epoch(2), alloc::vec![KeyRange::FULL]));
     let parts = (0..5).map(|part| (KeyRange::FULL.cut_at(part, 5), node(part as u8 + 1))).collect();
     apply(&mut state, Entry::Division { parts, kept: Vec::new() });
-    let bounds = alloc::vec![(KeyRange::FULL, Number { term: Term::new(Slot(4), 0), n: 9 })];
+    let bounds = alloc::vec![(KeyRange::FULL, Number { term: Term::new(LogSlot(4), 0), n: 9 })];
     apply(&mut state, Entry::Purge { epoch: Epoch(2), bounds, floor: 3 });
     state
 }
@@ -334,7 +334,7 @@ fn two_repairs_in_a_row_rise() {
     let early = repair(&second);
     assert_eq!(refuses(&second, &early), None);
     let born =
-        early.reference(TransactionId { group: second.id, epoch: second.epoch, slot: Slot(9) }, &early.births[0]);
+        early.reference(TransactionId { group: second.id, epoch: second.epoch, slot: LogSlot(9) }, &early.births[0]);
     assert!(born.epoch > Epoch((1 << 32) + 20), "{:?}", born.epoch);
     // A plan from before that is known would begin too early.
     hear(&mut second, (4 << 32) + 20);
@@ -389,5 +389,5 @@ fn of_made_up_final_states_nothing_is_born() {
     assert_eq!(of(&GroupState { members, ..last.clone() }), None);
     assert_eq!(of(&GroupState { members: Vec::new(), ..last.clone() }), None);
     // The slots are used up.
-    assert_eq!(of(&GroupState { applied: Slot(Slot::MAX.0 - 1), ..last.clone() }), None);
+    assert_eq!(of(&GroupState { applied: LogSlot(LogSlot::MAX.0 - 1), ..last.clone() }), None);
 }

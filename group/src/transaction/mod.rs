@@ -26,7 +26,7 @@ pub mod state;
 use overlay::{Epoch, GroupId};
 use serde::{Deserialize, Serialize};
 
-use crate::ballot::Slot;
+use crate::ballot::LogSlot;
 
 /// One attempt at one transaction. No group ever uses the id again (hazard 30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct TransactionId {
     /// Epoch of the coordinator when the transaction began.
     pub epoch: Epoch,
     /// Slot of *begin* in the coordinator's log.
-    pub slot: Slot,
+    pub slot: LogSlot,
 }
 
 impl TransactionId {

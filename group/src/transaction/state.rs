@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TransactionId;
 use super::plan::{LOSS_EPOCHS, Plan, View};
-use crate::ballot::Slot;
+use crate::ballot::LogSlot;
 use crate::config::{Defect, Defects};
 
 /// Upper limit of coordinators for which the last transaction that is over is remembered. To forget one costs, at worst, a lock about which
@@ -74,7 +74,7 @@ pub struct Own {
     /// Whether the epoch is established: then the group may become another one.
     pub settled: bool,
     /// Last applied slot of the group's log.
-    pub applied: Slot,
+    pub applied: LogSlot,
     /// Rules that are left out, for tests of the checks.
     pub defects: Defects,
 }
@@ -109,7 +109,7 @@ pub struct TransactionState {
     /// Commits of this group, or of one that it came from.
     decided: Vec<Decision>,
     /// For each coordinator, its last transaction that is over here: this group votes for no earlier one any more (hazard 29).
-    over: BTreeMap<GroupId, (Epoch, Slot)>,
+    over: BTreeMap<GroupId, (Epoch, LogSlot)>,
     /// Former groups for which this group answers, and their last epochs.
     retired: BTreeMap<GroupId, Epoch>,
 }
@@ -229,7 +229,7 @@ impl TransactionState {
     }
 
     /// Applies an entry. Returns whether the group ends with it: a transaction that touches the group is committed now.
-    pub fn apply(&mut self, own: &Own, slot: Slot, entry: &TransactionEntry) -> bool {
+    pub fn apply(&mut self, own: &Own, slot: LogSlot, entry: &TransactionEntry) -> bool {
         match entry {
             TransactionEntry::Begin(plan) => {
                 if self.refuses_begin(own, plan).is_none() {

@@ -1,7 +1,7 @@
 //! All state that a peer or a client can make grow has a limit (hazard 53; I15). At the limit a message counts as lost, or is refused.
 
 use group::Group;
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::message::{AttemptOutcome, ClientOperation, CommitteeMessage, Message};
 use group::op::{Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
@@ -145,7 +145,7 @@ fn crowd(members_max: u32) -> usize {
             name: None,
             cluster: String::new(),
             joined: WallMillis(0),
-            since: Slot(0),
+            since: LogSlot(0),
         };
         now.time = now.time + std::time::Duration::from_millis(50);
         group.set_now(now);
@@ -158,7 +158,7 @@ fn crowd(members_max: u32) -> usize {
             }
         }
     }
-    assert!(group.state().applied > Slot(2));
+    assert!(group.state().applied > LogSlot(2));
     group.state().learners.len()
 }
 

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use group::ballot::{Number, Slot, Term};
+use group::ballot::{LogSlot, Number, Term};
 use group::message::{AskCompare, Base, CommitteeMessage, Compared, Since};
-use group::state::Config;
+use group::state::EpochConfig;
 use group::time::Time;
 use overlay::{Epoch, KeyRange, Point};
 
@@ -17,7 +17,7 @@ fn away() -> Bench {
     bench.serve(first, &[]);
     bench.accept(first, Some(0), (1..=3).map(|n| write(first, n, &format!("k{n}"), "v")).collect());
     bench.accept(first, Some(3), vec![]);
-    bench.serve(ballot(7, 3), &[(first.term, 6), (Term::new(Slot(6), 0), 0)]);
+    bench.serve(ballot(7, 3), &[(first.term, 6), (Term::new(LogSlot(6), 0), 0)]);
     bench.said.clear();
     bench.tick();
     bench
@@ -162,10 +162,10 @@ fn copying_waits_for_a_store_that_is_behind_but_not_for_ever() {
 #[test]
 fn what_others_lacked_is_forgotten_when_fewer_are_asked() {
     let mut bench = Bench::new(node(2), 3);
-    let former = Config { epoch: Epoch(0), members: (4..=6).map(node).collect(), open: vec![KeyRange::FULL] };
+    let former = EpochConfig { epoch: Epoch(0), members: (4..=6).map(node).collect(), open: vec![KeyRange::FULL] };
     bench.state.recovery = vec![former];
     let term = ballot(7, 3);
-    bench.serve(term, &[(Term::new(Slot(5), 0), 6)]);
+    bench.serve(term, &[(Term::new(LogSlot(5), 0), 6)]);
     bench.said.clear();
     bench.tick();
     let incomplete = |bench: &mut Bench| {
@@ -219,7 +219,7 @@ fn two_that_wait_in_step_come_to_everybody() {
         let parts = [(ballot(7, first), half(0, 1 << 127)), (ballot(8, second), half(1 << 127, 0))];
         for (ballot, range) in parts {
             let from = ballot.node.peer.0[0];
-            let pieces = vec![(range, vec![(Term::new(Slot(5), 0), 6)])];
+            let pieces = vec![(range, vec![(Term::new(LogSlot(5), 0), 6)])];
             let base = Base { range, pieces, reproposed: 0 };
             bench.hear(from, CommitteeMessage::Prepare { ballot, range });
             bench.hear(from, CommitteeMessage::Base { ballot, base: base.into(), chosen: Some(0) });
@@ -244,7 +244,7 @@ fn who_lacked_something_is_asked_again_where_the_others_are_silent() {
     for one in [1, 3] {
         let mut bench = Bench::new(node(4), 3);
         let term = ballot(7, 1);
-        bench.serve(term, &[(Term::new(Slot(5), 0), 6)]);
+        bench.serve(term, &[(Term::new(LogSlot(5), 0), 6)]);
         let complete = nothing_newer(term, KeyRange::FULL);
         let doubtful = Compared { complete: false, doubt: Epoch(9), ..complete.clone() };
         bench.said.clear();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
 use group::message::{AttemptOutcome, Base, CommitteeMessage, Compared, LogMessage, Message, Write};
 use group::op::{Op, Read};
 use group::state::Entry;
@@ -64,7 +64,7 @@ fn assert_ignored(whole: &mut Whole, times: u64) {
 #[test]
 fn a_second_base_under_a_ballot_is_refused() {
     let (mut whole, theirs) = taken_over();
-    lay(&mut whole, theirs, base(&[(Term::new(Slot(1), 0), 3)], 0), None);
+    lay(&mut whole, theirs, base(&[(Term::new(LogSlot(1), 0), 3)], 0), None);
     assert_ignored(&mut whole, 1);
     assert_eq!(whole.group.acceptor().committee(theirs).unwrap().base(), Some(&base(&[], 0)), "the first stays");
     // Nothing of that ballot counts any more, and another ballot does.
@@ -102,20 +102,20 @@ fn a_second_write_under_a_number_is_refused_with_all_that_comes_along() {
 fn a_second_entry_in_a_slot_is_refused() {
     let mut whole = whole();
     let theirs = Ballot { round: 3, node: node(2) };
-    let accept = |entry| LogMessage::Accept { ballot: theirs, entries: vec![(Slot(2), entry)], chosen: Slot(1) };
+    let accept = |entry| LogMessage::Accept { ballot: theirs, entries: vec![(LogSlot(2), entry)], chosen: LogSlot(1) };
     whole.hear(2, Message::Log(accept(Entry::Horizon(5))));
     let stored = whole.stored.len();
     whole.hear(2, Message::Log(accept(Entry::Horizon(6))));
     assert_ignored(&mut whole, 1);
-    assert_eq!(whole.group.log().undecided(Slot(1)), [Entry::Horizon(5)]);
+    assert_eq!(whole.group.log().undecided(LogSlot(1)), [Entry::Horizon(5)]);
     // The leader of that ballot is followed no more.
-    whole.hear(2, Message::Log(LogMessage::Accept { ballot: theirs, entries: vec![], chosen: Slot(2) }));
-    assert_eq!(whole.group.state().applied, Slot(1));
+    whole.hear(2, Message::Log(LogMessage::Accept { ballot: theirs, entries: vec![], chosen: LogSlot(2) }));
+    assert_eq!(whole.group.state().applied, LogSlot(1));
     assert_eq!(whole.stored.len(), stored);
     let next = Ballot { round: 4, node: node(3) };
-    let entries = vec![(Slot(2), Entry::Horizon(6))];
-    whole.hear(3, Message::Log(LogMessage::Accept { ballot: next, entries, chosen: Slot(2) }));
-    assert_eq!((whole.group.state().applied, whole.group.state().horizon), (Slot(2), 6), "another leads");
+    let entries = vec![(LogSlot(2), Entry::Horizon(6))];
+    whole.hear(3, Message::Log(LogMessage::Accept { ballot: next, entries, chosen: LogSlot(2) }));
+    assert_eq!((whole.group.state().applied, whole.group.state().horizon), (LogSlot(2), 6), "another leads");
 }
 
 /// Checks that a member stops serving: it gives the reason, answers with no value, and sends no more messages in the group.
@@ -210,7 +210,7 @@ fn in_tests_it_is_fatal() {
 fn a_source_may_count_as_many_records_as_it_likes() {
     let mut bench = bench();
     let theirs = ballot(5, 2);
-    bench.serve(theirs, &[(Term::new(Slot(2), 0), 3)]);
+    bench.serve(theirs, &[(Term::new(LogSlot(2), 0), 3)]);
     bench.tick();
     for after in [None, Some(key("a"))] {
         let (from, ask) = bench.asked_compare();

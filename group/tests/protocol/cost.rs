@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use group::ballot::{Ballot, Slot};
+use group::ballot::{Ballot, LogSlot};
 use group::message::{AskCompare, CommitteeMessage, Compared, LogMessage, Message};
 use group::outbox::Durable;
 use overlay::KeyRange;
@@ -69,7 +69,7 @@ fn questions_for_what_is_lacking() {
     let leader = Ballot { round: 9, node: node(2) };
     let other = ballot(5, 2);
     for _ in 0..100 {
-        let message = LogMessage::Accept { ballot: leader, entries: vec![], chosen: Slot(9) };
+        let message = LogMessage::Accept { ballot: leader, entries: vec![], chosen: LogSlot(9) };
         whole.hear(2, Message::Log(message));
         let writes = vec![write(other, 1, "k", "v")];
         whole.hear(2, Message::Committee(CommitteeMessage::Accept { ballot: other, chosen: Some(0), writes }));

@@ -1,7 +1,7 @@
 //! Messages fit a frame, answers say how far they go, and late answers are dropped.
 
 use group::Group;
-use group::ballot::{Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Term, TermBallot};
 use group::config::VALUE_BYTES_MAX;
 use group::message::{AskCompare, Base, ClientOperation, CommitteeMessage, CommitteeReport, Message};
 use group::op::{Condition, Expiry, Op, Read};
@@ -27,7 +27,7 @@ fn a_comparison_of_long_names_fits_a_frame() {
     }
     bench.accept(first, Some(1500), vec![]);
     // It was away for a term, so it compares.
-    bench.serve(ballot(7, 3), &[(Term::new(Slot(6), 0), 9), (first.term, 1600)]);
+    bench.serve(ballot(7, 3), &[(Term::new(LogSlot(6), 0), 9), (first.term, 1600)]);
     bench.said.clear();
     bench.tick();
     for _ in 0..3 {
@@ -49,12 +49,12 @@ fn bases_stay_small() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     let mine = whole.own();
     // As after 256 takeovers of the whole, when all pieces have the same history.
-    let chain: Vec<(Term, u64)> = (0..255).map(|age| (Term::new(Slot(100_000 - age), 0), 1_000_000)).collect();
+    let chain: Vec<(Term, u64)> = (0..255).map(|age| (Term::new(LogSlot(100_000 - age), 0), 1_000_000)).collect();
     let cut = |part: u128| Point((u128::MAX / 600) * part);
     let piece = |part: u128| KeyRange::new(cut(part), if part == 599 { Point(0) } else { cut(part + 1) });
     let pieces = (0..600).map(|part| (piece(part), chain.clone())).collect();
     let base = Base { range: KeyRange::FULL, pieces, reproposed: 0 };
-    let older = TermBallot { term: Term::new(Slot(0), 7), ..ballot(1, 3) };
+    let older = TermBallot { term: Term::new(LogSlot(0), 7), ..ballot(1, 3) };
     let report = CommitteeReport { ballot: older, base: Some(base.into()), chosen: Some(0) };
     let promise = CommitteeMessage::Promise {
         ballot: mine,
@@ -188,7 +188,7 @@ fn what_was_acknowledged_under_a_kept_term_is_vouched_for() {
     let half = Point(1 << 127);
     let right = KeyRange::new(half, Point(0));
     let mut bench = Bench::new(node(1), 3);
-    let part = group::state::Assignment { start: half, node: node(3), term: Term::new(Slot(1), 1) };
+    let part = group::state::Assignment { start: half, node: node(3), term: Term::new(LogSlot(1), 1) };
     bench.state.division.push(part);
     let mut whole = Whole::new(&bench);
     whole.serve();
@@ -219,11 +219,11 @@ fn a_store_that_lacks_a_whole_epoch_is_noticed() {
     let stored = group::Stored { empty: true, sealed: false, ..bench.stored() };
     let mut group = Group::restore(bench.config.clone(), node(1), stored, bench.now, 1);
     let vouch = group::message::Vouch {
-        applied: Slot(9),
+        applied: LogSlot(9),
         epoch: Epoch(2),
         promised: Some(group::ballot::Ballot { round: 3, node: node(2) }),
-        accepted: vec![(Slot(9), group::ballot::Ballot { round: 3, node: node(2) })],
-        ..group::message::Vouch::silent(Slot(9), Epoch(2))
+        accepted: vec![(LogSlot(9), group::ballot::Ballot { round: 3, node: node(2) })],
+        ..group::message::Vouch::silent(LogSlot(9), Epoch(2))
     };
     for peer in [2, 3] {
         let from = group::message::Sender { node: node(peer), epoch: Epoch(2) };

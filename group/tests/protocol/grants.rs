@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use group::Group;
-use group::ballot::{Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Term, TermBallot};
 use group::committee::{Answers, ReturnedWrite, WritePass};
 use group::handover::Inheritance;
 use group::message::{ClientOperation, CommitteeMessage, Message};
 use group::op::Op;
 use group::outbox::GroupOutput;
-use group::state::{Assignment, Config, GroupState};
+use group::state::{Assignment, EpochConfig, GroupState};
 use group::switch::Switch;
 use header::{Header, NO_OBJECT, Operation};
 use overlay::{Epoch, GroupId, KeyRange};
@@ -180,9 +180,9 @@ fn a_birth_waits_for_grants() {
 
     // The group ends by a transaction that members 1 and 3 know of; member 2 does not yet.
     let last = primary.whole.group.state().clone();
-    let slot = Slot(last.applied.0 + 1);
+    let slot = LogSlot(last.applied.0 + 1);
     let all = Assignment { start: KeyRange::FULL.start(), node: node(1), term: Term::new(slot, 0) };
-    let before = Config { epoch: Epoch(1), members: last.nodes(), open: vec![KeyRange::FULL] };
+    let before = EpochConfig { epoch: Epoch(1), members: last.nodes(), open: vec![KeyRange::FULL] };
     let state = GroupState {
         id: GroupId(2),
         applied: slot,
@@ -450,7 +450,7 @@ fn grants_elsewhere_delay_nobody() {
     let mut bench = Bench::new(node(1), 3);
     (bench.state.settings.coarse, bench.state.settings.leases) = (true, true);
     bench.state.switch = Switch::on(3);
-    let part = |index, start, peer| Assignment { start, node: node(peer), term: Term::new(Slot(1), index) };
+    let part = |index, start, peer| Assignment { start, node: node(peer), term: Term::new(LogSlot(1), index) };
     bench.state.division = vec![part(0, left.start(), 1), part(1, right.start(), 3)];
     let mut whole = Whole::new(&bench);
     whole.wait(1_500);
@@ -534,7 +534,7 @@ fn what_is_asked_before_it_serves_is_not_done_too_late() {
     let mut bench = Bench::new(node(1), 3);
     (bench.state.settings.coarse, bench.state.settings.leases) = (true, true);
     bench.state.division =
-        vec![Assignment { start: KeyRange::FULL.start(), node: node(1), term: Term::new(Slot(1), 0) }];
+        vec![Assignment { start: KeyRange::FULL.start(), node: node(1), term: Term::new(LogSlot(1), 0) }];
     let mut whole = Whole::new(&bench);
     whole.wait(1_500);
     whole.wait(400);
@@ -542,7 +542,7 @@ fn what_is_asked_before_it_serves_is_not_done_too_late() {
     primary.pull();
     let own = primary.whole.own();
     // Member 2 has granted an older primary, member 3, a lease.
-    let older = TermBallot { epoch: Epoch(1), term: Term::new(Slot(0), 0), node: node(3) };
+    let older = TermBallot { epoch: Epoch(1), term: Term::new(LogSlot(0), 0), node: node(3) };
     primary.hear(2, promise(own, vec![(older, 1_000)]));
     primary.hear(2, CommitteeMessage::BaseAccepted { ballot: own });
     let serves = |primary: &Primary| primary.whole.group.primaries().any(|it| it.is_serving());

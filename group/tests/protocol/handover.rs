@@ -2,11 +2,11 @@
 //! usual where any part is missing.
 
 use group::Group;
-use group::ballot::{Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Term, TermBallot};
 use group::handover::{Handover, Inheritance};
 use group::message::{Base, CommitteeMessage, Message};
 use group::outbox::GroupOutput;
-use group::state::{Assignment, Config, GroupState};
+use group::state::{Assignment, EpochConfig, GroupState};
 use group::transaction::TransactionId;
 use overlay::{Epoch, GroupId, KeyRange, Point};
 
@@ -19,23 +19,23 @@ const OLDER: Term = Term(77);
 
 /// Returns a group of three that has ended: node 1 was primary of the left half, node 2 of the right one.
 fn last() -> GroupState {
-    let slot = Slot(30);
+    let slot = LogSlot(30);
     let part = |index: usize, start, peer| Assignment { start, node: node(peer), term: Term::new(slot, index) };
     GroupState {
-        applied: Slot(40),
+        applied: LogSlot(40),
         epoch: Epoch(4),
         division: vec![part(0, LEFT.start(), 1), part(1, RIGHT.start(), 2)],
-        ended: Some(TransactionId { group: GroupId(1), epoch: Epoch(4), slot: Slot(35) }),
+        ended: Some(TransactionId { group: GroupId(1), epoch: Epoch(4), slot: LogSlot(35) }),
         ..Bench::new(node(1), 3).state
     }
 }
 
 /// Returns the group that is born of it: node 1 is primary of all.
 fn born() -> GroupState {
-    let slot = Slot(41);
+    let slot = LogSlot(41);
     let all = Assignment { start: LEFT.start(), node: node(1), term: Term::new(slot, 0) };
     let born = GroupState { id: GroupId(2), applied: slot, epoch: Epoch(5), born: Epoch(5), born_at: slot, ..last() };
-    let before = Config { epoch: Epoch(4), members: last().nodes(), open: vec![KeyRange::FULL] };
+    let before = EpochConfig { epoch: Epoch(4), members: last().nodes(), open: vec![KeyRange::FULL] };
     GroupState { division: vec![all], recovery: vec![before], ended: None, ..born }
 }
 
@@ -111,8 +111,8 @@ fn where_something_is_missing_all_are_asked() {
     let (said, _) = inherits(born(), &[handover(RIGHT, right)], Some(handover(LEFT, left)));
     assert!(said.iter().any(is_base), "{said:?}");
     // Another division was drawn since: another node may have been primary of some of it.
-    let redrawn = Assignment { start: LEFT.start(), node: node(1), term: Term::new(Slot(42), 0) };
-    let later = GroupState { applied: Slot(42), division: vec![redrawn], ..born() };
+    let redrawn = Assignment { start: LEFT.start(), node: node(1), term: Term::new(LogSlot(42), 0) };
+    let later = GroupState { applied: LogSlot(42), division: vec![redrawn], ..born() };
     let (said, _) = inherits(later, &[handover(LEFT, left), handover(RIGHT, right)], None);
     assert!(matches!(said[..], [CommitteeMessage::Prepare { .. }]), "{said:?}");
 }
@@ -121,7 +121,7 @@ fn where_something_is_missing_all_are_asked() {
 fn only_who_was_primary_last_hands_over() {
     let [left, right] = ballots();
     let mut inheritance = Inheritance::of(&[&last()]);
-    let older = TermBallot { term: Term::new(Slot(29), 0), ..left };
+    let older = TermBallot { term: Term::new(LogSlot(29), 0), ..left };
     let epoch = TermBallot { epoch: Epoch(3), ..left };
     for (group, handover) in [
         (GroupId(1), handover(LEFT, older)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use group::ballot::{Number, Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Number, Term, TermBallot};
 use group::message::{AskCompare, Base, CommitteeMessage, Compared, Since, Write};
 use group::rng::Rng;
 use overlay::{Key, KeyRange, Point};
@@ -23,7 +23,7 @@ fn lacking(old: TermBallot, new: TermBallot, knows: impl Fn(u128) -> bool, bytes
     bench.accept(old, Some(1), vec![]);
     let cut = |place: u128| Point((place % PIECES) << 125);
     let piece = |place: u128| {
-        let term = if knows(place) { old.term } else { Term::new(Slot(4), 0) };
+        let term = if knows(place) { old.term } else { Term::new(LogSlot(4), 0) };
         (KeyRange::new(cut(place), cut(place + 1)), vec![(term, 2 + place as u64)])
     };
     bench.hear(3, CommitteeMessage::Prepare { ballot: new, range: KeyRange::FULL });

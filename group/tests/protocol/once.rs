@@ -1,6 +1,6 @@
 //! An operation takes effect at most once, and a term is begun once, however often messages are repeated (`docs/design/write.md`; I6).
 
-use group::ballot::{Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Term, TermBallot};
 use group::message::{AttemptOutcome, CommitteeMessage, Message};
 use group::op::{Answer, Op, Read};
 use group::record::OpId;
@@ -102,7 +102,7 @@ fn a_term_that_is_over_is_not_begun_again() {
     assert_eq!(whole.group.primaries().filter(|primary| !primary.is_ended()).count(), 0);
     let next = |state: &GroupState| GroupState { applied: state.applied.next(), horizon: 2, ..state.clone() };
     whole.hear(3, Message::State(Box::new(next(&bench.state))));
-    assert_eq!(whole.group.state().applied, Slot(2));
+    assert_eq!(whole.group.state().applied, LogSlot(2));
     whole.wait(1000);
     assert_eq!(prepares(&whole), 1, "under a ballot that is over");
     // A copy of an earlier attempt is not executed, and not said to have had no effect.

@@ -61,7 +61,7 @@ fn recent_writes_of_one_half_are_no_answer_for_the_other() {
     assert_eq!(bench.acceptor.committee(whole).expect("it has begun").missing(), []);
     let mut window = |piece: KeyRange, n: u64| {
         bench.said.clear();
-        let since = Number { term: Term::new(group::ballot::Slot(5), 0), n };
+        let since = Number { term: Term::new(group::ballot::LogSlot(5), 0), n };
         bench.hear(4, CommitteeMessage::AskSince { ballot: whole, piece, since, attempt: 0 });
         match &bench.said[..] {
             [(_, CommitteeMessage::Since(answer))] => (answer.writes.len(), answer.done),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::config::{Defect, Defects};
 use group::rng::Rng;
 use group::time::{Time, WallMillis};
@@ -65,7 +65,7 @@ impl World {
     /// Returns a world with one group of so many members.
     fn new(seed: u64, members: u8, defects: Defects) -> World {
         let id = GroupId(1);
-        let own = Own { id, epoch: Epoch(1), range: KeyRange::FULL, settled: true, applied: Slot(1), defects };
+        let own = Own { id, epoch: Epoch(1), range: KeyRange::FULL, settled: true, applied: LogSlot(1), defects };
         let members = (0..members).map(contact).collect();
         let founded = Sim {
             own,

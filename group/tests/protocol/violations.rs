@@ -1,6 +1,6 @@
 //! Messages of a peer, wrong by mistake or on purpose, do not stop a member, and do not fill it. They are counted.
 
-use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
 use group::history::{FAILURES_MAX, History};
 use group::message::{
     Base, ClientOperation, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Progress, Since,
@@ -24,7 +24,7 @@ fn expect(why: Violation, message: impl Into<Message>) {
     assert_eq!(whole.stored.len(), stored, "{message:?} is remembered");
     whole.wait(300);
     assert_eq!(whole.group.dropped().total(), 1, "{message:?}");
-    assert!(whole.group.state().applied < Slot::MAX);
+    assert!(whole.group.state().applied < LogSlot::MAX);
 }
 
 fn committee(message: CommitteeMessage) -> Message {
@@ -55,13 +55,13 @@ fn numbers_that_nobody_comes_to_are_dropped() {
     let high = Ballot { round: u64::MAX, node: node(2) };
     expect(
         Violation::Malformed,
-        Message::Log(LogMessage::Prepare { ballot: high, applied: Slot(u64::MAX), stop: false }),
+        Message::Log(LogMessage::Prepare { ballot: high, applied: LogSlot(u64::MAX), stop: false }),
     );
     expect(Violation::Malformed, Message::Log(LogMessage::Refused { ballot: high, promised: high }));
     let mut state = bench.state.clone();
-    (state.applied, state.division) = (Slot(u64::MAX), Vec::new());
+    (state.applied, state.division) = (LogSlot(u64::MAX), Vec::new());
     expect(Violation::Malformed, Message::State(Box::new(state)));
-    let progress = Progress { applied: Slot(u64::MAX), complete: Vec::new(), marks: Vec::new() };
+    let progress = Progress { applied: LogSlot(u64::MAX), complete: Vec::new(), marks: Vec::new() };
     expect(Violation::Malformed, Message::Progress(progress));
     let asked = operation(own, 1, "k", Op::Read(Read::Value));
     expect(Violation::Malformed, operate(ClientOperation { horizon: u64::MAX, ..asked }));
@@ -85,14 +85,14 @@ fn nobody_proposes_under_the_ballot_of_another() {
     let theirs = Ballot { round: 9, node: node(3) };
     expect(
         Violation::NotItsBallot,
-        Message::Log(LogMessage::Prepare { ballot: theirs, applied: Slot(0), stop: false }),
+        Message::Log(LogMessage::Prepare { ballot: theirs, applied: LogSlot(0), stop: false }),
     );
-    let entries = vec![(Slot(2), Entry::Noop)];
-    expect(Violation::NotItsBallot, Message::Log(LogMessage::Accept { ballot: theirs, entries, chosen: Slot(0) }));
+    let entries = vec![(LogSlot(2), Entry::Noop)];
+    expect(Violation::NotItsBallot, Message::Log(LogMessage::Accept { ballot: theirs, entries, chosen: LogSlot(0) }));
     let heartbeat = Heartbeat {
-        applied: Slot(1),
+        applied: LogSlot(1),
         leads: Some(theirs),
-        chosen: Slot(1),
+        chosen: LogSlot(1),
         hears: Vec::new(),
         terms: Vec::new(),
         parting: group::message::Parting::Stays,
@@ -172,14 +172,14 @@ fn what_is_far_ahead_is_not_stored() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     let theirs = Ballot { round: 9, node: node(2) };
     for step in 0..100 {
-        let entries = (0..100).map(|n| (Slot((1 << 20) + step * 100 + n), Entry::Noop)).collect();
-        whole.hear(2, Message::Log(LogMessage::Accept { ballot: theirs, entries, chosen: Slot(1) }));
+        let entries = (0..100).map(|n| (LogSlot((1 << 20) + step * 100 + n), Entry::Noop)).collect();
+        whole.hear(2, Message::Log(LogMessage::Accept { ballot: theirs, entries, chosen: LogSlot(1) }));
     }
     assert_eq!(whole.group.log().last_accepted(), None);
     assert!(!whole.stored.iter().any(|change| matches!(change, Durable::LogAccepted(..))));
     assert_eq!(whole.group.dropped().of(Violation::Far), 100);
     assert_eq!(whole.group.leader(), Some(node(2)), "it is heeded all the same: it may be this node that is behind");
-    let term = Term::new(Slot(1 << 40), 0);
+    let term = Term::new(LogSlot(1 << 40), 0);
     let message = CommitteeMessage::Prepare { ballot: TermBallot { term, ..ballot(5, 2) }, range: KeyRange::FULL };
     whole.hear(2, committee(message));
     assert_eq!(whole.group.dropped().of(Violation::Far), 101);
@@ -228,7 +228,7 @@ fn a_plan_has_parties() {
     let operation =
         GroupTransaction::Repair { from: Point(1), last: Point(1), lost: vec![GroupId(3)], above: Epoch(1) };
     let plan = Plan { operation, parties: vec![], births: vec![], rank: Rank::new(0, WallMillis(0)) };
-    let id = TransactionId { group: GroupId(7), epoch: Epoch(1), slot: Slot(2) };
+    let id = TransactionId { group: GroupId(7), epoch: Epoch(1), slot: LogSlot(2) };
     let message = GroupMessage::Prepare(id, Box::new(plan));
     let envelope = GroupEnvelope { from: group.id, by: group.clone(), to: group, message };
     expect(Violation::Malformed, Message::Envelope(Box::new(envelope)));
@@ -275,7 +275,7 @@ fn a_state_leaves_room_for_what_follows() {
 
     let state = Bench::new(node(1), 3).state;
     let adopted = |change: &dyn Fn(&mut GroupState)| {
-        let mut state = GroupState { applied: Slot(9), ..state.clone() };
+        let mut state = GroupState { applied: LogSlot(9), ..state.clone() };
         change(&mut state);
         expect(Violation::Malformed, Message::State(Box::new(state)));
     };
@@ -285,6 +285,6 @@ fn a_state_leaves_room_for_what_follows() {
     adopted(&|state| state.settings.value_bytes_max = u32::MAX);
     adopted(&|state| state.members[0].addresses = vec!["far away".repeat(1 << 10)]);
     let (epoch, members, open) = (Epoch(1), Vec::new(), vec![KeyRange::FULL]);
-    let nobody = group::state::Config { epoch, members, open };
+    let nobody = group::state::EpochConfig { epoch, members, open };
     adopted(&|state| state.recovery.push(nobody.clone()));
 }

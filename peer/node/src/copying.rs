@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::config::Defect;
 use group::message::{AskCopy, Copied, Message, Sender};
 use group::state::GroupState;
@@ -128,7 +128,7 @@ struct Part {
     /// Its generation in the store.
     generation: Option<u8>,
     /// Slot up to which every page that came respects purges; `None` before the first page.
-    applied: Option<Slot>,
+    applied: Option<LogSlot>,
 }
 
 impl Part {

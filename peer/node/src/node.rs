@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use bytes::Bytes;
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::config::GroupConfig;
 use group::handover::Handover;
 use group::message::{Message, Sender};
@@ -382,7 +382,7 @@ impl Node {
 
     pub(crate) fn member(&self) -> Member {
         let Contact { node, addresses, name } = self.contact();
-        Member { node, addresses, name, cluster: self.config.cluster.clone(), joined: self.now.wall, since: Slot(0) }
+        Member { node, addresses, name, cluster: self.config.cluster.clone(), joined: self.now.wall, since: LogSlot(0) }
     }
 
     pub(crate) fn group_config(&self) -> GroupConfig {

@@ -17,7 +17,7 @@ use group::Group;
 use group::agreed::MEMBERS_MAX;
 use group::ballot::TermBallot;
 use group::message::{ClientMessage, ClientOperation, Message};
-use group::state::{Config, GroupState};
+use group::state::{EpochConfig, GroupState};
 use group::time::Time;
 use overlay::{
     Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, PeerKey, Point, RingId, Way, next_hop,
@@ -132,7 +132,7 @@ impl Heard {
 
     /// Returns the numbers for one configuration, with its unheard members. Members in doubt about it count as unheard as long as the group
     /// waits because of them: their votes do not count then.
-    fn in_config(group: &Group, config: &Config) -> (Heard, Vec<NodeId>) {
+    fn in_config(group: &Group, config: &EpochConfig) -> (Heard, Vec<NodeId>) {
         let (me, hears, doubt) = (group.me(), group.hears(), group.in_doubt_of(config));
         let is_missed = |node: &NodeId| {
             let is_in_doubt = !doubt.waiting_for.is_empty() && doubt.members.contains(node);

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use group::ballot::{Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Term, TermBallot};
 use group::capacity::Believed;
 use group::committee::{CatchUpStatus, Primary};
 use group::history::History;
@@ -141,7 +141,7 @@ pub struct GroupStatus {
     /// Its epoch.
     pub epoch: Epoch,
     /// The last applied slot of its log.
-    pub applied: Slot,
+    pub applied: LogSlot,
     /// The arc that it owns.
     pub range: KeyRange,
     /// Members, then learners.

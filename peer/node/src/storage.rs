@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use bytes::Bytes;
-use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
 use group::message::Write;
 use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
@@ -378,9 +378,9 @@ impl GroupNamespace {
                 ballot.map(|ballot| (epoch, ballot))
             }
         };
-        let mut log_accepted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
+        let mut log_accepted: BTreeMap<LogSlot, (Ballot, Entry)> = BTreeMap::new();
         for (key, value) in self.entries(meta, b"la") {
-            log_accepted.insert(Slot(number(key, 0)?), decode(value, "log entry")?);
+            log_accepted.insert(LogSlot(number(key, 0)?), decode(value, "log entry")?);
         }
         let promises = match entry(b"p") {
             None => None,
@@ -497,7 +497,7 @@ mod tests {
 
     fn ballot(term: u64) -> TermBallot {
         let node = NodeId { peer: PeerKey([7; 32]), incarnation: Incarnation(1 << 40) };
-        TermBallot { epoch: Epoch(9), term: Term::new(Slot(term), 0), node }
+        TermBallot { epoch: Epoch(9), term: Term::new(LogSlot(term), 0), node }
     }
 
     /// Returns the number of bytes that a batch adds to the journal.
@@ -537,7 +537,7 @@ mod tests {
     #[test]
     fn lanes_and_namespaces_lie_apart() {
         let record = |n| {
-            let number = Number { term: Term::new(Slot(1), 0), n };
+            let number = Number { term: Term::new(LogSlot(1), 0), n };
             let version = group::op::Version { generation: 0, timestamp: n };
             let kind = group::op::Kind::Value;
             Arc::new(Record {
@@ -577,7 +577,7 @@ mod tests {
                     name: None,
                     cluster: alloc::string::String::new(),
                     joined: group::time::WallMillis(0),
-                    since: Slot(0),
+                    since: LogSlot(0),
                 },
                 settings.clone(),
             );
@@ -603,7 +603,7 @@ mod tests {
             assert_eq!(unsettled, [u64::from(lane)]);
             // A settled write becomes the record of its own lane, in its generation.
             let mut settled = Vec::new();
-            namespace.changes(&keyspace, Durable::Settle(Term::new(Slot(1), 0), 0, 9), &mut settled);
+            namespace.changes(&keyspace, Durable::Settle(Term::new(LogSlot(1), 0), 0, 9), &mut settled);
             let Change::Promote { from, to, strip } = &settled[0] else { panic!("{settled:?}") };
             let promoted: Vec<_> = meta.range(from.clone()..to.clone()).map(|(key, _)| &key[*strip..]).collect();
             assert_eq!(promoted, [&space.record_key(1, &Key::new(b"k").unwrap())[..]]);

@@ -4,9 +4,9 @@ use alloc::string::String;
 use core::time::Duration;
 
 use group::agreed::AgreedPolicies;
-use group::ballot::{Number, Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Number, Term, TermBallot};
 use group::message::{Base, CommitteeMessage};
-use group::state::{Assignment, Config, Entry, Member, Purge, Settings};
+use group::state::{Assignment, Entry, EpochConfig, Member, Purge, Settings};
 use group::time::{Now, Time, WallMillis};
 use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::TransactionEntry;
@@ -29,7 +29,7 @@ fn id(peer: u8) -> NodeId {
 
 /// Returns a group of these members, in this epoch, with one sub-range.
 fn state(name: u128, epoch: u64, range: KeyRange, members: &[u8]) -> GroupState {
-    let slot = Slot(epoch * 10);
+    let slot = LogSlot(epoch * 10);
     let member = |peer: &u8| Member {
         node: id(*peer),
         addresses: Vec::new(),
@@ -121,8 +121,8 @@ fn nothing_comes_along_from_where_tombstones_were_let_go_of_without_this_node() 
         let (mut node, ballots) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
         let generation = node.replicas.keyspace.of(RIGHT.start());
         let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);
-        let up_to = Number { term: Term::new(Slot(99), 0), n: 5 };
-        born.purged.bounds.set(RIGHT, Some(Purge { slot: Slot(100), epoch: Epoch(epoch), up_to }));
+        let up_to = Number { term: Term::new(LogSlot(99), 0), n: 5 };
+        born.purged.bounds.set(RIGHT, Some(Purge { slot: LogSlot(100), epoch: Epoch(epoch), up_to }));
         node.take_part(born);
         assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (Some(ballots[0]), keeps.then_some(ballots[0])));
         assert_eq!(node.replicas.keyspace.of(RIGHT.start()) == generation, keeps);
@@ -137,8 +137,8 @@ fn who_only_learns_was_not_asked() {
     learns.learners = state(10, 9, KeyRange::FULL, &[1]).members;
     let (mut node, _) = node_in(alloc::vec![learns]);
     let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);
-    let up_to = Number { term: Term::new(Slot(89), 0), n: 5 };
-    born.purged.bounds.set(KeyRange::FULL, Some(Purge { slot: Slot(90), epoch: Epoch(9), up_to }));
+    let up_to = Number { term: Term::new(LogSlot(89), 0), n: 5 };
+    born.purged.bounds.set(KeyRange::FULL, Some(Purge { slot: LogSlot(90), epoch: Epoch(9), up_to }));
     node.take_part(born);
     assert_eq!(has(&node, KeyRange::FULL), None);
 }
@@ -147,11 +147,11 @@ fn who_only_learns_was_not_asked() {
 #[test]
 fn what_the_new_group_asks_for_goes_along() {
     let left_it = GroupState {
-        recovery: alloc::vec![Config { epoch: Epoch(7), members: alloc::vec![id(1)], open: alloc::vec![RIGHT] }],
+        recovery: alloc::vec![EpochConfig { epoch: Epoch(7), members: alloc::vec![id(1)], open: alloc::vec![RIGHT] }],
         ..state(11, 8, RIGHT, &[5, 6])
     };
     let (mut node, ballots) = node_in(alloc::vec![state(10, 5, LEFT, &[2, 1]), left_it]);
-    let config = Config { epoch: Epoch(7), members: alloc::vec![id(1), id(5), id(6)], open: alloc::vec![RIGHT] };
+    let config = EpochConfig { epoch: Epoch(7), members: alloc::vec![id(1), id(5), id(6)], open: alloc::vec![RIGHT] };
     node.take_part(GroupState { recovery: alloc::vec![config], ..state(12, 13, KeyRange::FULL, &[2, 5, 6]) });
     assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(ballots[1])));
 }
@@ -162,7 +162,7 @@ fn what_the_new_group_asks_for_goes_along() {
 fn former_members_that_are_needed_are_told() {
     let told = |former: &[u8]| {
         let members = former.iter().map(|peer| id(*peer)).collect();
-        let config = Config { epoch: Epoch(7), members, open: alloc::vec![RIGHT] };
+        let config = EpochConfig { epoch: Epoch(7), members, open: alloc::vec![RIGHT] };
         let (mut node, _) = node_in(Vec::new());
         let state = GroupState { recovery: alloc::vec![config], ..state(10, 8, KeyRange::FULL, &[1]) };
         let group = Group::join(node.group_config(), id(1), state, NOW, 3);
@@ -302,7 +302,7 @@ fn a_loss_shows_in_what_is_born_of_the_group() {
         drain(&mut node);
         let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);
         let up_to = Number { term: ballots[0].term, n };
-        born.purged.bounds.set(RIGHT, Some(Purge { slot: Slot(95), epoch: Epoch(9), up_to }));
+        born.purged.bounds.set(RIGHT, Some(Purge { slot: LogSlot(95), epoch: Epoch(9), up_to }));
         node.take_part(born.clone());
         let outputs = drain(&mut node);
         assert_eq!(!is_over(&outputs), keeps);
@@ -326,12 +326,12 @@ fn nothing_is_born_of_a_life_that_is_over() {
         let split = GroupTransaction::Split { at: RIGHT.start(), first: alloc::vec![id(1)] };
         let view = last.transactions.view(&last.reference());
         let plan = Plan::new(split, &view, None, Rank::new(0, WallMillis(0))).expect("it can be split");
-        last.apply(Slot(91), &Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
-        let began = TransactionId { group: last.id, epoch: last.epoch, slot: Slot(91) };
-        last.apply(Slot(92), &Entry::Transaction(TransactionEntry::Outcome(began, true)));
+        last.apply(LogSlot(91), &Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
+        let began = TransactionId { group: last.id, epoch: last.epoch, slot: LogSlot(91) };
+        last.apply(LogSlot(92), &Entry::Transaction(TransactionEntry::Outcome(began, true)));
         assert_eq!(last.ended, Some(began));
         if is_released {
-            last.members[0].since = Slot(91);
+            last.members[0].since = LogSlot(91);
         }
         let from = Sender { node: id(2), epoch: last.epoch };
         node.replicas.all[0].group.on_message(from, Message::State(Box::new(last)));
@@ -350,7 +350,7 @@ fn a_newcomer_elsewhere_declines_to_whoever_counts_on_it() {
     drain(&mut node);
     let mut other = state(11, 9, RIGHT, &[5, 6, 7]);
     other.learners = state(12, 9, RIGHT, &[1]).members;
-    (other.applied, other.learners[0].since) = (Slot(95), Slot(95)); // It asked to join: no birth made it a learner there.
+    (other.applied, other.learners[0].since) = (LogSlot(95), LogSlot(95)); // It asked to join: no birth made it a learner there.
     let sender = Sender { node: id(6), epoch: other.epoch };
     node.on_foreign(other.id, sender, Message::State(Box::new(other)));
     let declines = |output: Output| match output {

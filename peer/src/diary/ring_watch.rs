@@ -198,7 +198,7 @@ impl Collector for RingMetrics {
 
 #[cfg(test)]
 mod tests {
-    use group::ballot::{Slot, Term, TermBallot};
+    use group::ballot::{LogSlot, Term, TermBallot};
     use node::routing;
     use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey, Point, RingId};
 
@@ -222,7 +222,7 @@ mod tests {
             point: range.start(),
             group: group(id, range),
             part: range,
-            ballot: TermBallot { epoch: Epoch(3), term: Term::new(Slot(1), 0), node: nodes(1)[0] },
+            ballot: TermBallot { epoch: Epoch(3), term: Term::new(LogSlot(1), 0), node: nodes(1)[0] },
             horizon: 0,
             unheard: nodes(unheard),
             heard: routing::Heard { epoch: Epoch(3), members: 3 - u32::from(unheard), needed: 2, of: 3 },

@@ -1,6 +1,6 @@
 //! Violates each property once, and tests that the checkers find it.
 
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::op::Version;
 use group::time::Time;
 use group::transaction::TransactionId;
@@ -70,7 +70,7 @@ fn a_log_comes_to_one_state_with_each_slot() {
 
 #[test]
 fn a_transaction_has_one_outcome() {
-    let id = TransactionId { group: GroupId(1), epoch: Epoch(1), slot: Slot(4) };
+    let id = TransactionId { group: GroupId(1), epoch: Epoch(1), slot: LogSlot(4) };
     let says = |group, step| (0, Observation::Transaction { group: GroupId(group), id, step });
     let commit = || Step::Committed { asked: vec![GroupId(2), GroupId(3)] };
     let agreed = [says(2, Step::Agreed), says(3, Step::Agreed)];
@@ -85,7 +85,7 @@ fn a_transaction_has_one_outcome() {
 
 #[test]
 fn a_boundary_is_locked_for_one() {
-    let lock = |at, slot| (Point(at), TransactionId { group: GroupId(1), epoch: Epoch(1), slot: Slot(slot) });
+    let lock = |at, slot| (Point(at), TransactionId { group: GroupId(1), epoch: Epoch(1), slot: LogSlot(slot) });
     assert_eq!(broken(&[(0, Observation::Locks(vec![lock(1, 4), lock(2, 4), lock(3, 5)]))]), None);
     assert_eq!(broken(&[(0, Observation::Locks(vec![lock(1, 4), lock(1, 5)]))]), Some("I10 one lock"));
 }
@@ -94,7 +94,7 @@ fn place(group: u128, born: u64, range: KeyRange, other: u128) -> Place {
     Place {
         group: GroupId(group),
         born: Epoch(born),
-        applied: Slot(10 * born),
+        applied: LogSlot(10 * born),
         range,
         ended: false,
         open: false,
@@ -112,7 +112,7 @@ fn a_place_belongs_to_one_group() {
         broken(&places.iter().map(|place| (0, Observation::Place(place.clone()))).collect::<Vec<_>>())
     };
     let parent = place(1, 1, KeyRange::FULL, 1);
-    let ended = Place { applied: Slot(11), ended: true, ..parent.clone() };
+    let ended = Place { applied: LogSlot(11), ended: true, ..parent.clone() };
     let halves = [place(1, 2, half(true), 5), place(5, 2, half(false), 1)];
     let all = |first: &Place| [&[parent.clone(), first.clone()], &halves[..]].concat();
     assert_eq!(show(&all(&ended)), None);
@@ -129,7 +129,7 @@ fn what_is_lost_owns_nothing() {
         broken(&places.iter().map(|place| (0, Observation::Place(place.clone()))).collect::<Vec<_>>())
     };
     let (low, high) = (place(1, 2, half(true), 5), place(5, 2, half(false), 1));
-    let (both, later) = (place(1, 9, KeyRange::FULL, 1), Place { applied: Slot(30), ..high.clone() });
+    let (both, later) = (place(1, 9, KeyRange::FULL, 1), Place { applied: LogSlot(30), ..high.clone() });
     let repaired = Place { lost: vec![GroupId(5)], ..both.clone() };
     assert_eq!(show(&[low.clone(), high.clone(), both]), Some("I3 one owner"));
     assert_eq!(show(&[low, high, repaired.clone(), later]), None);

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use overlay::{Epoch, GroupId, KeyRange};
 
 /// A group's identity and place, by its state.
@@ -16,7 +16,7 @@ pub struct Place {
     /// Epoch in which the group began in its present form.
     pub born: Epoch,
     /// Last slot in this state.
-    pub applied: Slot,
+    pub applied: LogSlot,
     /// Range that the group owns.
     pub range: KeyRange,
     /// Whether the group ended with this state.
@@ -91,7 +91,7 @@ impl Ring {
 }
 
 impl Place {
-    fn age(&self) -> (Epoch, Slot) {
+    fn age(&self) -> (Epoch, LogSlot) {
         (self.born, self.applied)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use group::agreed::AgreedPolicies;
-use group::ballot::{Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
 use group::message::{ClientMessage, ClientOperation, Message, Sender};
 use group::op::{Condition, Expiry, Op, ReadMode};
@@ -49,14 +49,14 @@ pub fn founded(members: usize, parts: usize, settings: Settings) -> GroupState {
         name: None,
         cluster: String::from("hall"),
         joined: WallMillis(0),
-        since: Slot(0),
+        since: LogSlot(0),
     };
     let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);
     state.members = (0..members).map(member).collect();
     let part = |index| Assignment {
         start: Point((u128::MAX / parts as u128).wrapping_add(1).wrapping_mul(index as u128)),
         node: node(index % members),
-        term: Term::new(Slot(1), index),
+        term: Term::new(LogSlot(1), index),
     };
     state.division = (0..parts).map(part).collect();
     state

@@ -2,7 +2,7 @@
 //! clients.
 
 use group::agreed::AgreedPolicies;
-use group::ballot::{Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
 use group::message::{ClientOperation, Message, Sender, Vouch};
 use group::op::{Answer, Op, Read, ReadMode};
@@ -37,7 +37,7 @@ pub fn member(index: usize) -> Member {
         name: None,
         cluster: String::new(),
         joined: WallMillis(0),
-        since: Slot(0),
+        since: LogSlot(0),
     }
 }
 
@@ -59,8 +59,8 @@ pub fn state(division: u64, primary: usize) -> GroupState {
     };
     let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);
     state.members = (0..MEMBERS).map(member).collect();
-    state.applied = Slot(division);
-    let term = Term::new(Slot(division), 0);
+    state.applied = LogSlot(division);
+    let term = Term::new(LogSlot(division), 0);
     state.division = vec![Assignment { start: KeyRange::FULL.start(), node: node(primary), term }];
     state
 }

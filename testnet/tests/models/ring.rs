@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::config::{Defect, Defects};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
@@ -131,7 +131,7 @@ impl Ring {
             epoch: Epoch(1),
             range: KeyRange::FULL,
             settled: true,
-            applied: Slot(1),
+            applied: LogSlot(1),
             defects: Defects::NONE,
         };
         let members = (0..2 * groups as u8).map(contact).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use group::agreed::AgreedPolicies;
-use group::ballot::{Number, Slot, Term, TermBallot};
+use group::ballot::{LogSlot, Number, Term, TermBallot};
 use group::committee::Acceptor;
 use group::config::{Defects, GroupConfig, Timing};
 use group::message::{
@@ -59,7 +59,7 @@ impl Bench {
             name: None,
             cluster: String::from("hall"),
             joined: WallMillis(0),
-            since: Slot(0),
+            since: LogSlot(0),
         };
         let mut state = GroupState::founded(RingId(1), GroupId(1), member(1), settings);
         state.members = (1..=nodes).map(member).collect();
@@ -259,7 +259,7 @@ impl Bench {
 }
 
 pub fn ballot(slot: u64, peer: u8) -> TermBallot {
-    TermBallot { epoch: Epoch(1), term: Term::new(Slot(slot), 0), node: node(peer) }
+    TermBallot { epoch: Epoch(1), term: Term::new(LogSlot(slot), 0), node: node(peer) }
 }
 
 pub fn base(chain: &[(Term, u64)], reproposed: u64) -> Arc<Base> {

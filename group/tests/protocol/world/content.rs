@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
 use group::message::Write;
 use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
@@ -19,7 +19,7 @@ pub struct Content {
     pub state: Option<GroupState>,
     log_promised: Option<(Epoch, Ballot)>,
     /// Entries of the log.
-    pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
+    pub log_accepted: BTreeMap<LogSlot, (Ballot, Entry)>,
     /// Promises to primaries.
     pub promises: Option<IntervalMap<Option<TermBallot>>>,
     heads: BTreeMap<TermBallot, CommitteeHead>,

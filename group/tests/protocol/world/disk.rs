@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::outbox::Durable;
 use group::record::Record;
 use group::{Doubt, Stored};
@@ -73,8 +73,8 @@ impl Disk {
     }
 
     /// Returns the last slot of the durable state; slot 0 where no state is durable.
-    pub fn applied(&self) -> Slot {
-        self.durable.state.as_ref().map_or(Slot(0), |state| state.applied)
+    pub fn applied(&self) -> LogSlot {
+        self.durable.state.as_ref().map_or(LogSlot(0), |state| state.applied)
     }
 
     /// Returns whether nothing is durable.

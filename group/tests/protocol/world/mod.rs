@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use group::Group;
 use group::agreed::AgreedPolicies;
-use group::ballot::{Number, Slot};
+use group::ballot::{LogSlot, Number};
 use group::config::{Defects, DivisionView, GroupConfig, Timing};
 use group::message::{LogMessage, Message, Sender};
 use group::op::Version;
@@ -107,13 +107,13 @@ pub struct World {
     pub wrong: Option<String>,
     pub notes: Vec<String>,
     seed: u64,
-    states: BTreeMap<Slot, GroupState>,
+    states: BTreeMap<LogSlot, GroupState>,
     numbers: BTreeMap<(Key, Number), Arc<Record>>,
     versions: BTreeMap<(Key, Version), Option<Vec<u8>>>,
     /// For each pair of peers: the last run of the second that the first has heard of, and remembers.
     heard: BTreeMap<(usize, usize), u64>,
     /// Last slot of the newest state that was ever durable at a node. Incarnations that are over keep their entries.
-    durable: BTreeMap<NodeId, Slot>,
+    durable: BTreeMap<NodeId, LogSlot>,
 }
 
 pub fn peer(index: usize) -> PeerKey {
@@ -127,7 +127,7 @@ pub fn member(node: NodeId) -> Member {
         name: None,
         cluster: String::from("hall"),
         joined: WallMillis(0),
-        since: Slot(0),
+        since: LogSlot(0),
     }
 }
 
@@ -340,7 +340,7 @@ impl World {
         let now = self.local(index);
         let peer = &mut self.peers[index];
         let Some(token) = peer.disk.sync() else { return false };
-        let durable = self.durable.entry(peer.node).or_insert(Slot(0));
+        let durable = self.durable.entry(peer.node).or_insert(LogSlot(0));
         *durable = peer.disk.applied().max(*durable);
         if let Some(group) = &mut peer.group {
             group.set_now(now);

@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::panic::catch_unwind;
 
 use bytes::Bytes;
-use group::ballot::Slot;
+use group::ballot::LogSlot;
 use group::config::Defects;
 use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode};
 use group::time::{Now, WallMillis};

@@ -345,7 +345,7 @@ fn a_purge_in_the_stead_of_one_in_doubt_brings_nothing_back() {
     let newcomer = world.start(2, Disk::default());
     world.run_until("it learns of the purge", |world| {
         let state = world.processes[a].node.group().map(Group::state);
-        state.is_some_and(|state| !state.purged_behind(state.range, Slot(0)).is_empty())
+        state.is_some_and(|state| !state.purged_behind(state.range, LogSlot(0)).is_empty())
     });
     world.cut.clear();
     // Without that member they need the original, too.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use group::Group;
-use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
 use group::message::{Base, CommitteeMessage, LogMessage, Message, Sender, Since, Write};
 use group::op::{Kind, Version};
 use group::record::{Completions, DoneOp, OpId, Record};
@@ -83,7 +83,7 @@ fn write(rng: &mut Rng, number: Number) -> Write {
 }
 
 fn chain(rng: &mut Rng, state: &GroupState) -> Vec<(Term, u64)> {
-    let slot = |rng: &mut Rng| Slot(rng.below(state.applied.0 + 2));
+    let slot = |rng: &mut Rng| LogSlot(rng.below(state.applied.0 + 2));
     (0..rng.below(4)).map(|_| (Term::new(slot(rng), rng.below(3) as usize), odd(rng, 5) & ((1 << 48) - 3))).collect()
 }
 
@@ -106,7 +106,7 @@ fn ballot(rng: &mut Rng, state: &GroupState, liar: NodeId) -> (KeyRange, TermBal
     let any = is(rng, 4) || own.is_empty();
     let (part, mut ballot) = one(rng, if any { &parts } else { &own }).unwrap();
     if is(rng, 3) {
-        let (slot, place) = (Slot(state.applied.0 + rng.below(3)), rng.below(5) as usize);
+        let (slot, place) = (LogSlot(state.applied.0 + rng.below(3)), rng.below(5) as usize);
         (ballot.term, ballot.node) = (Term::new(slot, place), liar);
     }
     (part, ballot)
@@ -212,7 +212,7 @@ fn plan(rng: &mut Rng, own: &GroupState, other: &GroupState) -> Plan {
 
 fn transaction(rng: &mut Rng, group: &GroupState) -> TransactionId {
     let open = group.transactions.voted().chain(group.transactions.coordinates()).map(|(id, _)| id).collect::<Vec<_>>();
-    let made = TransactionId { group: group.id, epoch: group.epoch, slot: Slot(odd(rng, group.applied.0 + 1)) };
+    let made = TransactionId { group: group.id, epoch: group.epoch, slot: LogSlot(odd(rng, group.applied.0 + 1)) };
     one(rng, &open).filter(|_| !is(rng, 3)).unwrap_or(made)
 }
 
@@ -220,7 +220,7 @@ fn transaction(rng: &mut Rng, group: &GroupState) -> TransactionId {
 fn state(rng: &mut Rng, of: &GroupState, other: &GroupState) -> GroupState {
     let mut state = of.clone();
     if is(rng, 2) {
-        state.applied = Slot(if is(rng, 4) { odd(rng, of.applied.0) } else { of.applied.0 + 1 });
+        state.applied = LogSlot(if is(rng, 4) { odd(rng, of.applied.0) } else { of.applied.0 + 1 });
     }
     for _ in 0..=rng.below(2) {
         match rng.below(16) {
@@ -246,7 +246,7 @@ fn state(rng: &mut Rng, of: &GroupState, other: &GroupState) -> GroupState {
             13 => {
                 let open = vec![range(rng, of.range)];
                 let members = if is(rng, 2) { Vec::new() } else { other.nodes() };
-                state.recovery.push(group::state::Config { epoch: of.epoch, members, open });
+                state.recovery.push(group::state::EpochConfig { epoch: of.epoch, members, open });
             }
             14 => (state.horizon, state.purged.floor) = (odd(rng, of.horizon), odd(rng, 1) as u32),
             _ => {
@@ -265,7 +265,7 @@ fn log(rng: &mut Rng, group: &Group, other: &GroupState, liar: NodeId) -> Messag
     let promised = group.log().promised().map_or(1, |ballot| ballot.round);
     let round = if is(rng, 6) { odd(rng, promised) } else { promised + rng.below(3) };
     let ballot = Ballot { round, node: liar };
-    let slot = Slot(own.applied.0 + 1 + rng.below(2));
+    let slot = LogSlot(own.applied.0 + 1 + rng.below(2));
     let entry = match rng.below(10) {
         0 => Entry::Next(own.members[..rng.below(own.members.len() as u64 + 1) as usize].to_vec()),
         1 => Entry::Horizon(odd(rng, own.horizon)),
@@ -285,14 +285,14 @@ fn log(rng: &mut Rng, group: &Group, other: &GroupState, liar: NodeId) -> Messag
         _ => Entry::Noop,
     };
     Message::Log(match rng.below(4) {
-        0 => LogMessage::Prepare { ballot, applied: Slot(odd(rng, own.applied.0)), stop: is(rng, 2) },
+        0 => LogMessage::Prepare { ballot, applied: LogSlot(odd(rng, own.applied.0)), stop: is(rng, 2) },
         1 => {
             let ballot = group.log().promised().unwrap_or(ballot);
             let state = is(rng, 2).then(|| Box::new(state(rng, own, other)));
             LogMessage::Promise { ballot, state, accepted: vec![(slot, ballot, entry)], doubt: doubt(rng, own) }
         }
         _ => {
-            let chosen = Slot(own.applied.0 + rng.below(3));
+            let chosen = LogSlot(own.applied.0 + rng.below(3));
             LogMessage::Accept { ballot, entries: vec![(slot, entry)], chosen }
         }
     })

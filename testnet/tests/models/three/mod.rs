@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use group::Group;
-use group::ballot::{Ballot, Number, Slot};
+use group::ballot::{Ballot, LogSlot, Number};
 use group::message::{LogMessage, Message};
 use group::state::{Entry, GroupState};
 use overlay::Epoch;
@@ -106,7 +106,7 @@ impl Three {
         three.note_print();
         let log = three.members[leader].group.log();
         assert!(log.leads() && !log.is_busy());
-        assert!(three.members.iter().all(|member| member.group.state().applied == Slot(FIRST - 1)));
+        assert!(three.members.iter().all(|member| member.group.state().applied == LogSlot(FIRST - 1)));
         assert!(three.wrong.is_empty(), "{:?}", three.wrong);
         three
     }
@@ -308,7 +308,7 @@ impl Three {
     /// Returns the chosen entries before the first open slot, up to the end of the epoch.
     fn chosen_prefix(&self) -> impl Iterator<Item = &Entry> {
         let mut ended = false;
-        let slots = (FIRST..).map_while(|slot| self.chosen.get(&(Epoch(1), Slot(slot))));
+        let slots = (FIRST..).map_while(|slot| self.chosen.get(&(Epoch(1), LogSlot(slot))));
         slots.map(|entry| &**entry).take_while(move |entry| !std::mem::replace(&mut ended, entry.ends_epoch()))
     }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use group::Group;
-use group::ballot::{Ballot, Number, Slot, Term};
+use group::ballot::{Ballot, LogSlot, Number, Term};
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::{CommitteeMessage, LogMessage, Message, AttemptOutcome, Sender};
+use group::message::{AttemptOutcome, CommitteeMessage, LogMessage, Message, Sender};
 use group::op::Answer;
 use group::outbox::{Durable, GroupOutput};
 use group::state::Entry;
@@ -112,7 +112,7 @@ pub struct Memory {
 }
 
 /// A slot in one epoch: behind the end of an epoch, its slots belong to the next one.
-pub(super) type Place = (Epoch, Slot);
+pub(super) type Place = (Epoch, LogSlot);
 
 /// Returns a configuration with a heartbeat of 1 ns. Fractions of it round to zero, and are over at once; the whole is never
 /// over while time stands still.

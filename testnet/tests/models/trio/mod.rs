@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use group::Group;
 use group::ballot::Number;
 use group::config::{Defect, Defects, GroupConfig, Timing};
-use group::message::{Message, AttemptOutcome, Sender};
+use group::message::{AttemptOutcome, Message, Sender};
 use group::op::Version;
 use group::outbox::GroupOutput;
 use overlay::{Epoch, KeyRange, NodeId};
