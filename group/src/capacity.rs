@@ -34,7 +34,7 @@ pub struct Believed {
 
 /// Operations that one primary was seen to execute.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct ObservedWork {
     /// Operations since the window began.
     count: u64,
     since: Time,
@@ -42,9 +42,9 @@ struct Seen {
     most: u32,
 }
 
-impl Seen {
-    fn new(now: Time) -> Seen {
-        Seen { count: 0, since: now, most: 0 }
+impl ObservedWork {
+    fn new(now: Time) -> ObservedWork {
+        ObservedWork { count: 0, since: now, most: 0 }
     }
 
     /// Ends the window if it is long enough.
@@ -63,7 +63,7 @@ impl Seen {
 pub(crate) struct Capacities {
     /// Capacity of this node, as it reports it.
     pub(crate) own: Option<u32>,
-    seen: BTreeMap<NodeId, Seen>,
+    seen: BTreeMap<NodeId, ObservedWork>,
     /// Highest write number and last confirmation of each ballot: repeated messages do not count.
     marks: BTreeMap<TermBallot, (u64, u64)>,
     /// Capacities that the node uses for decisions; empty where too little is known.
@@ -92,14 +92,14 @@ impl Capacities {
     }
 
     fn count(&mut self, primary: NodeId, new: u64, now: Time) {
-        self.seen.entry(primary).or_insert(Seen::new(now)).count += new;
+        self.seen.entry(primary).or_insert(ObservedWork::new(now)).count += new;
         self.assisted += new;
     }
 
     /// Counts the operations that this node has executed as a primary since the start, and ends windows that are long enough.
     pub(crate) fn fold(&mut self, me: NodeId, executed: u64, now: Time) {
         let new = executed.saturating_sub(core::mem::replace(&mut self.executed, executed));
-        self.seen.entry(me).or_insert(Seen::new(now)).count += new;
+        self.seen.entry(me).or_insert(ObservedWork::new(now)).count += new;
         self.seen.values_mut().for_each(|seen| seen.fold(now));
     }
 

@@ -33,14 +33,14 @@ struct Removal {
     at: Time,
     /// No newcomer replaced it in the same step.
     is_loss: bool,
-    fate: Fate,
+    fate: RemovalFate,
 }
 
 /// Sign of life of the peer within [`Timing::confirm_after`] after its removal.
 ///
 /// [`Timing::confirm_after`]: crate::config::Timing::confirm_after
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum RemovalFate {
     /// None.
     Silent,
     /// From a later incarnation.
@@ -78,7 +78,7 @@ impl Removals {
             node: *node,
             at: now,
             is_loss: index >= replaced,
-            fate: Fate::Silent,
+            fate: RemovalFate::Silent,
         });
         self.all.extend(noted);
         let excess = self.all.len().saturating_sub(REMEMBERED_MAX);
@@ -93,13 +93,13 @@ impl Removals {
     /// Refutes the removal of exactly this node if it is still open: the node has sent a message.
     pub(crate) fn refute(&mut self, node: NodeId, now: Time) {
         let open = self.open(now).filter(|removal| removal.node == node);
-        open.for_each(|removal| removal.fate = Fate::Refuted);
+        open.for_each(|removal| removal.fate = RemovalFate::Refuted);
     }
 
     /// Notes that a later incarnation of this peer was heard of.
     pub(crate) fn note_return(&mut self, peer: PeerKey, now: Time) {
-        let open = self.open(now).filter(|removal| removal.node.peer == peer && removal.fate == Fate::Silent);
-        open.for_each(|removal| removal.fate = Fate::Returned);
+        let open = self.open(now).filter(|removal| removal.node.peer == peer && removal.fate == RemovalFate::Silent);
+        open.for_each(|removal| removal.fate = RemovalFate::Returned);
     }
 
     fn open(&mut self, now: Time) -> impl Iterator<Item = &mut Removal> {
@@ -121,7 +121,7 @@ impl Removals {
     fn refuted(&self, now: Time) -> impl Iterator<Item = PeerKey> {
         let remembered = self.confirm_after * REMEMBERED;
         let of_late = self.all.iter().filter(move |removal| now.since(removal.at) < remembered);
-        of_late.filter(|removal| removal.fate == Fate::Refuted).map(|removal| removal.node.peer)
+        of_late.filter(|removal| removal.fate == RemovalFate::Refuted).map(|removal| removal.node.peer)
     }
 
     /// Returns how many of `members` members the leader may remove now without replacing them.
@@ -132,10 +132,10 @@ impl Removals {
         let (mut confirmed, mut open) = (0, 0);
         for removal in of_late {
             let is_over = removal.is_over(now, self.confirm_after);
-            if removal.fate == Fate::Refuted {
+            if removal.fate == RemovalFate::Refuted {
                 refuted.insert(removal.node.peer);
             }
-            confirmed += usize::from(is_over && removal.fate == Fate::Silent);
+            confirmed += usize::from(is_over && removal.fate == RemovalFate::Silent);
             // With or without a sign of life of the peer, the removal counts as open for as long.
             open += usize::from(!is_over && removal.is_loss);
         }

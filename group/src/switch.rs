@@ -83,7 +83,7 @@ impl Switch {
 
 /// Reason why no switch may spread a group's reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum SwitchUnfit {
     /// Writes are not settled in the order of their numbers (hazard 54).
     #[error("the network was founded without --coarse: its members do not settle writes in order")]
     NotCoarse,
@@ -100,13 +100,13 @@ impl GroupState {
     ///
     /// # Errors
     /// Returns the reason why none may.
-    pub fn fits_switch(&self) -> Result<(), Unfit> {
+    pub fn fits_switch(&self) -> Result<(), SwitchUnfit> {
         let mut clusters = self.members.iter().map(|member| &member.cluster);
         let label = clusters.next().filter(|label| !label.is_empty());
         match () {
-            () if !self.settings.coarse => Err(Unfit::NotCoarse),
-            () if !self.settings.leases => Err(Unfit::NoLeases),
-            () if label.is_none_or(|label| clusters.any(|other| other != label)) => Err(Unfit::Scattered),
+            () if !self.settings.coarse => Err(SwitchUnfit::NotCoarse),
+            () if !self.settings.leases => Err(SwitchUnfit::NoLeases),
+            () if label.is_none_or(|label| clusters.any(|other| other != label)) => Err(SwitchUnfit::Scattered),
             () => Ok(()),
         }
     }

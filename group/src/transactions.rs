@@ -41,7 +41,7 @@ pub(crate) struct Transactions {
     seen: BTreeMap<TransactionId, LogSlot>,
     /// Votes that wait until they may be sent.
     held: Vec<GroupEnvelope>,
-    answered: Answered,
+    answered: RecentAnswers,
     /// Time when this member next tells other groups of the end of its group.
     tell_end: Option<Time>,
     /// Time when this member next asks the neighbours, while no member leads.
@@ -52,9 +52,9 @@ pub(crate) struct Transactions {
 
 /// Envelopes that a leader answered recently: each member that an envelope reaches forwards a copy.
 #[derive(Clone, Debug, Default)]
-struct Answered(VecDeque<(Time, LogSlot, GroupEnvelope)>);
+struct RecentAnswers(VecDeque<(Time, LogSlot, GroupEnvelope)>);
 
-impl Answered {
+impl RecentAnswers {
     /// Upper limit of remembered envelopes.
     const MAX: usize = 8;
 
@@ -454,7 +454,7 @@ impl Group {
             self.transactions.leads = leads;
             self.transactions.driver = TransactionDriver::of(self.me);
             self.transactions.driver.health = self.health();
-            self.transactions.answered = Answered::default();
+            self.transactions.answered = RecentAnswers::default();
             self.transactions.seen.clear();
             self.transactions.held.clear();
         }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use overlay::{KeyRange, NodeId};
 
 use super::acceptor::{Acceptor, refused};
-use super::chain::{self, Fate};
+use super::chain::{self, ChainFate};
 use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::config::Defect;
@@ -76,9 +76,9 @@ impl Acceptor {
             }
             for (part, of, fate) in self.fates(ballot, *piece, chain) {
                 let mark = match fate {
-                    Fate::UpTo(mark) => mark,
-                    Fate::Void => 0,
-                    Fate::Unknown => {
+                    ChainFate::UpTo(mark) => mark,
+                    ChainFate::Void => 0,
+                    ChainFate::Unknown => {
                         ctx.out.push(GroupOutput::Over("it was away for longer than its group remembers"));
                         return false;
                     }
@@ -100,12 +100,12 @@ impl Acceptor {
     /// Returns the fates of older terms that have unsettled writes here, part by part of a piece with this chain.
     ///
     /// Where the chain does not go back so far, the base of a term in the chain continues it: a node that has such a base was not away.
-    fn fates(&self, ballot: TermBallot, piece: KeyRange, chain: &Chain) -> Vec<(KeyRange, TermBallot, Fate)> {
+    fn fates(&self, ballot: TermBallot, piece: KeyRange, chain: &Chain) -> Vec<(KeyRange, TermBallot, ChainFate)> {
         let mut fates = Vec::new();
         let open = self.committees.range(..ballot).filter(|(_, older)| older.has_unsettled_in(piece));
         for (of, _) in open {
             let known = chain::fate(chain, of.term);
-            if known != Fate::Unknown {
+            if known != ChainFate::Unknown {
                 fates.push((piece, *of, known));
                 continue;
             }
@@ -117,7 +117,7 @@ impl Acceptor {
             let told = |(part, chain): (KeyRange, &Chain)| (part, *of, chain::fate(chain, of.term));
             fates.extend(parts.into_iter().map(told));
             if mine.is_none() {
-                fates.push((piece, *of, Fate::Unknown));
+                fates.push((piece, *of, ChainFate::Unknown));
             }
         }
         fates
@@ -135,9 +135,9 @@ impl Acceptor {
         for (piece, chain) in &base.pieces {
             for (part, of, fate) in self.fates(ballot, *piece, chain) {
                 let mark = match fate {
-                    Fate::UpTo(mark) => mark,
+                    ChainFate::UpTo(mark) => mark,
                     // A node that does not know the fate ended when it was asked to accept the base.
-                    Fate::Void | Fate::Unknown => 0,
+                    ChainFate::Void | ChainFate::Unknown => 0,
                 };
                 let older = self.committees.get_mut(&of).expect("just seen");
                 older.close_in(part, mark, table, ctx.out);

@@ -18,8 +18,8 @@ use overlay::{Epoch, Key, KeyRange, NodeId, Point};
 
 use super::acceptor::Acceptor;
 use super::copying::tell_copy;
-use super::job::{CatchUpStatus, Found, Job, Lane, Stage, Then};
-use super::source::Asked;
+use super::job::{CatchUpStage, CatchUpStatus, Found, Job, Lane, Then};
+use super::source::SourceQuery;
 use super::window::Committee;
 use crate::ballot::{LogSlot, Number, TermBallot};
 use crate::config::Defect;
@@ -73,7 +73,7 @@ pub(super) enum ScanUse {
     /// This node's own clocks, for its question.
     Mine(Lane),
     /// Answer to another member's comparison.
-    Theirs { from: NodeId, asked: Box<Asked> },
+    Theirs { from: NodeId, asked: Box<SourceQuery> },
     /// Copy for a neighbour's member, as of the first slot and with purges up to the second.
     Copy { from: NodeId, ask: AskCopy, as_of: (LogSlot, LogSlot) },
 }
@@ -227,7 +227,7 @@ impl Acceptor {
         if since.is_none() && job.gap {
             return self.compare_all(ctx, table, ballot);
         }
-        let stage = since.map_or(Stage::Compare(None), Stage::Window);
+        let stage = since.map_or(CatchUpStage::Compare(None), CatchUpStage::Window);
         let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         job.stage = stage;
         job.too_short.clear();
@@ -312,7 +312,7 @@ impl Acceptor {
         let (since, piece) = (&job.stage, job.pieces.last());
         let note = alloc::format!("no recent writes reach back to {since:?} in {piece:?}: compares all of it");
         ctx.out.push(GroupOutput::Note(note.into()));
-        job.stage = Stage::Compare(None);
+        job.stage = CatchUpStage::Compare(None);
         self.ask(ctx, table, lane);
     }
 
@@ -327,13 +327,13 @@ impl Acceptor {
         job.asked = ctx.now.time;
         let piece = *job.pieces.last().expect("a job has a piece");
         match &job.stage {
-            Stage::Window(since) => {
+            CatchUpStage::Window(since) => {
                 let ballot = lane.0;
                 let message = CommitteeMessage::AskSince { ballot, piece, since: *since, attempt: job.attempt };
                 // All earlier pages are durable then, so a slow disk is not overrun.
                 ctx.out.send_after(&[job.source], Message::Committee(message));
             }
-            Stage::Compare(after) => {
+            CatchUpStage::Compare(after) => {
                 if table.is_whole() {
                     let mut records =
                         table.scan(piece, after.as_ref()).map(|(key, record)| (key.clone(), record.number));
@@ -353,7 +353,7 @@ impl Acceptor {
 
     fn send_compare(&mut self, ctx: &mut Context<'_>, lane: Lane, mut held: Vec<(Key, Number)>, mut more: bool) {
         let Some(job) = self.catch_up.jobs.get_mut(&lane) else { return };
-        let Stage::Compare(after) = &job.stage else { return };
+        let CatchUpStage::Compare(after) = &job.stage else { return };
         let fits = keys_that_fit(&held, ctx.config.message_bytes_max);
         more |= fits < held.len();
         held.truncate(fits);
@@ -380,7 +380,7 @@ impl Acceptor {
                 let Some(job) = self.catch_up.jobs.get_mut(&lane) else { return true };
                 job.waiting_for_scan = false;
                 job.asked = ctx.now.time;
-                let Stage::Compare(after) = &job.stage else { return true };
+                let CatchUpStage::Compare(after) = &job.stage else { return true };
                 let piece = *job.pieces.last().expect("a job has a piece");
                 let after = after.clone();
                 let (held, more) = within(records, piece, after.as_ref(), done);
@@ -408,7 +408,7 @@ impl Acceptor {
         if job.then.is_some()
             || job.source != from
             || job.pieces.last() != Some(&piece)
-            || job.stage != Stage::Window(since)
+            || job.stage != CatchUpStage::Window(since)
         {
             return;
         }
@@ -429,7 +429,7 @@ impl Acceptor {
         }
         // Other sources may reach back to here.
         job.too_short.clear();
-        let then = if done { Then::PieceDone } else { Then::Continue(Stage::Window(up_to)) };
+        let then = if done { Then::PieceDone } else { Then::Continue(CatchUpStage::Window(up_to)) };
         let bytes = job.came(writes, then);
         self.catch_up.take_page(ctx, bytes);
         self.install_deferred(ctx, table);
@@ -443,7 +443,7 @@ impl Acceptor {
         if job.then.is_some()
             || job.source != from
             || job.pieces.last() != Some(&answer.piece)
-            || job.stage != Stage::Compare(answer.after.clone())
+            || job.stage != CatchUpStage::Compare(answer.after.clone())
         {
             return;
         }
@@ -456,7 +456,7 @@ impl Acceptor {
         if job.asks != asks && !(complete && job.all_complete) {
             // A former source may have held records that earlier sources lacked. It is asked no more, and the sources that are asked now
             // have those records.
-            (job.asks, job.attempt, job.stage) = (asks, ctx.rng.draw(), Stage::Compare(None));
+            (job.asks, job.attempt, job.stage) = (asks, ctx.rng.draw(), CatchUpStage::Compare(None));
             job.compared.clear();
             job.pass.restart();
             return self.ask(ctx, table, lane);
@@ -477,8 +477,8 @@ impl Acceptor {
         let mixed = job.answered.len() > 1 && !job.all_complete;
         let mut turns = false;
         let then = match answer.up_to.clone() {
-            _ if mixed => Then::Continue(Stage::Compare(None)),
-            Some(key) => Then::Continue(Stage::Compare(Some(key))),
+            _ if mixed => Then::Continue(CatchUpStage::Compare(None)),
+            Some(key) => Then::Continue(CatchUpStage::Compare(Some(key))),
             None => {
                 if !job.all_complete {
                     job.compared.insert(from, answer.doubt);
@@ -487,15 +487,15 @@ impl Acceptor {
                 match if job.all_complete { job.pass.finish() } else { Found::Whole } {
                     _ if !enough => {
                         turns = true;
-                        Then::Continue(Stage::Compare(None))
+                        Then::Continue(CatchUpStage::Compare(None))
                     }
                     Found::Whole => Then::PieceDone,
-                    Found::Unproven => Then::Continue(Stage::Compare(None)),
+                    Found::Unproven => Then::Continue(CatchUpStage::Compare(None)),
                     Found::TooFew { listed, expected } => {
                         let note =
                             alloc::format!("holds {listed} of {expected} records that were copied: copies again");
                         ctx.out.push(GroupOutput::Note(note.into()));
-                        Then::Continue(Stage::Compare(None))
+                        Then::Continue(CatchUpStage::Compare(None))
                     }
                 }
             }
@@ -589,7 +589,7 @@ impl Acceptor {
         let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         // The source has not heard yet how far the term's writes are chosen. If asked at once, it would say so as fast as it is asked. So
         // this counts as a lost page: another source is asked after the same pause.
-        if gap && held < chosen && matches!(job.stage, Stage::Window(since) if held <= since.n) {
+        if gap && held < chosen && matches!(job.stage, CatchUpStage::Window(since) if held <= since.n) {
             job.pieces.push(piece);
             job.mark = None;
             return;

@@ -20,9 +20,9 @@ const ENTRIES_MAX: usize = 1024;
 /// End of a chain that does not go back to the beginning. It is no possible term: a group's own first entry is at slot 1.
 const CUT: Term = Term(0);
 
-/// Fate of an older term's writes.
+/// ChainFate of an older term's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ChainFate {
     /// Exactly the writes up to this number were chosen.
     UpTo(u64),
     /// The term never got a base that another base was built on: none of its writes stands.
@@ -32,13 +32,13 @@ pub enum Fate {
 }
 
 /// Returns the fate of a term that is older than the chain's owner.
-pub fn fate(chain: &Chain, term: Term) -> Fate {
+pub fn fate(chain: &Chain, term: Term) -> ChainFate {
     if let Some((_, mark)) = chain.iter().find(|(known, _)| *known == term) {
-        return Fate::UpTo(*mark);
+        return ChainFate::UpTo(*mark);
     }
     match chain.split_last() {
-        Some(((CUT, _), rest)) if rest.last().is_none_or(|(oldest, _)| term < *oldest) => Fate::Unknown,
-        _ => Fate::Void,
+        Some(((CUT, _), rest)) if rest.last().is_none_or(|(oldest, _)| term < *oldest) => ChainFate::Unknown,
+        _ => ChainFate::Void,
     }
 }
 
@@ -147,8 +147,8 @@ mod tests {
         let expected_left = alloc::vec![(Term(5), 0), (Term(3), 10), (Term(1), 7)];
         let expected_right = alloc::vec![(Term(3), 12), (Term(1), 7)];
         assert_eq!(pieces, [(left, expected_left.clone()), (right, expected_right)]);
-        assert_eq!(fate(&expected_left, Term(3)), Fate::UpTo(10));
-        assert_eq!(fate(&expected_left, Term(4)), Fate::Void, "nobody built on it");
+        assert_eq!(fate(&expected_left, Term(3)), ChainFate::UpTo(10));
+        assert_eq!(fate(&expected_left, Term(4)), ChainFate::Void, "nobody built on it");
     }
 
     #[test]
@@ -158,9 +158,9 @@ mod tests {
             let bases = pieces(KeyRange::FULL, &[report(newest, KeyRange::FULL, &chain, Some(9))]);
             let [(KeyRange::FULL, longer)] = &bases[..] else { panic!("{bases:?}") };
             assert_eq!(longer.len(), CHAIN_LENGTH_MAX);
-            assert_eq!(fate(longer, Term(newest)), Fate::UpTo(9));
-            assert_eq!(fate(longer, Term(newest - 253)), Fate::UpTo(7));
-            assert_eq!(fate(longer, Term(newest - 260)), Fate::Unknown);
+            assert_eq!(fate(longer, Term(newest)), ChainFate::UpTo(9));
+            assert_eq!(fate(longer, Term(newest - 253)), ChainFate::UpTo(7));
+            assert_eq!(fate(longer, Term(newest - 260)), ChainFate::Unknown);
             chain = longer.iter().map(|(term, mark)| (term.0, *mark)).collect();
         }
     }
@@ -179,16 +179,19 @@ mod tests {
         let named: Vec<u64> = short.iter().map(|(term, _)| term.0).collect();
         assert!(named.into_iter().eq((986..=1001).rev().chain([900, 800, 700])), "{short:?}");
         for term in 600..=1001 {
-            let expected =
-                if short.iter().any(|(known, _)| known.0 == term) { Fate::UpTo(written(term)) } else { Fate::Void };
+            let expected = if short.iter().any(|(known, _)| known.0 == term) {
+                ChainFate::UpTo(written(term))
+            } else {
+                ChainFate::Void
+            };
             assert_eq!(fate(&short, Term(term)), expected, "{term}");
         }
         // A chain that is cut tells as much as before: younger terms are void, and older ones are unknown.
         let cut: Vec<(u64, u64)> = all.iter().copied().take_while(|(term, _)| *term >= 750).chain([(0, 0)]).collect();
         let short = told(&cut);
         assert_eq!(short.len(), NAMED + 2 + 2);
-        assert_eq!((fate(&short, Term(760)), fate(&short, Term(750))), (Fate::Void, Fate::UpTo(0)));
-        assert_eq!((fate(&short, Term(749)), fate(&short, Term(800))), (Fate::Unknown, Fate::UpTo(7)));
+        assert_eq!((fate(&short, Term(760)), fate(&short, Term(750))), (ChainFate::Void, ChainFate::UpTo(0)));
+        assert_eq!((fate(&short, Term(749)), fate(&short, Term(800))), (ChainFate::Unknown, ChainFate::UpTo(7)));
     }
 
     #[test]
@@ -209,7 +212,9 @@ mod tests {
         let bounded = bounded(apart);
         assert_eq!(bounded.len(), 200);
         assert!(
-            bounded.iter().all(|(_, chain)| chain.len() == CHAIN_LENGTH_MIN && fate(chain, Term(1)) == Fate::Unknown)
+            bounded
+                .iter()
+                .all(|(_, chain)| chain.len() == CHAIN_LENGTH_MIN && fate(chain, Term(1)) == ChainFate::Unknown)
         );
     }
 }

@@ -14,9 +14,9 @@ use crate::time::Time;
 /// Lane: some of the pieces of a sub-range that a member lacks, which it asks for one at a time; named by the ballot and a number.
 pub(super) type Lane = (TermBallot, u8);
 
-/// Stage of the current piece.
+/// CatchUpStage of the current piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum CatchUpStage {
     /// Reads the source's window; everything up to this number is held.
     Window(Number),
     /// Compares clocks; done up to and with this key.
@@ -90,7 +90,7 @@ pub(super) struct Job {
     pub(super) attempt: u64,
     /// Pieces left to do, the current one last.
     pub(super) pieces: Vec<KeyRange>,
-    pub(super) stage: Stage,
+    pub(super) stage: CatchUpStage,
     /// Whether the pieces are the whole sub-range.
     pub(super) covers_all: bool,
     /// Whether the job makes up for numbers of the term itself, and not for earlier records.
@@ -131,7 +131,7 @@ impl Job {
         Job {
             attempt,
             pieces,
-            stage: Stage::Compare(None),
+            stage: CatchUpStage::Compare(None),
             covers_all,
             gap,
             mark: None,
@@ -188,7 +188,7 @@ impl Job {
 
     pub(super) fn status(&self, ballot: TermBallot, range: KeyRange) -> CatchUpStatus {
         let done = match (&self.stage, self.pieces.last()) {
-            (Stage::Compare(Some(key)), Some(piece)) => {
+            (CatchUpStage::Compare(Some(key)), Some(piece)) => {
                 let length = piece.length().unwrap_or(u128::MAX);
                 (piece.start().distance_to(key.point()) / (length / 1000).max(1)) as u32
             }
@@ -198,7 +198,7 @@ impl Job {
             ballot,
             range,
             pieces: self.pieces.len(),
-            scan: matches!(self.stage, Stage::Compare(_)),
+            scan: matches!(self.stage, CatchUpStage::Compare(_)),
             records: self.records,
             bytes: self.bytes,
             done_per_mille: done.min(1000),
@@ -209,7 +209,7 @@ impl Job {
 
 #[derive(Clone, Debug)]
 pub(super) enum Then {
-    Continue(Stage),
+    Continue(CatchUpStage),
     PieceDone,
 }
 

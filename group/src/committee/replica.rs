@@ -23,7 +23,7 @@ const MARKS_MAX: usize = 8;
 
 /// Grant from the primary of one ballot to this member.
 #[derive(Clone, Debug, Default)]
-struct Granted {
+struct ReadGrant {
     /// Id of the switch.
     switch: u32,
     /// End of the grant.
@@ -41,7 +41,7 @@ struct Granted {
 /// Grants that this member received, and grants that it gave as a primary.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replicas {
-    granted: BTreeMap<TermBallot, Granted>,
+    granted: BTreeMap<TermBallot, ReadGrant>,
     /// Grants that this node gave as a primary.
     delegated: Grants,
 }
@@ -73,12 +73,12 @@ pub(super) struct Told {
     pub(super) point: u64,
 }
 
-impl Granted {
+impl ReadGrant {
     /// Moves to this id, and drops all that belongs to a lower one. Returns whether this is the current id.
     fn enter(&mut self, switch: u32) -> bool {
         if switch > self.switch {
             let confirmed = core::mem::take(&mut self.confirmed);
-            *self = Granted { switch, confirmed, ..Granted::default() };
+            *self = ReadGrant { switch, confirmed, ..ReadGrant::default() };
         }
         switch == self.switch
     }

@@ -19,7 +19,7 @@ use crate::validate::Violation;
 
 /// Question that a page of the store answers.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct SourceQuery {
     pub(super) ask: AskCompare,
     /// Chosen mark when the question came: the answering page certainly contains everything up to it.
     mark: u64,
@@ -84,7 +84,7 @@ impl Acceptor {
         }
         let mark = committee.chosen().unwrap_or(0).min(committee.received().mark());
         let complete = committee.lacks_nothing_before(ask.piece) && committee.chosen().is_some();
-        let asked = Asked { ask, mark, complete };
+        let asked = SourceQuery { ask, mark, complete };
         if table.is_whole() {
             let records = table.scan(asked.ask.piece, asked.ask.after.as_ref());
             self.answer_compare(ctx, from, &asked, records, false);
@@ -102,7 +102,7 @@ impl Acceptor {
         &self,
         ctx: &mut Context<'_>,
         from: NodeId,
-        Asked { ask, mark, complete }: &Asked,
+        SourceQuery { ask, mark, complete }: &SourceQuery,
         records: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
         more: bool,
     ) {

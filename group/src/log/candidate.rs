@@ -24,11 +24,11 @@ pub(super) struct Candidacy {
     since: Time,
     /// Time of the last question to the members.
     said: Time,
-    stage: Stage,
+    stage: CandidateStage,
 }
 
 #[derive(Clone, Debug)]
-enum Stage {
+enum CandidateStage {
     Polling { round: u64, yes: BTreeSet<NodeId> },
     Preparing { ballot: Ballot, applied: LogSlot, stop: bool, promises: BTreeMap<NodeId, (Accepted, Epoch)> },
 }
@@ -37,19 +37,19 @@ impl Candidacy {
     /// Returns the ballot of the attempt's phase 1.
     pub(super) fn ballot(&self) -> Option<Ballot> {
         match &self.stage {
-            Stage::Polling { .. } => None,
-            Stage::Preparing { ballot, .. } => Some(*ballot),
+            CandidateStage::Polling { .. } => None,
+            CandidateStage::Preparing { ballot, .. } => Some(*ballot),
         }
     }
 
     /// Returns whether the attempt is still a poll: it has promised nothing, and asked only whether members would promise.
     pub(super) fn is_polling(&self) -> bool {
-        matches!(self.stage, Stage::Polling { .. })
+        matches!(self.stage, CandidateStage::Polling { .. })
     }
 
     /// Returns since when the attempt is one to end the epoch.
     pub(super) fn ends_epoch_since(&self) -> Option<Time> {
-        matches!(self.stage, Stage::Preparing { stop: true, .. }).then_some(self.since)
+        matches!(self.stage, CandidateStage::Preparing { stop: true, .. }).then_some(self.since)
     }
 
     /// Returns whether the attempt has taken too long.
@@ -64,8 +64,10 @@ impl Candidacy {
         }
         self.said = ctx.now.time;
         let (message, answered): (_, Vec<NodeId>) = match &self.stage {
-            Stage::Polling { round, yes } => (LogMessage::AskPromise { round: *round }, yes.iter().copied().collect()),
-            Stage::Preparing { ballot, applied, stop, promises } => {
+            CandidateStage::Polling { round, yes } => {
+                (LogMessage::AskPromise { round: *round }, yes.iter().copied().collect())
+            }
+            CandidateStage::Preparing { ballot, applied, stop, promises } => {
                 let prepare = LogMessage::Prepare { ballot: *ballot, applied: *applied, stop: *stop };
                 (prepare, promises.keys().copied().collect())
             }
@@ -87,14 +89,16 @@ impl Log {
         let round = self.next_attempt;
         self.next_attempt += 1;
         self.leader = None;
-        let stage = Stage::Polling { round, yes: BTreeSet::new() };
+        let stage = CandidateStage::Polling { round, yes: BTreeSet::new() };
         self.role = Role::Candidate(Candidacy { since: ctx.now.time, said: ctx.now.time, stage });
         let nodes = ctx.state.nodes();
         ctx.out.send(&nodes, Message::Log(LogMessage::AskPromise { round }));
     }
 
     pub(super) fn on_would_promise(&mut self, ctx: &mut Context<'_>, from: NodeId, attempt: u64) {
-        let Role::Candidate(Candidacy { stage: Stage::Polling { round, yes }, .. }) = &mut self.role else { return };
+        let Role::Candidate(Candidacy { stage: CandidateStage::Polling { round, yes }, .. }) = &mut self.role else {
+            return;
+        };
         if *round != attempt || !ctx.state.is_member(from) {
             return;
         }
@@ -112,7 +116,7 @@ impl Log {
         self.round_seen += 1;
         let ballot = Ballot { round: self.round_seen, node: ctx.me };
         let applied = ctx.state.applied;
-        let stage = Stage::Preparing { ballot, applied, stop, promises: BTreeMap::new() };
+        let stage = CandidateStage::Preparing { ballot, applied, stop, promises: BTreeMap::new() };
         self.role = Role::Candidate(Candidacy { since: ctx.now.time, said: ctx.now.time, stage });
         self.acceptor.prepare(ballot, ctx).expect("above all that were seen");
         let nodes = ctx.state.nodes();
@@ -127,7 +131,8 @@ impl Log {
         promised: Ballot,
         accepted: Accepted,
     ) {
-        let Role::Candidate(Candidacy { stage: Stage::Preparing { ballot, stop, promises, .. }, .. }) = &mut self.role
+        let Role::Candidate(Candidacy { stage: CandidateStage::Preparing { ballot, stop, promises, .. }, .. }) =
+            &mut self.role
         else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use alloc::vec;
 
-use group::switch::Unfit;
+use group::switch::SwitchUnfit;
 use overlay::KeyRange;
 
 use super::*;
@@ -290,6 +290,6 @@ fn a_group_in_two_places_does_without() {
         NodeConfig { coarse: true, leases: true, cluster: cluster.into(), switch, ..config }
     });
     let state = net.nodes[0].group().unwrap().state();
-    assert_eq!(state.fits_switch(), Err(Unfit::Scattered));
+    assert_eq!(state.fits_switch(), Err(SwitchUnfit::Scattered));
     assert!(!state.may_offload());
 }

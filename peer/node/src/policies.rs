@@ -23,21 +23,21 @@ use policy::size::{Never, Sizing, Thresholds};
 use policy::weights::{Able, Capacity};
 
 /// Policies for one decision, by their names; the first is the default.
-type Known<T> = &'static [(&'static str, T)];
+type PolicyNames<T> = &'static [(&'static str, T)];
 
-const DIVIDE: Known<DividePolicy> = &[("load", divide::<ByLoad>), ("even", divide::<Even>)];
-const JOIN: Known<&dyn Joining> = &[
+const DIVIDE: PolicyNames<DividePolicy> = &[("load", divide::<ByLoad>), ("even", divide::<Even>)];
+const JOIN: PolicyNames<&dyn Joining> = &[
     ("resilience", &Resilience),
     ("latency", &Fastest),
     ("load", &MostLoaded),
     ("multi-cluster", &Diverse),
     ("random", &Anywhere),
 ];
-const LEAD: Known<&dyn Leading> =
+const LEAD: PolicyNames<&dyn Leading> =
     &[("agreement", &LowestAgreement), ("oldest", &Oldest), ("random", &Random), ("anybody", &Anybody)];
-const REPARTITION: Known<&dyn Repartitioning> = &[("proportional", &Proportional), ("off", &Fixed)];
-const SIZE: Known<&dyn Sizing> = &[("thresholds", &Thresholds), ("nines", &Nines), ("off", &Never)];
-const SPLIT: Known<&dyn Halving> =
+const REPARTITION: PolicyNames<&dyn Repartitioning> = &[("proportional", &Proportional), ("off", &Fixed)];
+const SIZE: PolicyNames<&dyn Sizing> = &[("thresholds", &Thresholds), ("nines", &Nines), ("off", &Never)];
+const SPLIT: PolicyNames<&dyn Halving> =
     &[("alike", &Alike), ("p2p", &P2p), ("multi-cluster", &MultiCluster), ("random", &Arbitrary)];
 
 /// The policies of a node, with their names.
@@ -130,7 +130,7 @@ impl Policies {
     }
 }
 
-fn find<T: Copy>(known: Known<T>, decision: &str, name: &str) -> Result<(&'static str, T), UnknownPolicy> {
+fn find<T: Copy>(known: PolicyNames<T>, decision: &str, name: &str) -> Result<(&'static str, T), UnknownPolicy> {
     known.iter().find(|(other, _)| *other == name).copied().ok_or_else(|| UnknownPolicy::Name {
         decision: decision.into(),
         name: name.into(),

@@ -9,7 +9,7 @@ use group::capacity::Believed;
 use group::committee::{CatchUpStatus, Primary};
 use group::history::History;
 use group::state::{Loss, Member, Settings};
-use group::switch::{Switch, Unfit};
+use group::switch::{Switch, SwitchUnfit};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
@@ -103,7 +103,7 @@ pub struct SwitchStatus {
     /// The switch that the group's log names.
     pub named: Switch,
     /// Whether a switch may spread its reads at all.
-    pub fits: Result<(), Unfit>,
+    pub fits: Result<(), SwitchUnfit>,
     /// Whether nothing is changing: then members that have a grant may answer reads.
     pub calm: bool,
     /// Switch id under which members answer reads of this node's own sub-ranges, if they do in all of them.
