@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
+use group::control::state::{Entry, EpochConfig, GroupState, Member, Settings};
+use group::harmonia::switch::Switch;
 use group::message::{
     AskCompare, AskCopy, AttemptOutcome, Base, ClientMessage, ClientOperation, CommitteeMessage, CommitteeReport,
     Compared, Copied, Heartbeat, LogMessage, Message, Progress, Sender, Since, Vouch, VouchedCommittee, Write,
@@ -17,9 +19,6 @@ use group::op::{
 };
 use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
-use group::state::{Entry, EpochConfig, GroupState, Member, Settings};
-use group::switch::Switch;
-use group::time::WallMillis;
 use node::admin::ForwardedRequest;
 use node::copying::{CopyOrder, CopyTold};
 use node::join::{Sample, Sampled};
@@ -27,6 +26,7 @@ use node::lifetimes::Lifetimes;
 use node::routing::{Astray, Heard, Locate, Located, Wanted};
 use node::wire::Frame;
 use node::{AdminOutcome, AdminRequest, Policies, PolicyChange};
+use overlay::time::WallMillis;
 use overlay::{
     Contact, Epoch, GroupId, GroupRef, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId, Way,
 };
@@ -275,7 +275,7 @@ fn messages() -> Vec<Message> {
         full: true,
         absences: vec![(NODE, WallMillis(9))],
         capacity: Some(20_000),
-        history: Some(group::history::History { failures: 3, lived_s: 70_000 }),
+        history: Some(group::control::history::History { failures: 3, lived_s: 70_000 }),
         progress: Some(progress.clone()),
         marks: vec![(TERM, 5)],
     };
@@ -312,8 +312,12 @@ fn messages() -> Vec<Message> {
             purged: LogSlot(7),
         })),
     ];
-    let handover =
-        group::handover::Handover { ballot: TERM_BALLOT, base: base().into(), chosen: 5, unsettled: writes() };
+    let handover = group::transaction::successor::handover::Handover {
+        ballot: TERM_BALLOT,
+        base: base().into(),
+        chosen: 5,
+        unsettled: writes(),
+    };
     let log = log_messages().into_iter().map(Message::Log);
     let committee = committee_messages().into_iter().map(Message::Committee);
     let client = client_messages().into_iter().map(Message::Client);

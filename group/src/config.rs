@@ -5,10 +5,10 @@ use core::time::Duration;
 
 use overlay::{KeyRange, NodeId, PeerName, Point};
 
-use crate::agreed::AgreedPolicies;
-use crate::capacity::Believed;
+use crate::control::agreed::AgreedPolicies;
+use crate::control::capacity::Believed;
 
-/// Durations of a member. Only liveness depends on them; lengths of leases are the group's ([`crate::state::Settings`]).
+/// Durations of a member. Only liveness depends on them; lengths of leases are the group's ([`crate::control::state::Settings`]).
 #[derive(Clone, Debug)]
 pub struct Timing {
     /// Interval between two heartbeats. Default 500 ms (Scatter §7).

@@ -3,11 +3,11 @@
 use overlay::{Epoch, NodeId};
 
 use crate::config::GroupConfig;
+use crate::control::state::GroupState;
 use crate::outbox::Outbox;
-use crate::rng::Rng;
-use crate::state::GroupState;
-use crate::time::Now;
 use crate::validate::Dropped;
+use overlay::rng::Rng;
+use overlay::time::Now;
 
 /// State of the group and its outputs, handed down by [`crate::Group`].
 pub struct Context<'a> {

@@ -12,33 +12,33 @@ use core::time::Duration;
 use overlay::{Epoch, Key, NodeId, PeerKey, Point};
 
 use crate::ballot::{LogSlot, Term, TermBallot};
-use crate::capacity::Capacities;
-use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
-use crate::crash_recovery::{Acknowledgements, CrashRecovery};
-use crate::doubt::Doubting;
-use crate::failure_detector::FailureDetector;
-use crate::group_clock::GroupClock;
-use crate::handover::{Handovers, Inheritance};
-use crate::history::History;
-use crate::leader::{LeaderState, Shortage};
-use crate::load::Meter;
-use crate::log::{AHEAD_MAX, Log};
+use crate::control::capacity::Capacities;
+use crate::control::history::History;
+use crate::control::leader::{LeaderState, Shortage};
+use crate::control::liveness::failure_detector::FailureDetector;
+use crate::control::liveness::group_clock::GroupClock;
+use crate::control::load::Meter;
+use crate::control::log::{AHEAD_MAX, Log};
+use crate::control::purge::Purging;
+use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
+use crate::control::recovery::doubt::Doubting;
+use crate::control::state::GroupState;
+use crate::data::operations::Strays;
+use crate::data::table::Table;
+use crate::data::waiting::Waiting;
+use crate::data::{Acceptor, CatchUpStatus, Committee, Local, Primary};
+use crate::harmonia::read_scheduler::{Behind, SpreadRead};
 use crate::message::{ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting, Progress, Sender};
 use crate::op::Limit;
-use crate::operations::Strays;
 use crate::outbox::{Attempt, GroupOutput, Outbox};
-use crate::purge::Purging;
-use crate::read_scheduler::{Behind, SpreadRead};
 use crate::record::Record;
-use crate::rng::Rng;
-use crate::state::GroupState;
-use crate::table::Table;
-use crate::time::{Now, Time, WallMillis};
-use crate::transactions::Transactions;
+use crate::transaction::member::Transactions;
+use crate::transaction::successor::handover::{Handovers, Inheritance};
 use crate::validate::{Dropped, Violation, acceptable};
-use crate::waiting::Waiting;
 use crate::watched::{Applied, Watched};
+use overlay::rng::Rng;
+use overlay::time::{Now, Time, WallMillis};
 
 /// Upper limit of kept messages of a later epoch: the first ones of its leader and of its primaries.
 const EARLY_MAX: usize = 128;
@@ -113,7 +113,7 @@ macro_rules! context {
             config: &$group.config,
             out: &mut $group.out,
             rng: &mut $group.rng,
-            doubt: crate::doubt::Doubt::told($group.doubting.doubt),
+            doubt: crate::control::recovery::doubt::Doubt::told($group.doubting.doubt),
             dropped: &mut $group.dropped,
         }
     };

@@ -11,15 +11,15 @@ use overlay::{Contact, Epoch, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, LogSlot, Number, TermBallot};
-use crate::doubt::Doubt;
-use crate::handover::Handover;
-use crate::history::History;
+use crate::control::history::History;
+use crate::control::recovery::doubt::Doubt;
+use crate::control::state::{Entry, GroupState, Member};
 use crate::number_set::NumberSet;
 use crate::op::{Answer, Op, OpError, ReadMode};
 use crate::record::{OpId, Record};
-use crate::state::{Entry, GroupState, Member};
-use crate::time::WallMillis;
 use crate::transaction::driver::GroupEnvelope;
+use crate::transaction::successor::handover::Handover;
+use overlay::time::WallMillis;
 
 /// One message within a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,14 +121,14 @@ pub struct Heartbeat {
     pub agreement_us: Option<u32>,
     /// Doubt of the sender about its acknowledgements, if any.
     pub doubt: Option<Doubt>,
-    /// Operations a minute that came to the sender as a primary, in each of [`crate::load::CELLS`] equal pieces of the range. Empty where
+    /// Operations a minute that came to the sender as a primary, in each of [`crate::control::load::CELLS`] equal pieces of the range. Empty where
     /// there were none, `None` where the sender does not know yet.
     pub load: Option<Vec<u32>>,
     /// Whether the sender has no room for more records: as a primary it refuses writes that need some.
     pub full: bool,
     /// Members with announced absences that are not over, as far as the sender knows, and the ends of these absences in group time.
     pub absences: Vec<(NodeId, WallMillis)>,
-    /// Operations a second that the sender can execute as a primary, as it has measured: from 1 to [`crate::capacity::CAPACITY_MAX`].
+    /// Operations a second that the sender can execute as a primary, as it has measured: from 1 to [`crate::control::capacity::CAPACITY_MAX`].
     /// `None` before the first measurement.
     pub capacity: Option<u32>,
     /// Earlier sessions of the sender; `None` where it has none.
@@ -614,7 +614,7 @@ pub struct Vouch {
     /// Committees in which the sender itself has accepted something: with numbers where the receiver is the primary, and elsewhere only
     /// where the sender has the base.
     pub held: Vec<VouchedCommittee>,
-    /// Whether the sender's store is older than what other members know ([`crate::doubt::Doubt::older`]).
+    /// Whether the sender's store is older than what other members know ([`crate::control::recovery::doubt::Doubt::older`]).
     pub older: bool,
 }
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::time::WallMillis;
+use overlay::time::WallMillis;
 
 /// Version of a key's state: rises with every change, also over deletion (fRSM §3.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -13,12 +13,12 @@ use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, LogSlot, Term, TermBallot};
-use crate::committee::WritePass;
-use crate::doubt::Doubt;
+use crate::control::recovery::doubt::Doubt;
+use crate::control::state::{Entry, GroupState};
+use crate::harmonia::WritePass;
 use crate::message::{AttemptOutcome, Base, ClientMessage, ClientOperation, Message, Write};
 use crate::number_set::NumberSet;
 use crate::op::{Answer, OpError};
-use crate::state::{Entry, GroupState};
 use crate::transaction::driver::GroupEnvelope;
 
 /// Change that the store must make durable.

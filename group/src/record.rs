@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ballot::Number;
 use crate::op::{Answer, Kind, Version};
-use crate::time::WallMillis;
+use overlay::time::WallMillis;
 
 /// Upper limit of an id that a client gives an operation (`SCATTER.ONCE`), in bytes.
 pub const CLIENT_ID_BYTES_MAX: usize = 128;

@@ -9,22 +9,22 @@ use alloc::vec::Vec;
 use overlay::{Contact, Epoch, GroupRef, Key, KeyRange, NodeId};
 
 use crate::ballot::{Ballot, LogSlot, Term};
-use crate::capacity;
-use crate::committee::CHAIN_LENGTH_MAX;
-use crate::handover::Handover;
-use crate::history::History;
-use crate::load;
+use crate::control::capacity;
+use crate::control::history::History;
+use crate::control::load;
+use crate::control::state::{Entry, Member};
+use crate::data::CHAIN_LENGTH_MAX;
+use crate::harmonia::switch::Switch;
 use crate::message::{
     Base, Chain, ClientMessage, ClientOperation, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat,
     LogMessage, Message, Progress, Since, Vouch, Write,
 };
 use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
-use crate::state::{Entry, Member};
-use crate::switch::Switch;
 use crate::transaction::driver::{GroupEnvelope, GroupMessage};
 use crate::transaction::plan::{Plan, View};
 use crate::transaction::state::{TransactionEntry, TransactionState};
+use crate::transaction::successor::handover::Handover;
 
 /// Upper limit of nodes in a heartbeat's list of heard nodes. Far more than any group has; it bounds the notes on each
 /// member.

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use overlay::Key;
 
+use crate::control::state::{Entry, GroupState};
+use crate::harmonia::read_scheduler::SpreadRead;
 use crate::message::Write;
-use crate::read_scheduler::SpreadRead;
 use crate::record::Record;
-use crate::state::{Entry, GroupState};
 
 /// Events since the last request for them.
 #[derive(Clone, Debug, Default)]

@@ -17,6 +17,8 @@ mod point;
 mod point_map;
 mod range;
 mod reference;
+pub mod rng;
+pub mod time;
 
 pub use hints::{HINT_MEMBERS, HINTS_BYTES_MAX, Hints, Look, Way, next_hop};
 pub use id::{CalledGroup, Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};

@@ -70,8 +70,8 @@ impl PoliciesStatus {
     }
 }
 
-impl From<&group::agreed::AgreedPolicies> for PoliciesStatus {
-    fn from(agreed: &group::agreed::AgreedPolicies) -> PoliciesStatus {
+impl From<&group::control::agreed::AgreedPolicies> for PoliciesStatus {
+    fn from(agreed: &group::control::agreed::AgreedPolicies) -> PoliciesStatus {
         PoliciesStatus {
             version: agreed.version,
             min_group: agreed.members_min,

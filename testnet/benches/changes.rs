@@ -19,9 +19,9 @@
 use std::time::Duration;
 
 use group::Group;
-use group::committee::Primary;
-use group::time::Time;
+use group::data::Primary;
 use node::{Durability, Node};
+use overlay::time::Time;
 use overlay::{Epoch, Point};
 use testnet::rng::Rng;
 use testnet::sim::fault::{Kind, Target};

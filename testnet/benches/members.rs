@@ -167,7 +167,7 @@ fn joined(world: &mut World<Node>) -> Vec<Duration> {
 /// of them.
 fn settle(
     world: &mut World<Node>,
-    begin: group::time::Time,
+    begin: overlay::time::Time,
     hosts: &[usize],
     members: impl Fn(&[NodeId]) -> bool,
 ) -> [Duration; 3] {

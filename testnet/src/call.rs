@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Condition, ExpireOnly, Expiry, LeaseOp, Op, Read, Version};
-use group::time::WallMillis;
+use overlay::time::WallMillis;
 
 fn word(text: impl Into<String>) -> Bytes {
     Bytes::from(text.into())

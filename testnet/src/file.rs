@@ -21,8 +21,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use group::op::{Answer, Kind, ReadMode, Unfit, Version};
-use group::time::Time;
 use overlay::Key;
+use overlay::time::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

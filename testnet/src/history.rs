@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, ReadMode};
-use group::time::Time;
 use overlay::Key;
+use overlay::time::Time;
 
 /// A moment of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

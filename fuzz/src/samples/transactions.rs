@@ -1,14 +1,14 @@
 //! Samples of messages between groups, and of log entries about transactions.
 
 use group::ballot::LogSlot;
-use group::health::{Health, LivingMember};
-use group::state::{Entry, GroupState};
-use group::time::WallMillis;
+use group::control::health::{Health, LivingMember};
+use group::control::state::{Entry, GroupState};
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{GroupTransaction, Plan, Rank, View};
 use group::transaction::state::TransactionEntry;
 use node::Policies;
+use overlay::time::WallMillis;
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
 use super::NODE;

@@ -11,13 +11,13 @@ use core::time::Duration;
 use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
-use super::TransactionId;
-use super::plan::{Plan, View};
-use super::state::{Decision, Own, TransactionEntry, TransactionState};
-use crate::agreed::AgreedPolicies;
 use crate::config::Defect;
-use crate::health::Health;
-use crate::time::Time;
+use crate::control::agreed::AgreedPolicies;
+use crate::control::health::Health;
+use crate::transaction::TransactionId;
+use crate::transaction::plan::{Plan, View};
+use crate::transaction::state::{Decision, Own, TransactionEntry, TransactionState};
+use overlay::time::Time;
 
 /// Time after which a message without an answer is repeated.
 pub const SAID_AGAIN: Duration = Duration::from_millis(300);

@@ -4,7 +4,8 @@
 //! coordinator's *begin* is an entry of its log, and the slot of that entry names the transaction. A participant's vote is decided when the
 //! question is applied. The coordinator's *outcome* alone decides the transaction.
 //!
-//! - [`birth`]: the groups that are born of groups that end with a transaction.
+//! - [`successor`]: the groups that succeed groups that end with a transaction, and how a member begins in them.
+//! - [`member`]: the link between transactions and one member: envelopes in and out, and the end of its group.
 //! - [`plan`]: the effect of an operation on groups, as a pure function of their present states.
 //! - [`state`]: the state of a group's transactions in its log: links to its neighbours, locks, votes, decisions.
 //! - [`driver`]: the leader's part: the groups that it asks, tells and answers, and the entry that it proposes next.
@@ -16,12 +17,11 @@
 //! - Locks are on boundaries between two groups, and both groups hold them. Locks are tried and never waited for, and hinder only other
 //!   transactions.
 
-pub mod birth;
-#[cfg(test)]
-mod birth_test;
 pub mod driver;
+pub mod member;
 pub mod plan;
 pub mod state;
+pub mod successor;
 
 use overlay::{Epoch, GroupId};
 use serde::{Deserialize, Serialize};

@@ -9,8 +9,8 @@ use core::fmt;
 use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId, Point};
 use serde::{Deserialize, Serialize};
 
-use super::TransactionId;
-use crate::time::WallMillis;
+use crate::transaction::TransactionId;
+use overlay::time::WallMillis;
 
 /// GroupTransaction: a transaction between groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! State of a group's transactions in its log.
 //!
-//! A pure function of the log, and part of the group's state. Nothing here waits, sends, or knows the time: see [`super::driver`] for that.
+//! A pure function of the log, and part of the group's state. Nothing here waits, sends, or knows the time: see [`crate::transaction::driver`] for that.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -10,10 +10,10 @@ use core::fmt;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, Point};
 use serde::{Deserialize, Serialize};
 
-use super::TransactionId;
-use super::plan::{LOSS_EPOCHS, Plan, View};
 use crate::ballot::LogSlot;
 use crate::config::{Defect, Defects};
+use crate::transaction::TransactionId;
+use crate::transaction::plan::{LOSS_EPOCHS, Plan, View};
 
 /// Upper limit of coordinators for which the last transaction that is over is remembered. To forget one costs, at worst, a lock about which
 /// the coordinator must be asked.

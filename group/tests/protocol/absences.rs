@@ -1,8 +1,8 @@
 //! Statements of a member that was away, and the detection of missing data. Each of these tests once failed.
 
 use group::ballot::Term;
+use group::data::table::Table;
 use group::message::{Base, CommitteeMessage, Message};
-use group::table::Table;
 use overlay::{KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, write};

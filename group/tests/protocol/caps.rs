@@ -2,13 +2,13 @@
 
 use group::Group;
 use group::ballot::LogSlot;
+use group::control::state::Member;
+use group::data::table::Table;
 use group::message::{AttemptOutcome, ClientOperation, CommitteeMessage, Message};
 use group::op::{Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
-use group::state::Member;
-use group::table::Table;
-use group::time::WallMillis;
 use group::validate::Violation;
+use overlay::time::WallMillis;
 use overlay::{Incarnation, KeyRange, NodeId, PeerKey, Point};
 
 use crate::bench::{Bench, Whole, ballot, key, node, operate, operation, write};
@@ -124,7 +124,7 @@ fn gaps_in_what_was_received() {
 /// A network of one member that many peers would join at once.
 #[test]
 fn learners() {
-    assert_eq!(crowd(12), group::learners::LEARNERS_MAX);
+    assert_eq!(crowd(12), group::control::membership::learners::LEARNERS_MAX);
     // Where twice as many peers as a group should have are there already, the group has to split first.
     assert_eq!(crowd(3), 5);
 }

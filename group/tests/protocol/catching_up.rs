@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use group::ballot::{LogSlot, Number, Term};
+use group::control::state::EpochConfig;
 use group::message::{AskCompare, Base, CommitteeMessage, Compared, Since};
-use group::state::EpochConfig;
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, ballot, key, node, nothing_newer, write};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
+use group::control::state::Entry;
 use group::message::{AttemptOutcome, Base, CommitteeMessage, Compared, LogMessage, Message, Write};
 use group::op::{Op, Read};
-use group::state::Entry;
 use group::validate::Violation;
 use overlay::{Epoch, KeyRange};
 

@@ -1,4 +1,4 @@
-//! A member with a bad end of its journal: it may have forgotten its last acknowledgements (see `group/src/doubt.rs`).
+//! A member with a bad end of its journal: it may have forgotten its last acknowledgements (see `group/src/control/recovery/doubt.rs`).
 
 use group::config::{Defect, Defects};
 use group::message::{CommitteeMessage, Message};

@@ -6,13 +6,13 @@
 
 use group::Group;
 use group::config::Defects;
+use group::control::state::{Entry, GroupState};
 use group::message::Message;
-use group::rng::Rng;
-use group::state::{Entry, GroupState};
-use group::transaction::birth::births;
+use group::transaction::member::BeginRefusal;
 use group::transaction::plan::{GroupTransaction, PlanRefusal};
 use group::transaction::state::{TransactionEntry, TransactionState};
-use group::transactions::BeginRefusal;
+use group::transaction::successor::birth::births;
+use overlay::rng::Rng;
 use overlay::{NodeId, Point};
 
 use crate::world::{Rules, World};

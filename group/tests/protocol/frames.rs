@@ -3,10 +3,10 @@
 use group::Group;
 use group::ballot::{LogSlot, Term, TermBallot};
 use group::config::VALUE_BYTES_MAX;
+use group::data::table::Table;
 use group::message::{AskCompare, Base, ClientOperation, CommitteeMessage, CommitteeReport, Message};
 use group::op::{Condition, Expiry, Op, Read};
 use group::record::LIVE_IDS_MAX;
-use group::table::Table;
 use group::validate::Violation;
 use overlay::{Epoch, KeyRange, Point};
 
@@ -188,7 +188,7 @@ fn what_was_acknowledged_under_a_kept_term_is_vouched_for() {
     let half = Point(1 << 127);
     let right = KeyRange::new(half, Point(0));
     let mut bench = Bench::new(node(1), 3);
-    let part = group::state::Assignment { start: half, node: node(3), term: Term::new(LogSlot(1), 1) };
+    let part = group::control::state::Assignment { start: half, node: node(3), term: Term::new(LogSlot(1), 1) };
     bench.state.division.push(part);
     let mut whole = Whole::new(&bench);
     whole.serve();

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use group::Group;
 use group::ballot::{LogSlot, Term, TermBallot};
-use group::committee::{Answers, ReturnedWrite, WritePass};
-use group::handover::Inheritance;
+use group::control::state::{Assignment, EpochConfig, GroupState};
+use group::harmonia::switch::Switch;
+use group::harmonia::{Answers, ReturnedWrite, WritePass};
 use group::message::{ClientOperation, CommitteeMessage, Message};
 use group::op::Op;
 use group::outbox::GroupOutput;
-use group::state::{Assignment, EpochConfig, GroupState};
-use group::switch::Switch;
+use group::transaction::successor::handover::Inheritance;
 use header::{Header, NO_OBJECT, Operation};
 use overlay::{Epoch, GroupId, KeyRange};
 use switch::dirty::{Region, Shape};
@@ -68,7 +68,7 @@ impl Primary {
     }
 
     fn at(&mut self, nanos: u64) {
-        self.whole.now.time = group::time::Time(nanos);
+        self.whole.now.time = overlay::time::Time(nanos);
         self.whole.now.awake = self.whole.now.time;
         self.whole.group.set_now(self.whole.now);
     }
@@ -84,7 +84,7 @@ impl Primary {
         self.passed_since(number, tag, self.whole.now.time);
     }
 
-    fn passed_since(&mut self, number: u64, tag: u64, sent: group::time::Time) {
+    fn passed_since(&mut self, number: u64, tag: u64, sent: overlay::time::Time) {
         let ballot = self.whole.own();
         self.whole.group.on_passed(ballot, &ReturnedWrite { switch: 3, number, tag, sent });
         self.pull();
@@ -157,7 +157,7 @@ impl Primary {
 fn replica(own: TermBallot, now: u64, attempt: u64, grant: &CommitteeMessage) -> Bench {
     let mut bench = Bench::new(node(2), 3);
     (bench.state.settings.coarse, bench.state.settings.leases) = (true, true);
-    bench.now.time = group::time::Time(now);
+    bench.now.time = overlay::time::Time(now);
     bench.serve(own, &[]);
     bench.hear(1, CommitteeMessage::Confirm { ballot: own, attempt, lease: true, chosen: Some(0) });
     bench.hear(1, grant.clone());
@@ -354,7 +354,7 @@ fn overlap(drift: u32) -> i64 {
         primary.at(start + real * u64::from(1000 + drift) / 1000);
         primary.whole.group.tick();
         primary.pull();
-        replica.now.time = group::time::Time(start + real * u64::from(1000 - drift) / 1000);
+        replica.now.time = overlay::time::Time(start + real * u64::from(1000 - drift) / 1000);
         if replica.act(|acceptor, ctx, _| acceptor.may_answer(ctx, own, 3, point)) != Answers::Yes {
             over.get_or_insert(us);
         }

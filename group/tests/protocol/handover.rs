@@ -3,11 +3,11 @@
 
 use group::Group;
 use group::ballot::{LogSlot, Term, TermBallot};
-use group::handover::{Handover, Inheritance};
+use group::control::state::{Assignment, EpochConfig, GroupState};
 use group::message::{Base, CommitteeMessage, Message};
 use group::outbox::GroupOutput;
-use group::state::{Assignment, EpochConfig, GroupState};
 use group::transaction::TransactionId;
+use group::transaction::successor::handover::{Handover, Inheritance};
 use overlay::{Epoch, GroupId, KeyRange, Point};
 
 use crate::bench::{Bench, key, node, write};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use group::committee::Answers;
 use group::config::{Defect, Defects};
+use group::harmonia::Answers;
 use group::message::CommitteeMessage;
 
 use crate::bench::{Bench, ballot, node};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use group::ballot::{LogSlot, Number, Term, TermBallot};
 use group::message::{AskCompare, Base, CommitteeMessage, Compared, Since, Write};
-use group::rng::Rng;
+use overlay::rng::Rng;
 use overlay::{Key, KeyRange, Point};
 
 use crate::bench::{Bench, ballot, node, nothing_newer, write};

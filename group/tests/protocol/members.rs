@@ -3,9 +3,9 @@
 use group::Group;
 use group::ballot::Ballot;
 use group::config::{Defect, Defects};
+use group::control::state::Entry;
 use group::message::{CommitteeMessage, LogMessage, Message, Progress, Sender};
 use group::outbox::GroupOutput;
-use group::state::Entry;
 use overlay::{Epoch, Incarnation, KeyRange, NodeId};
 
 use crate::bench::{Bench, node};

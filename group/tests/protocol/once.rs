@@ -1,10 +1,10 @@
 //! An operation takes effect at most once, and a term is begun once, however often messages are repeated (`docs/design/write.md`; I6).
 
 use group::ballot::{LogSlot, Term, TermBallot};
+use group::control::state::GroupState;
 use group::message::{AttemptOutcome, CommitteeMessage, Message};
 use group::op::{Answer, Op, Read};
 use group::record::OpId;
-use group::state::GroupState;
 use overlay::Epoch;
 
 use crate::bench::{Bench, Whole, ballot, node, operate, operation};

@@ -98,7 +98,8 @@ fn an_heir_has_what_lies_in_its_range_and_knows_that_it_lacks_the_rest() {
     assert_eq!((taken.len(), bench.table.len(), taken.bytes() + bench.table.bytes()), (5, 5, bytes));
     assert!(taken.iter().all(|(key, _)| RIGHT.contains(key.point())) && taken.is_whole());
     let around = KeyRange::new(MIDDLE, Point(1 << 126));
-    let inside = |table: &group::table::Table| table.iter().filter(|(key, _)| around.contains(key.point())).count();
+    let inside =
+        |table: &group::data::table::Table| table.iter().filter(|(key, _)| around.contains(key.point())).count();
     let (expected, before) = (inside(&bench.table), bench.table.len());
     let taken = bench.table.take(around);
     assert_eq!((taken.len(), inside(&taken), bench.table.len()), (expected, expected, before - expected));

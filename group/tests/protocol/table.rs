@@ -1,7 +1,7 @@
 //! The table of chosen records, where the store holds more of them than memory.
 
+use group::data::table::{Lookup, Table};
 use group::outbox::{GroupOutput, Outbox};
-use group::table::{Lookup, Table};
 
 use crate::bench::{ballot, key, node, write};
 

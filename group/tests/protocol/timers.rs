@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use group::time::Time;
+use overlay::time::Time;
 
 use crate::world::{Packet, Rules, World};
 

@@ -8,12 +8,12 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, 
 
 use group::ballot::LogSlot;
 use group::config::{Defect, Defects};
-use group::rng::Rng;
-use group::time::{Time, WallMillis};
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
 use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::{Own, TransactionEntry, TransactionState};
+use overlay::rng::Rng;
+use overlay::time::{Time, WallMillis};
 
 /// A group in which every entry is chosen as soon as it is proposed.
 #[derive(Clone, Debug)]

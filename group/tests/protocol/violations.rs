@@ -1,15 +1,15 @@
 //! Messages of a peer, wrong by mistake or on purpose, do not stop a member, and do not fill it. They are counted.
 
 use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
-use group::history::{FAILURES_MAX, History};
+use group::control::history::{FAILURES_MAX, History};
+use group::control::state::Entry;
 use group::message::{
     Base, ClientOperation, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Progress, Since,
 };
 use group::op::{Op, Read};
 use group::outbox::Durable;
-use group::state::Entry;
-use group::time::WallMillis;
 use group::validate::Violation;
+use overlay::time::WallMillis;
 use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, nothing_newer, operate, operation, promise, write};
@@ -114,7 +114,7 @@ fn nobody_proposes_under_the_ballot_of_another() {
     expect(Violation::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }.into()));
     let history = Some(History { failures: FAILURES_MAX + 1, lived_s: 1 });
     expect(Violation::Malformed, Message::Heartbeat(Heartbeat { leads: None, history, ..heartbeat.clone() }.into()));
-    for capacity in [0, group::capacity::CAPACITY_MAX + 1].map(Some) {
+    for capacity in [0, group::control::capacity::CAPACITY_MAX + 1].map(Some) {
         expect(
             Violation::Malformed,
             Message::Heartbeat(Heartbeat { leads: None, capacity, ..heartbeat.clone() }.into()),
@@ -271,7 +271,7 @@ fn versions_and_horizons_of_records_are_some_that_a_key_comes_to() {
 /// States that no group can reach: before, they were adopted, and counting on from them overflowed.
 #[test]
 fn a_state_leaves_room_for_what_follows() {
-    use group::state::GroupState;
+    use group::control::state::GroupState;
 
     let state = Bench::new(node(1), 3).state;
     let adopted = |change: &dyn Fn(&mut GroupState)| {
@@ -285,6 +285,6 @@ fn a_state_leaves_room_for_what_follows() {
     adopted(&|state| state.settings.value_bytes_max = u32::MAX);
     adopted(&|state| state.members[0].addresses = vec!["far away".repeat(1 << 10)]);
     let (epoch, members, open) = (Epoch(1), Vec::new(), vec![KeyRange::FULL]);
-    let nobody = group::state::EpochConfig { epoch, members, open };
+    let nobody = group::control::state::EpochConfig { epoch, members, open };
     adopted(&|state| state.recovery.push(nobody.clone()));
 }

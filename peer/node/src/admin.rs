@@ -15,12 +15,12 @@ use core::time::Duration;
 
 use group::Group;
 use group::ballot::Ballot;
-use group::state::GroupState;
-use group::switch::Switch;
-use group::time::Time;
+use group::control::state::GroupState;
+use group::harmonia::switch::Switch;
 use group::transaction::TransactionId;
+use group::transaction::member::BeginRefusal;
 use group::transaction::plan::{GroupTransaction, LOST_MAX, Plan};
-use group::transactions::BeginRefusal;
+use overlay::time::Time;
 use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
 use policy::halves::Halving;
 use policy::lifetimes::Lifetimes;

@@ -2,7 +2,7 @@
 
 use alloc::vec;
 
-use group::switch::SwitchUnfit;
+use group::harmonia::switch::SwitchUnfit;
 use overlay::KeyRange;
 
 use super::*;

@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Answer, Limit, Op, OpError, ReadMode};
-use group::time::Time;
 use header::ReplyTo;
+use overlay::time::Time;
 use overlay::{GroupId, Incarnation, Key, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 

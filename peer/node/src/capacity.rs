@@ -12,10 +12,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::capacity::Believed;
 use group::config::Defect;
-use group::time::Time;
+use group::control::capacity::Believed;
 use overlay::NodeId;
+use overlay::time::Time;
 use policy::capacity::{Claim, believed, relative, settled};
 
 use crate::node::Node;

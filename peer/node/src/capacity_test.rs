@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::capacity::CAPACITY_MAX;
 use group::config::{Defect, Defects};
+use group::control::capacity::CAPACITY_MAX;
 
 use crate::config::NodeConfig;
 use crate::small_net::Net;

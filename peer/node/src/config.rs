@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::config::Defects;
-use group::history::History;
+use group::control::history::History;
 use header::ReplyTo;
 use overlay::{Incarnation, PeerKey, PeerName, RingId};
 

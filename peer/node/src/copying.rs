@@ -12,11 +12,11 @@ use core::time::Duration;
 
 use group::ballot::LogSlot;
 use group::config::Defect;
+use group::control::state::GroupState;
+use group::data::catch_up::throttle::Throttle;
+use group::data::table::Table;
 use group::message::{AskCopy, Copied, Message, Sender};
-use group::state::GroupState;
-use group::table::Table;
-use group::throttle::Throttle;
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{GroupId, GroupRef, IntervalMap, Key, KeyRange, NodeId, PeerKey, RingId};
 use serde::{Deserialize, Serialize};
 

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::control::state::GroupState;
 use group::message::{Message, Sender};
-use group::state::GroupState;
 use group::transaction::driver::GroupEnvelope;
 use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey};
 

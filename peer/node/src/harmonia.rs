@@ -15,13 +15,13 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::ballot::TermBallot;
-use group::committee::{ReturnedWrite, TRIAL, WritePass};
+use group::control::liveness::round_trip::RoundTrip;
+use group::harmonia::read_scheduler::SpreadRead;
+use group::harmonia::{ReturnedWrite, TRIAL, WritePass};
 use group::message::AttemptOutcome;
 use group::op::{Answer, Op, OpError, ReadMode};
-use group::read_scheduler::SpreadRead;
-use group::round_trip::RoundTrip;
-use group::time::Time;
 use header::{Header, KEY_BYTES_MAX, NO_OBJECT, Operation, PACKET_BYTES_MAX, Packet, ReplyTo};
+use overlay::time::Time;
 use overlay::{GroupId, Key};
 
 use crate::Node;

@@ -233,7 +233,7 @@ fn what_is_numbered_is_what_is_written() {
     begin(&mut net, primary, 1, "key", set("a"));
     net.settle();
     // In these tests there is no secret.
-    let mut tags = group::rng::Rng::new(0);
+    let mut tags = overlay::rng::Rng::new(0);
     let mut send = |net: &mut Net, object| {
         let before = net.nodes[primary].harmonia.dropped;
         for tag in (0..1_000).map(|_| tags.draw()) {
@@ -282,7 +282,7 @@ fn what_was_granted_is_remembered_by_other_groups() {
     let node = net.nodes.iter_mut().find(|node| granted(node) > now.time).expect("somebody grants");
     let until = granted(node);
     let state = node.replicas.all[0].group.state().clone();
-    let other = group::state::GroupState { id: GroupId(77), ..state.clone() };
+    let other = group::control::state::GroupState { id: GroupId(77), ..state.clone() };
     let other = group::Group::join(node.group_config(), node.id(), other, now, 3);
     node.replicas.add(other).expect("there is room");
     node.retire(|group| group.state().id == state.id);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use group::config::{Defect, Defects};
-use group::history::History;
+use group::control::history::History;
 use policy::lifetimes::Lifetimes;
 
 use crate::config::NodeConfig;

@@ -4,9 +4,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::agreed::AgreedPolicies;
-use group::state::{GroupState, Member};
-use group::time::Time;
+use group::control::agreed::AgreedPolicies;
+use group::control::state::{GroupState, Member};
+use overlay::time::Time;
 use overlay::{Contact, GroupId, GroupRef, PeerKey, Point, RingId};
 use policy::diversity::Diversity;
 use policy::joining::{Joining, Sampled as View};
@@ -336,7 +336,7 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use group::time::Now;
+    use overlay::time::Now;
 
     use super::*;
     use crate::api::{Input, Output};

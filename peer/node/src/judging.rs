@@ -6,7 +6,7 @@ use core::ops::Bound;
 use core::time::Duration;
 
 use group::config::Defect;
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{Incarnation, NodeId, PeerKey};
 
 use crate::api::Event;

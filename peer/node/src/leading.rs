@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::rng::Rng;
-use group::time::Time;
+use overlay::rng::Rng;
+use overlay::time::Time;
 use overlay::{Epoch, GroupId, NodeId};
 use policy::leading::Candidate;
 

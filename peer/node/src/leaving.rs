@@ -1,13 +1,13 @@
 //! Leaving for good: the reasons against it, and the steps that it waits for.
 //!
-//! The group decides when it lets a member go ([`group::membership`]). This module reports to the operator: at once, if a
+//! The group decides when it lets a member go ([`group::control::membership`]). This module reports to the operator: at once, if a
 //! leave would fail or do harm, and then step by step.
 
 use core::fmt;
 
 use group::Group;
-use group::membership::MEMBERS_MIN;
-use group::state::GroupState;
+use group::control::membership::MEMBERS_MIN;
+use group::control::state::GroupState;
 
 use crate::api::Event;
 use crate::node::Node;
@@ -177,7 +177,7 @@ fn refusal(state: &GroupState, group: &Group, force: bool) -> Option<LeaveRefusa
 mod tests {
     use alloc::vec::Vec;
 
-    use group::time::{Now, Time, WallMillis};
+    use overlay::time::{Now, Time, WallMillis};
     use overlay::{Incarnation, RingId};
 
     use super::*;

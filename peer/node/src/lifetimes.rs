@@ -12,10 +12,10 @@ use core::time::Duration;
 
 use group::Group;
 use group::config::Defect;
-use group::history::History;
+use group::control::history::History;
 use group::message::Parting;
-use group::rng::Rng;
-use group::time::{Now, Time};
+use overlay::rng::Rng;
+use overlay::time::{Now, Time};
 use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
 use policy::history::{Told, dies_within, residual};
 use policy::lifetimes::{CLASSES, DEATHS_MIN, Estimate, LifeTable, Lifetimes as Model, Seen, fit, sum};

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, Read, ReadMode};
-use group::time::{Now, Time, WallMillis};
 use group::transaction::plan::GroupTransaction;
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;

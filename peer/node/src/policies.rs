@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use group::Group;
-use group::agreed::AgreedPolicies;
 use group::config::{AbleMember, DividePolicy, DivisionView};
+use group::control::agreed::AgreedPolicies;
 use overlay::{NodeId, Point};
 use policy::diversity::Diverse;
 use policy::division::{ByLoad, Divided, Dividing, Even};

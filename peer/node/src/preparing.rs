@@ -5,9 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::time::Time;
+use group::transaction::member::BeginRefusal;
 use group::transaction::plan::{GroupTransaction, Plan, Rank};
-use group::transactions::BeginRefusal;
+use overlay::time::Time;
 use overlay::{Contact, GroupId, KeyRange, NodeId, PeerKey};
 
 use crate::api::Event;

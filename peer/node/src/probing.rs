@@ -13,7 +13,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{Contact, PeerKey, RingId};
 
 use crate::api::Class;

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::ballot::TermBallot;
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{Contact, PeerKey, Point};
 
 use crate::api::Class;

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{GroupRef, Point};
 
 use crate::node::Node;

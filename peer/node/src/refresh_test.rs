@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use group::Group;
-use group::rng::Rng;
+use overlay::rng::Rng;
 use overlay::{Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange};
 
 use super::*;

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::state::GroupState;
-use group::time::Time;
+use group::control::state::GroupState;
+use overlay::time::Time;
 use overlay::{Epoch, KeyRange, PeerKey};
 
 use crate::api::{Change, Class, Event, Output};

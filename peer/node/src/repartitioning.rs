@@ -8,8 +8,8 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use group::Group;
-use group::time::Time;
 use group::transaction::plan::GroupTransaction;
+use overlay::time::Time;
 use overlay::{Epoch, GroupId, Point};
 use policy::density::Density;
 

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use group::Group;
-use group::state::GroupState;
+use group::control::state::GroupState;
 use overlay::{Epoch, KeyRange};
 
 use crate::api::{Change, Event};

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{GroupRef, KeyRange, Point};
 
 use crate::api::Output;

@@ -7,9 +7,9 @@ use core::iter::repeat_n;
 use core::time::Duration;
 
 use group::Group;
-use group::health::LivingMember;
+use group::control::health::LivingMember;
+use group::control::state::Member;
 use group::message::Parting;
-use group::state::Member;
 use overlay::NodeId;
 use policy::history;
 use policy::lifetimes::Lifetimes;

@@ -14,11 +14,11 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use group::Group;
-use group::agreed::MEMBERS_MAX;
 use group::ballot::TermBallot;
+use group::control::agreed::MEMBERS_MAX;
+use group::control::state::{EpochConfig, GroupState};
 use group::message::{ClientMessage, ClientOperation, Message};
-use group::state::{EpochConfig, GroupState};
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{
     Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, PeerKey, Point, RingId, Way, next_hop,
 };

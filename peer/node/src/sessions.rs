@@ -16,8 +16,8 @@ use group::ballot::TermBallot;
 use group::message::{AttemptOutcome, ClientOperation};
 use group::op::{Answer, Op, OpError, ReadMode, Refusal};
 use group::record::OpId;
-use group::time::{Now, Time};
 use header::Header;
+use overlay::time::{Now, Time};
 use overlay::{GroupId, Key, KeyRange, NodeId};
 
 use crate::api::{Output, Request, RequestId};

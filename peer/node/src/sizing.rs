@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::health::LivingMember;
-use group::time::{Time, WallMillis};
+use group::control::health::LivingMember;
+use group::transaction::member::BeginRefusal;
 use group::transaction::plan::GroupTransaction;
-use group::transactions::BeginRefusal;
+use overlay::time::{Time, WallMillis};
 use overlay::{Epoch, GroupId, NodeId};
 use policy::density::Contents;
 use policy::size::{Resize, Sizes};

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use core::net::Ipv4Addr;
 use group::Group;
 use group::op::{Answer, Condition, Expiry, Op, OpError, ReadMode};
-use group::time::{Now, Time, WallMillis};
 use header::{NO_OBJECT, Operation, Packet, ReplyTo};
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{GroupId, Incarnation, Key, NodeId, PeerKey, Point};
 use switch::pipeline::{Pipeline, Verdict};
 

@@ -19,8 +19,8 @@ use core::time::Duration;
 
 use group::Group;
 use group::config::Defect;
-use group::rng::Rng;
-use group::time::Time;
+use overlay::rng::Rng;
+use overlay::time::Time;
 use overlay::{Epoch, Incarnation, KeyRange, NodeId, PeerKey};
 use serde::{Deserialize, Serialize};
 

@@ -5,16 +5,16 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use group::ballot::{LogSlot, Term, TermBallot};
-use group::capacity::Believed;
-use group::committee::{CatchUpStatus, Primary};
-use group::history::History;
-use group::state::{Loss, Member, Settings};
-use group::switch::{Switch, SwitchUnfit};
-use group::time::WallMillis;
+use group::control::capacity::Believed;
+use group::control::history::History;
+use group::control::state::{Loss, Member, Settings};
+use group::data::{CatchUpStatus, Primary};
+use group::harmonia::switch::{Switch, SwitchUnfit};
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
 use group::validate::Dropped;
 use group::{Group, InDoubt};
+use overlay::time::WallMillis;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, PeerName, Point, RingId};
 
 use crate::config::SwitchConfig;

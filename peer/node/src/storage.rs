@@ -28,11 +28,11 @@ use core::ops::Bound;
 
 use bytes::Bytes;
 use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
+use group::control::state::{Entry, GroupState};
 use group::message::Write;
 use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
-use group::state::{Entry, GroupState};
 use group::{Doubt, Stored};
 use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
 use serde::de::DeserializeOwned;
@@ -552,7 +552,7 @@ mod tests {
             })
         };
         let write = |name: &[u8], n| Write { key: Key::new(name).unwrap(), record: record(n) };
-        let settings = group::state::Settings {
+        let settings = group::control::state::Settings {
             coarse: false,
             leases: false,
             lease_ms: 1,
@@ -571,12 +571,12 @@ mod tests {
             let state = GroupState::founded(
                 RingId(name(lane, namespace)),
                 overlay::GroupId(7),
-                group::state::Member {
+                group::control::state::Member {
                     node: ballot(1).node,
                     addresses: Vec::new(),
                     name: None,
                     cluster: alloc::string::String::new(),
-                    joined: group::time::WallMillis(0),
+                    joined: overlay::time::WallMillis(0),
                     since: LogSlot(0),
                 },
                 settings.clone(),

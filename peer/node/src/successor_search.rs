@@ -11,7 +11,7 @@ use core::time::Duration;
 use group::Group;
 use group::config::Defect;
 use group::message::Message;
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{Epoch, GroupRef, KeyRange};
 
 use crate::node::Node;

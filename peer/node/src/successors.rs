@@ -12,12 +12,12 @@ use core::cmp::Reverse;
 
 use group::Group;
 use group::config::Defect;
-use group::handover::{Handover, Inheritance};
+use group::control::state::{GroupState, Loss};
+use group::data::table::Table;
 use group::message::{AttemptOutcome, ClientMessage, ClientOperation, Message, Sender};
-use group::state::{GroupState, Loss};
-use group::table::Table;
 use group::transaction::TransactionId;
-use group::transaction::birth::births;
+use group::transaction::successor::birth::births;
+use group::transaction::successor::handover::{Handover, Inheritance};
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
 
 use crate::api::{Change, Event, Output};

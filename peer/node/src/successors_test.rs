@@ -3,14 +3,14 @@
 use alloc::string::String;
 use core::time::Duration;
 
-use group::agreed::AgreedPolicies;
 use group::ballot::{LogSlot, Number, Term, TermBallot};
+use group::control::agreed::AgreedPolicies;
+use group::control::state::{Assignment, Entry, EpochConfig, Member, Purge, Settings};
 use group::message::{Base, CommitteeMessage};
-use group::state::{Assignment, Entry, EpochConfig, Member, Purge, Settings};
-use group::time::{Now, Time, WallMillis};
 use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::TransactionEntry;
 use group::{Doubt, Stored};
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{Incarnation, Point, RingId};
 
 use super::*;

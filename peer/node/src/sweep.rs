@@ -5,8 +5,8 @@ use core::ops::Bound;
 use core::time::Duration;
 
 use bytes::Bytes;
-use group::table::Table;
-use group::time::Time;
+use group::data::table::Table;
+use overlay::time::Time;
 use overlay::{Key, KeyRange};
 
 use crate::api::Change;

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::health::LivingMember;
-use group::state::Member;
-use group::time::WallMillis;
+use group::control::health::LivingMember;
+use group::control::state::Member;
 use overlay::GroupRef;
+use overlay::time::WallMillis;
 use policy::halves::MemberView;
 use policy::history::{Told, residual};
 use policy::lifetimes::Lifetimes;

@@ -8,8 +8,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
+use group::control::state::Member;
 use group::message::{Message, Sender};
-use group::state::Member;
 use overlay::{GroupId, Incarnation, RingId};
 use serde::{Deserialize, Serialize};
 

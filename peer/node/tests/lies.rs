@@ -16,8 +16,8 @@ mod network;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use group::control::state::{Assignment, GroupState, Member};
 use group::message::{Message, Sender};
-use group::state::{Assignment, GroupState, Member};
 use network::{Network, Theme};
 use node::wire::{self, Frame, Stamp};
 use node::{Input, Node, NodeConfig, Restored, Start};

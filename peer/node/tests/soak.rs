@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Condition, Expiry, Op, ReadMode};
-use group::time::{Now, Time, WallMillis};
 use node::{ConnectionId, Event, Input, Node, NodeConfig, Output, Request, RequestId, Restored};
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{Incarnation, Key, PeerKey};
 
 const CONNECTIONS: u64 = 4;

@@ -429,7 +429,7 @@ fn group_sizes(min: u32, max: u32) -> Result<(), ConfigError> {
             2 * u64::from(min) - 1,
         )));
     }
-    let most = group::agreed::MEMBERS_MAX;
+    let most = group::control::agreed::MEMBERS_MAX;
     if max > most {
         return Err(ConfigError(format!("--max-group {max} is too large: a group has at most {most} members")));
     }

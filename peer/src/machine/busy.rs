@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use group::time::Time;
+use overlay::time::Time;
 
 use crate::store::{COMMIT_BYTES_MAX, StoreStats};
 

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use group::time::{Now, Time, WallMillis};
+use overlay::time::{Now, Time, WallMillis};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Reader of the clocks.

@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use group::op::{Limit, OpError, Refusal};
-use group::time::{Now, Time};
 use node::{AdminOutcome, Event, Input, Node, NodeStatus, Output, Request, RingWalk};
 use overlay::Incarnation;
+use overlay::time::{Now, Time};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 

@@ -47,8 +47,8 @@ pub struct Agreed {
     pub max_value: u32,
 }
 
-impl From<&group::state::Settings> for Agreed {
-    fn from(settings: &group::state::Settings) -> Agreed {
+impl From<&group::control::state::Settings> for Agreed {
+    fn from(settings: &group::control::state::Settings) -> Agreed {
         Agreed {
             leases: settings.leases,
             coarse: settings.coarse,
@@ -242,7 +242,7 @@ fn other_policies(config: &Config, agreed: &[String]) -> Option<String> {
 }
 
 /// Returns the policies of a group as they are remembered: DECISION=NAME each.
-pub fn agreed_policies(settings: &group::state::Settings) -> Vec<String> {
+pub fn agreed_policies(settings: &group::control::state::Settings) -> Vec<String> {
     settings.policies.names.iter().map(|(decision, name)| Policy(decision.clone(), name.clone()).to_string()).collect()
 }
 

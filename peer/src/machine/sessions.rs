@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use group::history::{FAILURES_MAX, History};
+use group::control::history::{FAILURES_MAX, History};
 use serde::{Deserialize, Serialize};
 
 use super::clocks::Clocks;

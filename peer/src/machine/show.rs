@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use group::InDoubt;
-use group::state::Loss;
+use group::control::state::Loss;
 use group::validate::Violation;
 use node::{
     GroupStatus as NodeGroup, LeaveStatus, Lifetimes, NINES_TARGET, NodeStatus, ReadSchedulerCounts,

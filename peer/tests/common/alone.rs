@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use group::op::Refusal;
-use group::time::{Now, Time, WallMillis};
 use node::{Durability, Event, Input, Node, NodeConfig, Output, Request, Restored};
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{Incarnation, PeerKey};
 use peer::resp::{Backend, Rejected, Router};
 

@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use group::data::service::{Change, Delivery, Live, deliver};
 use group::op::{Answer, Op, OpError, Refusal, Version};
-use group::service::{Change, Delivery, Live, deliver};
-use group::time::WallMillis;
 use node::{Request, RequestId};
+use overlay::time::WallMillis;
 use peer::resp::{Backend, Rejected, Replies, Router};
 use peer::status::{Check, GroupStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource};
 

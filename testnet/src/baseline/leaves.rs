@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{PeerKey, Point};
 
 use super::message::{Contact, id_of};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Answer, Condition, Op, OpError, Read, Refusal};
-use group::time::Time;
 use node::{Output, Request, RequestId};
+use overlay::time::Time;
 
 use super::copies::{Copy, Version};
 use super::message::{Errand, Message, Routed};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use group::time::{Now, Time};
 use node::{Class, Event, Input, NodeConfig, Output, Restored};
+use overlay::time::{Now, Time};
 use overlay::{PeerKey, Point};
 
 use super::copies::{Copies, Copy, Version};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use group::time::Time;
 use overlay::Point;
+use overlay::time::Time;
 
 use super::message::{Contact, Errand, Message, Routed};
 use super::peer::Peer;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Answer, Condition, Expiry, Op, Read};
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{Key, PeerKey, Point};
 
 use super::Peer;

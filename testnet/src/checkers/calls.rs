@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use group::op::{Answer, Op, ReadMode};
-use group::time::Time;
+use overlay::time::Time;
 
 use crate::history::{Operation, Outcome};
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{IntervalMap, Key, KeyRange};
 
 use super::observation::Ballot;

@@ -1,7 +1,7 @@
 //! No two nodes may answer reads alone for the same point at the same true time (I13).
 
-use group::time::Time;
 use overlay::KeyRange;
+use overlay::time::Time;
 
 use super::observation::Ballot;
 

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use group::op::Op;
-use group::time::Time;
+use overlay::time::Time;
 
 use super::calls::{CallOf, calls_of};
 use super::evidence::{Evidence, Growth, Trust};

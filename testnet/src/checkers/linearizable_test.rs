@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, Read, ReadMode, Version};
-use group::time::Time;
 use overlay::Key;
+use overlay::time::Time;
 
 use super::*;
 use crate::history::{Moment, Outcome};

@@ -38,7 +38,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use group::time::Time;
+use overlay::time::Time;
 
 use crate::history::History;
 

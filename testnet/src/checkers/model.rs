@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Answer, Condition, ExpireOnly, Expiry, Kind, LeaseOp, Op, Read, Unfit, Version};
-use group::time::Time;
+use overlay::time::Time;
 
 /// Knowledge of a key's state at one point of a sequential history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

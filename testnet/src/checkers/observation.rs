@@ -1,8 +1,8 @@
 //! Observations: parts of a node's state, for checks of state.
 
 use group::op::Version;
-use group::time::Time;
 use group::transaction::TransactionId;
+use overlay::time::Time;
 use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, Point};
 
 use super::ring::Place;

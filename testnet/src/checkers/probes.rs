@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use group::op::Version;
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::bounded::Bounded;

@@ -2,8 +2,8 @@
 
 use group::ballot::LogSlot;
 use group::op::Version;
-use group::time::Time;
 use group::transaction::TransactionId;
+use overlay::time::Time;
 use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
 use super::*;

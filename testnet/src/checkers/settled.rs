@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use group::op::{Answer, Op};
-use group::time::Time;
+use overlay::time::Time;
 
 use super::calls::CallOf;
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use group::time::Time;
+use overlay::time::Time;
 
 struct Planned<E>(Time, u64, E);
 

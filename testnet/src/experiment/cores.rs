@@ -12,10 +12,10 @@ use group::config::Defects;
 use group::message::{CommitteeMessage, Message};
 use group::op::{Op, Read};
 use group::outbox::GroupOutput;
-use group::time::Time;
 use group::{Group, message::Sender};
 use load::{Distribution, Keys};
 use overlay::Key;
+use overlay::time::Time;
 
 use super::agenda::Agenda;
 use super::members::{Asker, at, config, founded, member_of, node, set, settings};

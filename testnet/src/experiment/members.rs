@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use group::agreed::AgreedPolicies;
 use group::ballot::{LogSlot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
+use group::control::agreed::AgreedPolicies;
+use group::control::state::{Assignment, GroupState, Member, Settings};
 use group::message::{ClientMessage, ClientOperation, Message, Sender};
 use group::op::{Condition, Expiry, Op, ReadMode};
 use group::record::OpId;
-use group::state::{Assignment, GroupState, Member, Settings};
-use group::time::{Now, Time, WallMillis};
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{Epoch, GroupId, Incarnation, Key, NodeId, PeerKey, Point, RingId};
 
 /// Returns a member's node id, by its number from 0.

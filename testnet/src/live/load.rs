@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode};
-use group::time::Time;
 use overlay::Key;
+use overlay::time::Time;
 
 use super::namespace::Endpoint;
 use super::resp::{Connection, Reply};

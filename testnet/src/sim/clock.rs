@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use group::time::{Now, Time, WallMillis};
+use overlay::time::{Now, Time, WallMillis};
 
 /// A wall clock's start, in milliseconds since 1970.
 const WALL_START: u64 = 1_700_000_000_000;

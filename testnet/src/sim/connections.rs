@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use group::time::Time;
+use overlay::time::Time;
 
 use crate::sim::network::{Flight, HELD_MAX};
 

@@ -155,7 +155,7 @@ impl Switches {
         status.switch.fits.is_ok() && (!named.is_on() || !self.is_own(at, life, named.id) || is_spent)
     }
 
-    fn may_ask(&mut self, at: usize, group: GroupId, now: group::time::Time) -> bool {
+    fn may_ask(&mut self, at: usize, group: GroupId, now: overlay::time::Time) -> bool {
         let asked = self.asked.entry((at, group)).or_default();
         let may = now.since(*asked) >= ASK_AGAIN;
         if may {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use group::time::Time;
+use overlay::time::Time;
 
 use crate::rng::Rng;
 use crate::sim::network::Noise;

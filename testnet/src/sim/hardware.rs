@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use group::time::Time;
 use node::Input;
+use overlay::time::Time;
 use overlay::{Incarnation, NodeId, PeerKey, RingId};
 
 use crate::rng::Rng;

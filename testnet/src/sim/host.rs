@@ -1,8 +1,8 @@
 //! The process of a simulated machine.
 
-use group::agreed::AgreedPolicies;
-use group::time::Now;
+use group::control::agreed::AgreedPolicies;
 use node::{AdminRequest, GroupStatus, Input, Node, NodeConfig, Output, Restored};
+use overlay::time::Now;
 use overlay::{Epoch, GroupId, KeyRange, NodeId};
 
 use crate::checkers::{Broken, Observation, Scope};

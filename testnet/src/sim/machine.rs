@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use group::time::Time;
 use node::{Event as NodeEvent, Input, Output, RequestId};
 use overlay::PeerKey;
+use overlay::time::Time;
 
 use crate::rng::Rng;
 use crate::sim::clock::Clocks;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use group::time::Time;
 use node::Class;
+use overlay::time::Time;
 
 use crate::marks::Marks;
 use crate::rng::Rng;

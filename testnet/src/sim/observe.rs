@@ -2,15 +2,15 @@
 
 use group::Group;
 use group::ballot::TermBallot;
-use group::membership::MEMBERS_MIN;
+use group::control::membership::MEMBERS_MIN;
+use group::control::state::Entry;
+use group::harmonia::read_scheduler::SpreadRead;
 use group::message::Write;
-use group::read_scheduler::SpreadRead;
 use group::record::{DoneOp, Record};
-use group::state::Entry;
-use group::time::Time;
 use group::transaction::plan::{Birth, BirthName, GroupTransaction, Plan};
 use group::transaction::state::TransactionEntry;
 use node::{AdminRequest, Input, Node, PolicyChange};
+use overlay::time::Time;
 use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
 use crate::checkers::{Ballot, Broken, Observation, Scope};

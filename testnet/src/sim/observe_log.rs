@@ -1,7 +1,7 @@
 //! Observations of a real node's logs: their resulting states, transactions, and places in the ring.
 
 use group::Group;
-use group::state::{Entry, GroupState};
+use group::control::state::{Entry, GroupState};
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
 use group::transaction::state::TransactionEntry;

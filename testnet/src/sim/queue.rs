@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use bytes::Bytes;
-use group::time::Time;
 use node::{Input, RequestId};
 use overlay::PeerKey;
+use overlay::time::Time;
 
 use crate::sim::controller::Plan;
 use crate::sim::network::Flight;

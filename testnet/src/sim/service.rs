@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use group::time::Time;
 use node::Input;
+use overlay::time::Time;
 
 use crate::sim::host::Host;
 use crate::sim::world::World;

@@ -268,7 +268,7 @@ pub(super) struct Switches {
     /// The highest sequence number that any switch gave under each pair of a partition's name and an id.
     pub numbered: BTreeMap<(u32, u32), u64>,
     /// Time of the controller's last request to each group, in behalf of each switch.
-    pub asked: BTreeMap<(usize, GroupId), group::time::Time>,
+    pub asked: BTreeMap<(usize, GroupId), overlay::time::Time>,
     pub requests: u64,
     /// Chance of packets, and of the controller.
     pub rng: Rng,

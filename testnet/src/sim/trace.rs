@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
-use group::time::Time;
+use overlay::time::Time;
 
 /// Trace of a run.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Answer, Condition, ExpireOnly, Expiry, LeaseOp, Op, OpError, Read, ReadMode, Version};
-use group::time::Time;
 use node::{ConnectionId, Request, RequestId};
 use overlay::Key;
+use overlay::time::Time;
 
 use crate::history::{History, Operation, Outcome};
 use crate::marks::Marks;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use group::time::Time;
 use node::{Input, NodeConfig, SwitchConfig};
+use overlay::time::Time;
 use overlay::{Incarnation, PeerKey};
 
 use crate::checkers::{Failure, Observation, Probes, Scope, Seen};

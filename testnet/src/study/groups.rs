@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use group::time::Time;
 use node::Node;
+use overlay::time::Time;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey};
 
 use super::spells::{Spells, Watch};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Answer, Condition, Expiry, Op, Read};
-use group::time::Time;
 use overlay::Key;
+use overlay::time::Time;
 
 use super::chirp::Popularity;
 use super::system::System;

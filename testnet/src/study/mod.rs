@@ -18,9 +18,9 @@ mod trail;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use group::time::Time;
 use node::{Durability, Policies};
 use overlay::PeerKey;
+use overlay::time::Time;
 
 use crate::churn::Lives;
 use crate::rng::Rng;

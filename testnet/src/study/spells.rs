@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use group::time::Time;
 use overlay::GroupId;
+use overlay::time::Time;
 
 use crate::churn::quantiles;
 

@@ -51,7 +51,7 @@ impl System for Node {
     fn reconfigures(&self, point: Point) -> bool {
         let is_open = |group: &Group| {
             let state = group.state();
-            let ends = || group.log().undecided(state.applied).iter().any(group::state::Entry::ends_epoch);
+            let ends = || group.log().undecided(state.applied).iter().any(group::control::state::Entry::ends_epoch);
             !state.transactions.is_calm() || ends()
         };
         self.groups().any(|group| group.state().range.contains(point) && is_open(group))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use group::time::Time;
+use overlay::time::Time;
 use overlay::{GroupId, NodeId};
 
 /// Number of sizes of a group that are remembered.

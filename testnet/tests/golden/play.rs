@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use group::config::Defects;
-use group::state::GroupState;
+use group::control::state::GroupState;
 use node::{AdminRequest, Input, Tail};
 use overlay::{GroupId, GroupRef, Point};
 

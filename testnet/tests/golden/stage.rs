@@ -7,14 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use group::Group;
 use group::config::Defects;
+use group::control::state::Entry;
 use group::message::{LogMessage, Message};
 use group::op::{Answer, OpError};
-use group::state::Entry;
-use group::time::{Now, Time, WallMillis};
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::watched::Applied;
 use node::wire::{self, Frame};
 use node::{AdminOutcome, Event, Input, Node, NodeConfig, Output, Restored, Tail};
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{GroupId, Incarnation, PeerKey, RingId};
 use testnet::sim::Contents;
 

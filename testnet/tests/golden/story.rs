@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use group::ballot::Ballot;
-use group::state::{Entry, GroupState};
+use group::control::state::{Entry, GroupState};
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{GroupTransaction, Plan};

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use group::time::Time;
+use overlay::time::Time;
 use testnet::live::{Cluster, Habits, Leave, Load, Options, Recorder, SLACK, Signal, View, is_long, short_or};
 use testnet::rng::Rng;
 

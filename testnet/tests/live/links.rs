@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use group::op::{Condition, Expiry, Op, Read};
-use group::time::Time;
 use overlay::Key;
+use overlay::time::Time;
 use testnet::history::{Operation, Outcome};
 use testnet::live::{
     Cluster, Endpoint, Habits, Load, Options, Recorder, SLACK, Wires, between, is_long, one_way, short_or,

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use group::config::{Defect, Defects};
-use group::state::Entry;
+use group::control::state::Entry;
 use overlay::Point;
 use stateright::{Model, Property};
 use testnet::rng::Rng;

@@ -1,15 +1,15 @@
 //! Parts of the searches through all schedules: three members, one key, a disk that stores at once, and the questions of
 //! clients.
 
-use group::agreed::AgreedPolicies;
 use group::ballot::{LogSlot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
+use group::control::agreed::AgreedPolicies;
+use group::control::state::{Assignment, GroupState, Member, Settings};
 use group::message::{ClientOperation, Message, Sender, Vouch};
 use group::op::{Answer, Op, Read, ReadMode};
 use group::record::OpId;
-use group::state::{Assignment, GroupState, Member, Settings};
-use group::time::{Now, Time, WallMillis};
 use group::{Group, Stored};
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
 
 #[path = "../../../group/tests/protocol/world/content.rs"]

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::LogSlot;
 use group::config::{Defect, Defects};
-use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::{Own, TransactionEntry, TransactionState};
+use overlay::time::WallMillis;
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
 /// Transaction that a test wants, with the index of the group that owned this part of the ring at first.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::Group;
+use group::control::state::Loss;
 use group::op::{Answer, Condition, Expiry, Op};
-use group::state::Loss;
-use group::time::WallMillis;
 use node::Node;
+use overlay::time::WallMillis;
 use overlay::{GroupId, Key};
 use testnet::history::Outcome;
 use testnet::sim::fault::{Kind, Target};

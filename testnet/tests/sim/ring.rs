@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use group::config::{Defect, Defects};
-use group::time::Time;
 use node::Node;
+use overlay::time::Time;
 use testnet::rng::Rng;
 use testnet::sim::fault::{Fault, Kind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_among, is_found_from};

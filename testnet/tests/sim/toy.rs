@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
+use group::data::service::{Change, Delivery, Live, deliver};
 use group::op::{Answer, Kind, Op, OpError, Read, ReadMode, Refusal, Version};
-use group::service::{Change, Delivery, Live, deliver};
-use group::time::{Now, Time, WallMillis};
 use node::{Class, Event, Input, NodeConfig, Output, Request, RequestId, Restored};
 use overlay::PeerKey;
+use overlay::time::{Now, Time, WallMillis};
 use serde::{Deserialize, Serialize};
 use testnet::sim::Host;
 

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use group::agreed::AgreedPolicies;
 use group::ballot::{LogSlot, Number, Term, TermBallot};
-use group::committee::Acceptor;
 use group::config::{Defects, GroupConfig, Timing};
+use group::control::agreed::AgreedPolicies;
+use group::control::state::{GroupState, Member, Settings};
+use group::data::Acceptor;
+use group::data::table::Table;
 use group::message::{
     AskCompare, Base, ClientMessage, ClientOperation, CommitteeMessage, Compared, Message, Sender, Since, Write,
 };
 use group::op::{Op, ReadMode, Version};
 use group::outbox::{Durable, GroupOutput, Outbox};
 use group::record::{OpId, Record};
-use group::rng::Rng;
-use group::state::{GroupState, Member, Settings};
-use group::table::Table;
-use group::time::{Now, Time, WallMillis};
 use group::validate::Dropped;
 use group::{Context, Group, Stored};
+use overlay::rng::Rng;
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
 
 pub fn node(peer: u8) -> NodeId {

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use group::Group;
 use group::config::Defects;
-use group::rng::Rng;
-use group::state::Entry;
+use group::control::state::Entry;
+use overlay::rng::Rng;
 use overlay::{KeyRange, NodeId};
 
 use super::clients::What;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
+use group::control::state::{Entry, GroupState};
 use group::message::Write;
 use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
-use group::state::{Entry, GroupState};
 use group::{Doubt, Stored};
 use overlay::{Epoch, IntervalMap, Key};
 

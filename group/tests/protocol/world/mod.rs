@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use group::Group;
-use group::agreed::AgreedPolicies;
 use group::ballot::{LogSlot, Number};
 use group::config::{Defects, DivisionView, GroupConfig, Timing};
+use group::control::agreed::AgreedPolicies;
+use group::control::state::{Entry, GroupState, Member, Settings};
 use group::message::{LogMessage, Message, Sender};
 use group::op::Version;
 use group::outbox::GroupOutput;
 use group::record::Record;
-use group::rng::Rng;
-use group::state::{Entry, GroupState, Member, Settings};
-use group::time::{Now, Time, WallMillis};
+use overlay::rng::Rng;
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, Point, RingId};
 
 pub mod chance;

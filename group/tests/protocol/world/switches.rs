@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::TermBallot;
-use group::committee::{ReturnedWrite, WritePass};
+use group::control::state::Entry;
+use group::harmonia::read_scheduler::SpreadRead;
+use group::harmonia::switch::Switch;
+use group::harmonia::{ReturnedWrite, WritePass};
 use group::op::{Op, Read};
-use group::read_scheduler::SpreadRead;
-use group::rng::Rng;
-use group::state::Entry;
-use group::switch::Switch;
-use group::time::Time;
 use header::{Header, NO_OBJECT, Operation};
 use overlay::Key;
+use overlay::rng::Rng;
+use overlay::time::Time;
 use switch::dirty::{Region, Shape};
 use switch::pipeline::{Pipeline, Verdict};
 use switch::tables::Partition;

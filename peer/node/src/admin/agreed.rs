@@ -4,9 +4,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use group::Group;
-use group::agreed::{AgreedPolicies, DECISIONS_MAX, MEMBERS_MAX, NAME_BYTES_MAX};
-use group::state::Entry;
-use group::transactions::BeginRefusal;
+use group::control::agreed::{AgreedPolicies, DECISIONS_MAX, MEMBERS_MAX, NAME_BYTES_MAX};
+use group::control::state::Entry;
+use group::transaction::member::BeginRefusal;
 use policy::size::can_flap;
 use serde::{Deserialize, Serialize};
 

@@ -3,8 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use group::agreed::AgreedPolicies;
 use group::config::{Defect, Defects};
+use group::control::agreed::AgreedPolicies;
 use overlay::GroupId;
 
 use crate::admin::{AdminOutcome, AdminRequest, PolicyChange};

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use group::Group;
-use group::time::Time;
-use group::transactions::BeginRefusal;
+use group::transaction::member::BeginRefusal;
+use overlay::time::Time;
 use overlay::{GroupId, PeerKey, RingId};
 
 use super::{

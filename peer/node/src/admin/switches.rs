@@ -4,9 +4,9 @@ use alloc::string::{String, ToString};
 use core::cmp::Ordering;
 
 use group::Group;
-use group::state::Entry;
-use group::switch::Switch;
-use group::transactions::BeginRefusal;
+use group::control::state::Entry;
+use group::harmonia::switch::Switch;
+use group::transaction::member::BeginRefusal;
 use overlay::GroupId;
 
 use super::{AdminOutcome, AdminRequest, AdminRequests, Taken};

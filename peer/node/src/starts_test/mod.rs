@@ -13,7 +13,7 @@ use bytes::Bytes;
 use group::ballot::LogSlot;
 use group::config::Defects;
 use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode};
-use group::time::{Now, WallMillis};
+use overlay::time::{Now, WallMillis};
 use overlay::{Key, PeerName, RingId};
 
 use super::*;

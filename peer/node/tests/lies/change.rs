@@ -2,9 +2,9 @@
 //! as such, and most results are still frames.
 
 use group::message::{CommitteeMessage, LogMessage, Message};
-use group::rng::Rng;
 use node::wire::{self, Frame, Stamp};
 use overlay::PeerKey;
+use overlay::rng::Rng;
 use postcard::ser_flavors::Flavor;
 
 /// Numbers that are often wrong.

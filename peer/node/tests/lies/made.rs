@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use group::Group;
 use group::ballot::{Ballot, LogSlot, Number, Term, TermBallot};
+use group::control::state::{Entry, GroupState};
 use group::message::{Base, CommitteeMessage, LogMessage, Message, Sender, Since, Write};
 use group::op::{Kind, Version};
 use group::record::{Completions, DoneOp, OpId, Record};
-use group::rng::Rng;
-use group::state::{Entry, GroupState};
-use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{Birth, BirthName, GroupTransaction, Party, Plan, Rank};
 use node::copying::CopyOrder;
 use node::wire::Frame;
 use node::{AdminRequest, Node};
+use overlay::rng::Rng;
+use overlay::time::WallMillis;
 use overlay::{Contact, Epoch, GroupId, GroupRef, Key, KeyRange, NodeId, Point, RingId};
 
 /// Returns a number that is wrong in a usual way.
@@ -246,7 +246,7 @@ fn state(rng: &mut Rng, of: &GroupState, other: &GroupState) -> GroupState {
             13 => {
                 let open = vec![range(rng, of.range)];
                 let members = if is(rng, 2) { Vec::new() } else { other.nodes() };
-                state.recovery.push(group::state::EpochConfig { epoch: of.epoch, members, open });
+                state.recovery.push(group::control::state::EpochConfig { epoch: of.epoch, members, open });
             }
             14 => (state.horizon, state.purged.floor) = (odd(rng, of.horizon), odd(rng, 1) as u32),
             _ => {

@@ -9,14 +9,14 @@ use group::Group;
 use group::ballot::Number;
 use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode};
 use group::record::Record;
-use group::rng::Rng;
-use group::time::{Now, Time, WallMillis};
 use group::validate::Violation;
 use node::wire::{self, Frame, Stamp};
 use node::{
     AdminRequest, ConnectionId, Durability, Event, Input, Node, NodeConfig, Output, Request, RequestId, Restored,
     Timing,
 };
+use overlay::rng::Rng;
+use overlay::time::{Now, Time, WallMillis};
 use overlay::{Epoch, GroupId, Incarnation, Key, PeerKey, Point};
 
 use crate::change::{Fields, changed, kind};

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use group::op::{ExpireOnly, Expiry, Op};
-use group::time::WallMillis;
+use overlay::time::WallMillis;
 
 use crate::machine::unix_ms;
 use crate::resp::call::{Call, Handled};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Op, Read};
-use group::time::Time;
 use load::Keys;
 use overlay::Key;
+use overlay::time::Time;
 
 use super::fabric::object;
 use super::hall::Event;

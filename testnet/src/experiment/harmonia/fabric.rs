@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use group::ballot::TermBallot;
-use group::time::Time;
 use header::{Header, NO_OBJECT, Operation};
 use overlay::Key;
+use overlay::time::Time;
 use switch::dirty::{Mark, Region, Shape};
 use switch::pipeline::{Pipeline, Verdict, Why};
 use switch::tables::Partition;

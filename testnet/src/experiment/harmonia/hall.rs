@@ -12,18 +12,18 @@
 use std::time::Duration;
 
 use group::ballot::TermBallot;
+use group::control::state::Entry;
+use group::harmonia::read_scheduler::SpreadRead;
+use group::harmonia::switch::Switch;
 use group::message::{AttemptOutcome, CommitteeMessage, Message, Sender};
 use group::op::{Answer, Op, Read};
 use group::outbox::GroupOutput;
-use group::read_scheduler::SpreadRead;
-use group::state::Entry;
-use group::switch::Switch;
-use group::time::Time;
 use group::{
     Group,
-    committee::{ReturnedWrite, WritePass},
+    harmonia::{ReturnedWrite, WritePass},
 };
 use header::{Header, Operation};
+use overlay::time::Time;
 
 use super::clients::Clients;
 use super::fabric::{Fabric, header};
@@ -366,7 +366,7 @@ impl Hall {
 
     /// Returns the id of the switch under which members may answer.
     fn switch_in_use(&self) -> Option<u32> {
-        self.machines[PRIMARY].group.primaries().find_map(group::committee::Primary::switch)
+        self.machines[PRIMARY].group.primaries().find_map(group::data::Primary::switch)
     }
 
     /// Proposes to the group to use a switch under the next id.

@@ -114,7 +114,7 @@ fn measure(setting: &Setting, policy: &'static str, paper: u64, say: Say<'_>) ->
     }
     world.run_for(CALM);
     let all = groups(&world);
-    say(&format!("{policy}: {} groups at {:.0} s", all.len(), world.now().since(group::time::Time(0)).as_secs_f64()));
+    say(&format!("{policy}: {} groups at {:.0} s", all.len(), world.now().since(overlay::time::Time(0)).as_secs_f64()));
     let mut writes = Writes::new(&world, setting.rate, KEYS, setting.study.seed);
     writes.run(&mut world, Duration::from_secs_f64(setting.writes / setting.rate), Asked::Primary)?;
     world.run_for(Duration::from_secs(4));

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use group::time::Time;
 use node::{AdminRequest, Input, Policies};
+use overlay::time::Time;
 
 use super::timed::{Change, Timed};
 use super::{PLANET, ms};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use group::state::GroupState;
-use group::time::{Now, Time};
+use group::control::state::GroupState;
 use node::{Event, Input, Node, NodeConfig, Output, Restored};
+use overlay::time::{Now, Time};
 use overlay::{Epoch, GroupId, NodeId};
 
 use crate::checkers::{Observation, Scope};
@@ -47,7 +47,7 @@ enum Proposal {
     Transaction(Change),
 }
 
-/// The words with which a leader notes a proposal (`Display` of `group::state::Entry`).
+/// The words with which a leader notes a proposal (`Display` of `group::control::state::Entry`).
 const PROPOSES: &str = "leads the group, and proposes ";
 const PROPOSALS: [(&str, Proposal); 4] = [
     ("to take in ", Proposal::Learners),

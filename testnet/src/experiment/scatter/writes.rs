@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Condition, Expiry, Op};
-use group::time::Time;
 use node::Node;
+use overlay::time::Time;
 use overlay::{Epoch, GroupId, Key, KeyRange, Point};
 
 use crate::history::Outcome;

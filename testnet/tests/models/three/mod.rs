@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use group::Group;
 use group::ballot::{Ballot, LogSlot, Number};
+use group::control::state::{Entry, GroupState};
 use group::message::{LogMessage, Message};
-use group::state::{Entry, GroupState};
 use overlay::Epoch;
 
 mod settle;

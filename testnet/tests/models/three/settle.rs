@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use group::Group;
 use group::config::Timing;
+use group::control::state::Entry;
 use group::message::{Message, Sender};
 use group::outbox::GroupOutput;
-use group::state::Entry;
-use group::time::Now;
+use overlay::time::Now;
 use overlay::{Epoch, NodeId};
 
 use super::{Rules, Three};

@@ -10,10 +10,10 @@ use std::time::Duration;
 use group::Group;
 use group::ballot::{Ballot, LogSlot, Number, Term};
 use group::config::{Defects, GroupConfig, Timing};
+use group::control::state::Entry;
 use group::message::{AttemptOutcome, CommitteeMessage, LogMessage, Message, Sender};
 use group::op::Answer;
 use group::outbox::{Durable, GroupOutput};
-use group::state::Entry;
 use overlay::{Epoch, Point};
 
 use crate::parts::{self, Ask, Disk, MEMBERS, node};

@@ -1,0 +1,256 @@
+//! Application of the agreed state at a member: entry by entry from its log, or from another member's state where it is behind.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use overlay::NodeId;
+
+use crate::ballot::TermBallot;
+use crate::contradiction::{Contradicts, contradiction};
+use crate::control::state::{Entry, GroupState};
+use crate::group::{Group, context};
+use crate::message::{Message, Parting, Sender};
+use crate::outbox::{Durable, GroupOutput};
+use crate::transaction::successor::handover::Inheritance;
+use crate::watched::Applied;
+use overlay::time::Time;
+
+impl Group {
+    /// Applies chosen entries, one by one.
+    pub(crate) fn apply_chosen(&mut self) {
+        let (mut dealt, mut applied) = (false, false);
+        while self.state.ended.is_none()
+            && !self.has_lost()
+            && let Some(entry) = self.log.take_chosen(self.state.applied)
+        {
+            let led = self.log.leads();
+            let before = self.state.clone();
+            dealt |= matches!(entry, Entry::Transaction(_));
+            applied = true;
+            self.state.apply_without(self.state.applied.next(), &entry, self.config.defects);
+            if let Some(watched) = &mut self.watched {
+                watched.push(Applied { before: before.clone(), entry, after: self.state.clone() });
+            }
+            self.out.set_epoch(self.state.epoch);
+            self.note_released(&before);
+            if led {
+                self.tell_change(&before);
+            }
+            self.log.on_applied(&mut context!(self), before.epoch, led);
+            self.after_change(&before, led);
+            if led && self.state.epoch == before.epoch {
+                self.log.announce(&mut context!(self));
+            }
+            self.replay_early();
+        }
+        if dealt {
+            self.tick_transactions();
+        }
+        if applied {
+            self.lead(); // The duties waited until no entry was on its way.
+        }
+    }
+
+    /// Returns the kept messages of later epochs: for the group that continues under this group's id, where the group has ended.
+    pub fn take_early(&mut self) -> Vec<(Sender, Message)> {
+        core::mem::take(&mut self.early)
+    }
+
+    /// Handles the kept messages of the present epoch, which this node did not know when they came.
+    fn replay_early(&mut self) {
+        let now = self.state.epoch;
+        if self.early.iter().all(|(from, _)| from.epoch > now) {
+            return;
+        }
+        for (from, message) in core::mem::take(&mut self.early) {
+            if from.epoch == now {
+                self.on_message(from, message);
+            } else if from.epoch > now {
+                self.early.push((from, message));
+            }
+        }
+    }
+
+    /// Tells newcomers that they are admitted, every node that a new epoch has begun, and released nodes that they are released: none of
+    /// them need find out by itself.
+    fn tell_change(&mut self, before: &GroupState) {
+        let (now, then) = (self.state.audience(), before.audience());
+        // After the group's end no member tells them which entries are chosen.
+        let mut told: Vec<NodeId> = if self.state.epoch == before.epoch && self.state.ended.is_none() {
+            now.iter().copied().filter(|node| !then.contains(node)).collect()
+        } else {
+            now.clone()
+        };
+        told.extend(then.iter().copied().filter(|node| !now.contains(node)));
+        told.retain(|node| *node != self.me);
+        if !told.is_empty() {
+            self.tell_state(&told);
+        }
+    }
+
+    /// Sends the state to these nodes; to those that the group released when it is time ([`crate::control::membership::release`]).
+    pub(crate) fn tell_state(&mut self, to: &[NodeId]) {
+        let audience = self.state.audience();
+        let is_released = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
+        let (released, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_released);
+        self.out.send(&others, Message::State(Box::new(self.state.clone())));
+        if !released.is_empty() {
+            self.await_release(released);
+        }
+    }
+
+    /// Replaces this node's state by a newer one of this same group.
+    pub(crate) fn adopt(&mut self, from: NodeId, state: GroupState) {
+        if !state.is_sound()
+            || state.id != self.state.id
+            || state.ring != self.state.ring
+            || state.born != self.state.born
+            || state.applied < self.state.applied
+        {
+            return;
+        }
+        if state.applied == self.state.applied {
+            // Only a node with a part in the group is believed to know of a fork.
+            if state != self.state && self.state.is_in_audience(from) {
+                let slot = state.applied;
+                let what = format_args!("has applied another log up to slot {slot:?}");
+                contradiction(&mut context!(self), Contradicts::Chosen, from, what);
+            }
+            return;
+        }
+        let before = core::mem::replace(&mut self.state, state);
+        self.out.set_epoch(self.state.epoch);
+        self.note_released(&before);
+        self.log.on_applied(&mut context!(self), before.epoch, false);
+        self.after_change(&before, false);
+        self.replay_early();
+        self.apply_chosen();
+    }
+
+    /// Follows a change of the state. `led`: this node led until then.
+    fn after_change(&mut self, before: &GroupState, led: bool) {
+        if self.state.released_since(before, self.me) {
+            // It may hold records of deleted keys: no member waited for it. It finds this out again if this process ends before it begins
+            // anew.
+            self.end_with_loss("its group had let go of this life of it, and let it in again");
+        }
+        // Must come before the store gets this state: see there.
+        self.find_loss();
+        if self.has_lost() {
+            return; // This incarnation is over: no later step is its own, and if the group ends, no successor starts from it.
+        }
+        if before.epoch != self.state.epoch {
+            self.sealed_since = None;
+        }
+        let (now, then) = (self.state.audience(), before.audience());
+        let newcomers: Vec<NodeId> = now.into_iter().filter(|node| !then.contains(node)).collect();
+        for primary in self.primaries.values().filter(|_| !newcomers.is_empty()) {
+            primary.welcome(&mut context!(self), &newcomers);
+        }
+        // A node that the group released keeps, on disk, the last state in which it had a part: its records are as of then, and later
+        // purges tell whether they are of use to another incarnation.
+        if self.state.audience().contains(&self.me) || matches!(self.parting, Parting::Leaves { .. }) {
+            self.out.persist(Durable::State(Box::new(self.state.clone())));
+        }
+        if before.members != self.state.members {
+            self.note_removals(before);
+            let fresh = self.state.nodes().into_iter().filter(|node| !before.is_member(*node));
+            self.leader.on_voters(fresh, self.now.time);
+        }
+        if before.members != self.state.members || before.division != self.state.division {
+            self.leader.on_change(self.now.time);
+        }
+        self.review_doubt();
+        self.follow_state();
+        if before.members != self.state.members
+            || before.division != self.state.division
+            || before.learners != self.state.learners
+            || before.epoch != self.state.epoch
+        {
+            self.heartbeat_due = self.now.time;
+        }
+        if !self.state.transactions.is_calm() {
+            self.leader.on_awaited(); // A transaction continues once enough members have reported the slot at which its leader first saw it.
+        }
+        if self.state.ended.is_some() {
+            self.end(led);
+        }
+    }
+
+    /// Brings everything in line with the agreed state.
+    pub(crate) fn follow_state(&mut self) {
+        let audience = self.state.audience();
+        if !audience.contains(&self.me) {
+            if matches!(self.parting, Parting::Leaves { .. }) {
+                self.out.push(GroupOutput::Left);
+            } else {
+                // The last message of this node: the group learns that it removed a member that was alive.
+                self.out.send(&self.state.nodes(), Message::AskState);
+                self.out.push(GroupOutput::Over(match self.has_heartbeats_of_majority() {
+                    true => "its group goes on without this life of it",
+                    false => {
+                        "its group goes on without this life of it, which hears fewer than a majority of the members directly: all of them \
+                         must reach this peer, or it them"
+                    }
+                }));
+            }
+            self.failed = true;
+        }
+        if self.state.recovery.is_empty() {
+            self.inheritance = Inheritance::default(); // All new primaries have taken over by now.
+        }
+        self.acknowledgements.keep(&audience);
+        self.leader.keep(&audience);
+        self.capacities.keep(&audience);
+        let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
+        self.failure_detector.watch(&others, self.now.time);
+        self.clock.keep(&others);
+        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
+        for (ballot, primary) in &mut self.primaries {
+            if !granted.contains(ballot) {
+                primary.end(&mut context!(self));
+            }
+        }
+        self.drop_ended();
+        if self.crash_recovery.is_none() && !self.failed {
+            self.begin_primaries();
+        }
+        self.forget_strays();
+        self.out.push(GroupOutput::Changed);
+    }
+
+    /// Begins to take part: the other members have vouched for this node.
+    pub(crate) fn take_part(&mut self) {
+        self.crash_recovery = None;
+        self.doubting.on_compared(self.state.applied);
+        self.follow_state();
+        self.heartbeat_due = self.now.time;
+    }
+
+    pub(crate) fn send_state(&mut self, to: NodeId) {
+        let last = self.sent_state.get(&to).copied().unwrap_or(Time(0));
+        if last > Time(0) && self.now.time.since(last) < self.config.timing.heartbeat / 10 {
+            return;
+        }
+        self.sent_state.insert(to, self.now.time);
+        if self.sent_state.len() > 1024 {
+            self.sent_state.clear();
+        }
+        self.tell_state(&[to]);
+    }
+
+    /// Asks for the state where an entry is chosen that this node's log does not hold.
+    pub(crate) fn ask_what_is_lacking(&mut self) {
+        if let Some(leader) = self.log.take_lacking() {
+            self.ask_state(leader);
+        }
+    }
+
+    /// Asks for the whole state, but not for every message that shows the need.
+    pub(crate) fn ask_state(&mut self, of: NodeId) {
+        if self.asked_state == Time(0) || self.now.time.since(self.asked_state) >= self.config.timing.heartbeat / 10 {
+            self.asked_state = self.now.time;
+            self.out.send(&[of], Message::AskState);
+        }
+    }
+}

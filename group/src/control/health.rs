@@ -1,0 +1,110 @@
+//! Health of a group: its living members. Policies count members that live and vote, not names in the log.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use overlay::{KeyRange, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::ballot::Term;
+use crate::config::Defect;
+use crate::control::agreed::AgreedPolicies;
+use crate::control::load;
+use crate::control::membership::MEMBERS_MIN;
+use crate::group::Group;
+use overlay::time::WallMillis;
+
+/// Living member, as its leader reports it to a neighbour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivingMember {
+    /// Node of the member.
+    pub node: NodeId,
+    /// Whether the leader hears it; `false` for a member with an announced absence that is not over.
+    pub is_heard: bool,
+    /// Cluster of the member.
+    pub cluster: String,
+    /// Time when it became a member, in group time.
+    pub joined: WallMillis,
+}
+
+/// Report of a leader to its neighbours, beside the group's reference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Operations a minute in each piece of the range, as in [`crate::message::Heartbeat::load`].
+    pub load: Option<Vec<u32>>,
+    /// Policies and sizes of groups that the group has.
+    pub policies: AgreedPolicies,
+    /// Members that live, in the order of the log.
+    pub living: Vec<LivingMember>,
+    /// Operations a second that the living members can execute together, at least 1; `None` where the leader does not know.
+    pub capacity: Option<u32>,
+}
+
+impl Health {
+    /// Returns whether an honest leader can have sent this.
+    pub(crate) fn is_sound(&self, members_max: usize, cluster_bytes_max: usize) -> bool {
+        self.load.as_deref().is_none_or(load::is_sound)
+            && self.policies.is_sound()
+            && self.capacity.is_none_or(|capacity| capacity > 0)
+            && self.living.len() <= members_max
+            && self.living.iter().all(|member| member.cluster.len() <= cluster_bytes_max)
+    }
+}
+
+impl Group {
+    /// Returns the members that live: those that were not silent for [`Timing::exclude_after`], or with an announced absence that is not
+    /// over.
+    ///
+    /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
+    pub fn living(&self) -> Vec<LivingMember> {
+        let (timing, now) = (&self.config.timing, self.now.time);
+        let counts_all = self.config.defects.has(Defect::DeadCounted);
+        let lives = |node| node == self.me || counts_all || self.dead_at(node) > now;
+        let living = self.state.members.iter().filter(|member| lives(member.node));
+        let told = living.map(|member| LivingMember {
+            node: member.node,
+            is_heard: member.node == self.me || !self.failure_detector.suspects(member.node, timing, now),
+            cluster: member.cluster.clone(),
+            joined: member.joined,
+        });
+        told.collect()
+    }
+
+    /// Returns the number of living members and of learners that are about to become members: those that are heard and hold all that was
+    /// chosen before the current terms. A learner of a peer that has a living member here replaces that member, and does not count.
+    pub fn strength(&self) -> usize {
+        let living = self.living();
+        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
+        let (timing, now) = (&self.config.timing, self.now.time);
+        let counts = |node: NodeId| {
+            self.leader.is_complete(node, &terms)
+                && !self.failure_detector.suspects(node, timing, now)
+                && self.has_direct_connections(node)
+                && !living.iter().any(|member| member.node.peer == node.peer)
+        };
+        living.len() + self.state.learners.iter().filter(|learner| counts(learner.node)).count()
+    }
+
+    /// Returns whether the next step of the group's own log removes dead members. A transaction with a neighbour should wait for that.
+    pub fn is_about_to_remove(&self) -> bool {
+        let members = self.state.members.len();
+        let (dead, _) = self.dead();
+        members > MEMBERS_MIN
+            && !dead.nodes.is_empty()
+            && (self.leader.membership.removals.allowance(members, self.now.time) > 0
+                || dead.nodes.iter().any(|node| self.has_ended(*node)))
+    }
+
+    /// Returns the health of the successor group as its leader recently reported it, with that group's range. `None` where its leader
+    /// reported nothing recently, or where this node does not lead.
+    pub fn successor_health(&self) -> Option<(KeyRange, &Health)> {
+        self.log.leads().then_some(())?;
+        self.transactions.health_of(self.state.transactions.successor()?, self.now.time)
+    }
+
+    /// Returns the report for neighbours.
+    pub(crate) fn health(&self) -> Health {
+        let (load, policies, living) = (self.told_load(), self.state.settings.policies.clone(), self.living());
+        Health { load, policies, capacity: self.capacity_of(&living), living }
+    }
+}

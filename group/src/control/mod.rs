@@ -1,0 +1,22 @@
+//! A group's own affairs: its log, the state that the log defines, its members and their health (Scatter §5, Harmony §7).
+//!
+//! - [`log`]: Multi-Paxos over the group's affairs; [`state`]: the state that it defines; `apply`: the application of its entries.
+//! - `leader`: the tasks of the leader, and [`membership`]: joins, removals and releases.
+//! - [`liveness`]: failure detection, group time and round trips.
+//! - `recovery`: checks of a store after a start.
+//! - [`health`], [`capacity`], [`load`], [`history`], [`agreed`]: the facts that policies decide by, and the policies themselves.
+
+pub mod agreed;
+mod apply;
+pub mod capacity;
+pub(crate) mod contents;
+pub mod health;
+pub mod history;
+pub(crate) mod leader;
+pub mod liveness;
+pub mod load;
+pub mod log;
+pub mod membership;
+pub(crate) mod purge;
+pub(crate) mod recovery;
+pub mod state;
