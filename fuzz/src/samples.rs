@@ -20,9 +20,9 @@ use group::op::{
 use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
 use node::admin::ForwardedRequest;
-use node::copying::{CopyOrder, CopyTold};
-use node::join::{Sample, Sampled};
-use node::lifetimes::Lifetimes;
+use node::policies::lifetimes::Lifetimes;
+use node::reconfigure::copying::{CopyOrder, CopyTold};
+use node::routing::join::{Sample, Sampled};
 use node::routing::{Astray, Heard, Locate, Located, Wanted};
 use node::wire::Frame;
 use node::{AdminOutcome, AdminRequest, Policies, PolicyChange};

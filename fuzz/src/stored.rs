@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use node::keyspace::KeyspaceGenerations;
-use node::storage::Space;
-use node::{Change, storage};
+use node::Change;
+use node::replicas::keyspace::KeyspaceGenerations;
+use node::replicas::storage::{self, Space};
 use overlay::{Epoch, Incarnation, KeyRange, Point, RingId};
 
 use crate::samples;

@@ -12,7 +12,7 @@ use overlay::{GroupId, Incarnation, Key, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{AdminOutcome, AdminRequest};
-use crate::ring_walk::RingWalk;
+use crate::routing::ring_walk::RingWalk;
 
 /// Id of a client connection of this peer; never used again while the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

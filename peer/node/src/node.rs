@@ -23,29 +23,29 @@ use overlay::{Called, Contact, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, R
 
 use crate::admin::{AdminOutcome, AdminRequests};
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
-use crate::capacity::CapacityWatch;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
-use crate::copying::Copies;
-use crate::harmonia::{HarmoniaState, is_own};
-use crate::join::JoinSearch;
-use crate::keyspace::Walk;
-use crate::leading::LeadWatch;
-use crate::leaving::LeaveStep;
-use crate::lifetimes::LifeWatch;
+use crate::policies::capacity::CapacityWatch;
 use crate::policies::divide_as_agreed;
-use crate::preparing::Preparing;
-use crate::probing::Probes;
-use crate::repartitioning::LoadWatch;
+use crate::policies::lifetimes::LifeWatch;
+use crate::reconfigure::copying::Copies;
+use crate::reconfigure::leading::LeadWatch;
+use crate::reconfigure::leaving::LeaveStep;
+use crate::reconfigure::preparing::Preparing;
+use crate::reconfigure::repartition::LoadWatch;
+use crate::reconfigure::sizing::SizeWatch;
+use crate::replicas::keyspace::Walk;
+use crate::replicas::storage::{self, Life, NAMESPACES, Space, StorageError};
+use crate::replicas::sweep::Sweep;
 use crate::replicas::{LocalReplica, LocalReplicas, Scan};
-use crate::ring_walk::{RingWalk, Walking};
 use crate::routing::RoutingTable;
+use crate::routing::join::JoinSearch;
+use crate::routing::probing::Probes;
+use crate::routing::ring_walk::{RingWalk, Walking};
+use crate::routing::successor_search::SuccessorSearch;
+use crate::sessions::harmonia::{HarmoniaState, is_own};
 use crate::sessions::{SessionContext, Sessions};
-use crate::sizing::SizeWatch;
 use crate::starts::Starts;
 use crate::status::{GroupStatus, NodeStatus};
-use crate::storage::{self, Life, NAMESPACES, Space, StorageError};
-use crate::successor_search::SuccessorSearch;
-use crate::sweep::Sweep;
 
 /// One peer, as a value without I/O.
 pub struct Node {

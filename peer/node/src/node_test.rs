@@ -12,7 +12,7 @@ use overlay::{Incarnation, Key, PeerKey, Point};
 use super::*;
 use crate::admin::{AdminOutcome, AdminRequest};
 use crate::api::Change;
-use crate::small_net::{self, Net};
+use crate::tests::small_net::{self, Net};
 use crate::wire::{self, Frame, Stamp};
 
 fn at(time: Time) -> Now {

@@ -18,10 +18,10 @@ use overlay::time::WallMillis;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, PeerName, Point, RingId};
 
 use crate::config::SwitchConfig;
-use crate::harmonia::{self, ReadSchedulerCounts};
-use crate::leaving::LeaveStatus;
-use crate::risk::{LifetimesStatus, RiskStatus};
+use crate::policies::risk::{LifetimesStatus, RiskStatus};
+use crate::reconfigure::leaving::LeaveStatus;
 use crate::routing::Heard;
+use crate::sessions::harmonia::{self, ReadSchedulerCounts};
 use crate::starts::Start;
 
 /// One member or learner of the node's group.

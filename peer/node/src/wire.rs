@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::{AdminOutcome, ForwardedRequest};
 use crate::api::Class;
-use crate::copying::{CopyOrder, CopyTold};
-use crate::join::{Sample, Sampled};
-use crate::lifetimes::Lifetimes;
+use crate::policies::lifetimes::Lifetimes;
+use crate::reconfigure::copying::{CopyOrder, CopyTold};
+use crate::routing::join::{Sample, Sampled};
 use crate::routing::{Astray, Locate, Located};
 use crate::starts::{Contested, Refused, Start};
 

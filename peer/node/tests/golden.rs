@@ -12,8 +12,8 @@ use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
 use node::Lineage;
-use node::keyspace::KeyspaceGenerations;
-use node::storage::{GroupNamespace, Life, Over, STORED_VERSION, Space, decode_record, encode_record};
+use node::replicas::keyspace::KeyspaceGenerations;
+use node::replicas::storage::{GroupNamespace, Life, Over, STORED_VERSION, Space, decode_record, encode_record};
 use node::wire::{FRAME_VERSION, Frame, Stamp, decode, encode};
 use node::{Change, Start};
 use overlay::{Epoch, Incarnation, IntervalMap, KeyRange, NodeId, PeerKey};
@@ -21,8 +21,11 @@ use serde::de::DeserializeOwned;
 
 const FRAMES: Format =
     Format { version: FRAME_VERSION as u64, constant: "FRAME_VERSION in peer/node/src/wire.rs", package: "node" };
-const STORED: Format =
-    Format { version: STORED_VERSION as u64, constant: "STORED_VERSION in peer/node/src/storage.rs", package: "node" };
+const STORED: Format = Format {
+    version: STORED_VERSION as u64,
+    constant: "STORED_VERSION in peer/node/src/replicas/storage.rs",
+    package: "node",
+};
 
 fn golden(name: &str, format: Format) -> Golden {
     Golden::new(env!("CARGO_MANIFEST_DIR"), name, format)

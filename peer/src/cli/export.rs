@@ -11,8 +11,8 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use group::op::Kind;
 use group::record::Record;
-use node::keyspace::KeyspaceGenerations;
-use node::storage::{NAMESPACES, Space, decode_record};
+use node::replicas::keyspace::KeyspaceGenerations;
+use node::replicas::storage::{NAMESPACES, Space, decode_record};
 use overlay::Key;
 use serde_json::Map;
 

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use node::storage::STORED_VERSION;
+use node::replicas::storage::STORED_VERSION;
 
 use super::codec::{Reader, put_bytes};
 use super::disk::Disk;

@@ -86,8 +86,8 @@ fn accepted(write: &Write) -> Observation {
 
 /// Returns the observation of a record in a store.
 pub fn stored(record_key: &[u8], record: &[u8]) -> Option<Observation> {
-    let (_, key) = node::storage::Space(None).key_of(record_key)?;
-    let record = node::storage::decode_record(record).ok()?;
+    let (_, key) = node::replicas::storage::Space(None).key_of(record_key)?;
+    let record = node::replicas::storage::decode_record(record).ok()?;
     Some(chosen(&key, &record))
 }
 

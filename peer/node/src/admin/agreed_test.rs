@@ -9,7 +9,7 @@ use overlay::GroupId;
 
 use crate::admin::{AdminOutcome, AdminRequest, PolicyChange};
 use crate::config::NodeConfig;
-use crate::small_net::{Net, key};
+use crate::tests::small_net::{Net, key};
 
 fn of(net: &Net, index: usize) -> AgreedPolicies {
     net.nodes[index].group().expect("it is in one").state().settings.policies.clone()

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::admin::PolicyChange;
     use crate::api::Input;
-    use crate::small_net::{Net, key};
+    use crate::tests::small_net::{Net, key};
 
     fn change() -> AdminRequest {
         AdminRequest::SetPolicies(PolicyChange {

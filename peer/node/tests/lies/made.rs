@@ -11,7 +11,7 @@ use group::record::{Completions, DoneOp, OpId, Record};
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{Birth, BirthName, GroupTransaction, Party, Plan, Rank};
-use node::copying::CopyOrder;
+use node::reconfigure::copying::CopyOrder;
 use node::wire::Frame;
 use node::{AdminRequest, Node};
 use overlay::rng::Rng;

@@ -1,0 +1,193 @@
+//! The groups that a node has a part in: the one that it is a member of, and others that succeeded a former group of the node and
+//! still need its data. Each has a namespace in the store, and its own names for batches and scans.
+//!
+//! # Invariants
+//! - The ranges of groups that live here do not overlap: of two groups, the one of the higher epoch owns the common part.
+
+pub mod keyspace;
+pub(crate) mod retire;
+pub mod storage;
+pub(crate) mod successors;
+pub(crate) mod sweep;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::Group;
+use overlay::{Epoch, GroupId, KeyRange, Point};
+
+use crate::replicas::keyspace::{KeyspaceGenerations, Walk};
+use crate::replicas::storage::NAMESPACES;
+
+/// A node's part in one group.
+pub(crate) struct LocalReplica {
+    /// Number of the part, unique while the process lives.
+    pub(crate) serial: u64,
+    /// Namespace of its entries in the store.
+    pub(crate) namespace: u8,
+    /// The replica.
+    pub(crate) group: Group,
+    /// `Some` once other groups own some of its range and this part is inactive: the pieces of the range for which no later
+    /// owner is known yet.
+    pub(crate) over: Option<Vec<KeyRange>>,
+}
+
+impl LocalReplica {
+    /// Returns the pieces of its range for which no later owner is known.
+    pub(crate) fn place(&self) -> Vec<KeyRange> {
+        self.over.clone().unwrap_or_else(|| alloc::vec![self.group.state().range])
+    }
+}
+
+/// A page of the store that a group waits for.
+pub(crate) struct Scan {
+    pub(crate) serial: u64,
+    /// The group's own name for the scan.
+    pub(crate) token: u64,
+    pub(crate) walk: Walk,
+}
+
+/// All parts of a node in groups.
+#[derive(Default)]
+pub(crate) struct LocalReplicas {
+    pub(crate) all: Vec<LocalReplica>,
+    pub(crate) keyspace: KeyspaceGenerations,
+    next_serial: u64,
+    next_token: u64,
+    /// Batches that are not durable yet: the node's token, the serial of the group, and the group's token.
+    batches: VecDeque<(u64, u64, u64)>,
+    scans: BTreeMap<u64, Scan>,
+}
+
+impl LocalReplicas {
+    /// Returns whether the node is in no group.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Returns whether groups elsewhere own some of the ring.
+    pub(crate) fn is_partial(&self) -> bool {
+        !self.living().any(|group| group.state().range.is_full())
+    }
+
+    /// Returns the groups that live.
+    pub(crate) fn living(&self) -> impl Iterator<Item = &Group> {
+        self.all.iter().filter(|replica| replica.over.is_none()).map(|replica| &replica.group)
+    }
+
+    /// Returns the groups that live, mutably.
+    pub(crate) fn living_mut(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.all.iter_mut().filter(|replica| replica.over.is_none()).map(|replica| &mut replica.group)
+    }
+
+    /// Returns the shortest time between two raises of a horizon in this network; the maximum if the node is in no group.
+    pub(crate) fn horizon_period(&self) -> Duration {
+        self.living().next().map_or(Duration::MAX, |group| Duration::from_millis(group.state().settings.horizon_ms))
+    }
+
+    /// Returns the group that the node is a member or learner of, or else one that still needs it.
+    pub(crate) fn home(&self) -> Option<&Group> {
+        let is_home = |group: &&Group| group.state().is_member(group.me()) || group.state().is_learner(group.me());
+        self.living().find(is_home).or_else(|| self.living().next())
+    }
+
+    /// Returns the same group, mutably.
+    pub(crate) fn home_mut(&mut self) -> Option<&mut Group> {
+        let (id, epoch) = self.home().map(|group| (group.state().id, group.state().epoch))?;
+        self.living_mut().find(|group| (group.state().id, group.state().epoch) == (id, epoch))
+    }
+
+    /// Returns the living group with this id.
+    pub(crate) fn find_mut(&mut self, id: GroupId) -> Option<&mut Group> {
+        self.living_mut().find(|group| group.state().id == id)
+    }
+
+    /// Returns the living group that owns `point`.
+    pub(crate) fn at(&self, point: Point) -> Option<&Group> {
+        self.living().find(|group| group.state().range.contains(point))
+    }
+
+    /// Returns the same group, mutably.
+    pub(crate) fn at_mut(&mut self, point: Point) -> Option<&mut Group> {
+        self.living_mut().find(|group| group.state().range.contains(point))
+    }
+
+    /// Returns the parts of groups that are over, where no later owner of `point` is known.
+    pub(crate) fn over_at(&mut self, point: Point) -> impl Iterator<Item = &mut Group> {
+        let over = move |replica: &&mut LocalReplica| {
+            replica.over.as_ref().is_some_and(|rest| rest.iter().any(|piece| piece.contains(point)))
+        };
+        self.all.iter_mut().filter(over).map(|replica| &mut replica.group)
+    }
+
+    /// Adds a group; returns its serial, or `None` if no namespace is free.
+    pub(crate) fn add(&mut self, group: Group) -> Option<u64> {
+        let free = |namespace: &u8| self.all.iter().all(|replica| replica.namespace != *namespace);
+        let namespace = (0..NAMESPACES).find(free)?;
+        self.add_at(namespace, group);
+        Some(self.next_serial)
+    }
+
+    /// Adds a group with a known namespace.
+    pub(crate) fn add_at(&mut self, namespace: u8, group: Group) {
+        self.next_serial += 1;
+        self.all.push(LocalReplica { serial: self.next_serial, namespace, group, over: None });
+    }
+
+    /// Returns a new token for a batch of a group; `serial` 0 is the node itself.
+    pub(crate) fn name_batch(&mut self, serial: u64, token: u64) -> u64 {
+        self.next_token += 1;
+        self.batches.push_back((self.next_token, serial, token));
+        self.next_token
+    }
+
+    /// Passes the report on to the groups that all batches up to this token are durable. Returns the highest own token of the
+    /// node among them.
+    pub(crate) fn on_persisted(&mut self, token: u64) -> Option<u64> {
+        let mut own = None;
+        while self.batches.front().is_some_and(|(of, ..)| *of <= token) {
+            let (_, serial, token) = self.batches.pop_front()?;
+            match self.all.iter_mut().find(|replica| replica.serial == serial) {
+                Some(replica) => replica.group.on_persisted(token),
+                None if serial == 0 => own = own.max(Some(token)),
+                None => {}
+            }
+        }
+        own
+    }
+
+    /// Returns a new token for a scan.
+    pub(crate) fn name_scan(&mut self, scan: Scan) -> u64 {
+        self.next_token += 1;
+        self.scans.insert(self.next_token, scan);
+        self.next_token
+    }
+
+    /// Takes out the scan with this token, which is answered.
+    pub(crate) fn take_scan(&mut self, token: u64) -> Option<Scan> {
+        self.scans.remove(&token)
+    }
+
+    /// Returns the pieces of this range that no group here with a later epoch than `epoch` owns.
+    pub(crate) fn rest(&self, range: KeyRange, epoch: Epoch) -> Vec<KeyRange> {
+        let later = self.living().filter(|group| group.state().epoch > epoch);
+        range.without(later.map(|group| group.state().range))
+    }
+
+    /// Divides the memory for records among the groups.
+    pub(crate) fn share_memory(&mut self, bytes_max: usize) {
+        let used: usize = self.all.iter().map(|replica| replica.group.table().bytes()).sum();
+        let count = self.all.len().max(1);
+        let free = bytes_max.saturating_sub(used) / count;
+        for replica in &mut self.all {
+            let share = (replica.group.table().bytes() + free).max(bytes_max / (4 * count));
+            replica.group.set_memory(if count == 1 { bytes_max } else { share });
+        }
+    }
+
+    /// Returns the living groups here that succeed that group.
+    pub(crate) fn heirs_of(&self, group: GroupId) -> impl Iterator<Item = &Group> {
+        self.living().filter(move |heir| heir.state().transactions.is_heir_of(group))
+    }
+}

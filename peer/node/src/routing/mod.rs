@@ -1,0 +1,638 @@
+//! The owners of keys that no group here owns (`docs/design/routing.md`; Scatter §3.2, §7.2).
+//!
+//! A question goes from peer to peer, each time nearer to the key, until it reaches a peer of the group that owns the key. The origin gets
+//! the answer and remembers it. So all but the first operation on a part of the ring go straight to its primary, which executes them under
+//! its ballot or not at all. A remembered primary may be old; then it costs time.
+//!
+//! The answer goes to the origin itself where the two are connected, and else back hop by hop (`questions.rs`). No hop learns from it,
+//! since the cell of its table is filled. But a hop that took a peer for a member of another group is told the peer's group ([`Astray`]).
+//! So each question corrects the wrong hints on its way, and two peers that take each other for the owner do so once.
+
+pub mod join;
+pub(crate) mod probing;
+pub(crate) mod questions;
+pub(crate) mod refresh;
+pub(crate) mod ring_walk;
+pub(crate) mod successor_search;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use group::Group;
+use group::ballot::TermBallot;
+use group::control::agreed::MEMBERS_MAX;
+use group::control::state::{EpochConfig, GroupState};
+use group::message::{ClientMessage, ClientOperation, Message};
+use overlay::time::Time;
+use overlay::{
+    Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, PeerKey, Point, RingId, Way, next_hop,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Class, Output};
+use crate::node::Node;
+use crate::routing::questions::Questions;
+use crate::routing::refresh::Refresh;
+use crate::sessions::Sessions;
+use crate::wire::Frame;
+
+/// Upper limit of the hops of a question, wherever it is then.
+const HOPS_MAX: u8 = 32;
+/// Shortest time between two questions for the same point.
+const ASK_AGAIN: Duration = Duration::from_millis(150);
+/// Upper limit of the questions under way at one time.
+const ASKED_MAX: usize = 1024;
+/// Time without an answer after which a question goes another way.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+/// Time without a connection to any member after which a group is bypassed,
+const REACHED_WITHIN: Duration = Duration::from_millis(400);
+/// and the time until it is tried again.
+const REACHED_AGAIN: Duration = Duration::from_secs(5);
+/// Upper limit of groups that one question bypasses.
+const ROUND_MAX: usize = 8;
+/// Upper limit of questions that wait for a birth here.
+const WAITING_MAX: usize = 64;
+/// Upper limit of the parts of the ring with a remembered primary.
+const KNOWN_MAX: usize = 1 << 12;
+
+/// Question for the owner of a point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Locate {
+    /// The ring.
+    pub ring: RingId,
+    /// The point.
+    pub point: Point,
+    /// The peer to answer.
+    pub origin: Contact,
+    /// Content of the answer.
+    pub wanted: Wanted,
+    /// Direction round the ring.
+    pub way: Way,
+    /// Number of peers that have passed it on.
+    pub hops: u8,
+    /// Group and epoch that the last hop expects at the receiver.
+    pub taken_for: Option<(GroupId, Epoch)>,
+}
+
+/// Report that a peer is not a member of the group that it was taken for, or that the group has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Astray {
+    /// The ring.
+    pub ring: RingId,
+    /// Group and epoch that were expected of the sender.
+    pub taken_for: (GroupId, Epoch),
+    /// The present state of that group, or else the group of the sender, if it has one.
+    pub group: Option<GroupRef>,
+}
+
+/// Content of the answer to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wanted {
+    /// The owner of the point, and its primary: [`Located`].
+    Owner,
+    /// The information that a newcomer needs before it joins: [`crate::routing::join::Sampled`].
+    Sample,
+}
+
+/// Number of members of a group's configuration that one of its members hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// Epoch of the configuration: the group's own, or an earlier one whose members may store writes that the group's members have not
+    /// copied yet.
+    pub epoch: Epoch,
+    /// Number of members heard within the failure detection interval, including the reporting one, as far as their votes count. Votes of
+    /// members in doubt do not count as long as the group waits because of them.
+    pub members: u32,
+    /// Number of members needed: of the group's own configuration a majority, of a former one half.
+    pub needed: u32,
+    /// Number of members of the configuration.
+    pub of: u32,
+}
+
+impl Heard {
+    /// Returns the numbers as this group's member hears them, for one of the configurations that the group needs: the one that is closest
+    /// to lacking members, or that lacks most.
+    pub(crate) fn of(group: &Group) -> Heard {
+        Heard::with_unheard(group).0
+    }
+
+    /// Returns the same for the group's own configuration.
+    pub(crate) fn own(group: &Group) -> Heard {
+        let needed = group.needed_configs().pop().expect("a group's own configuration comes last");
+        Heard::in_config(group, &needed).0
+    }
+
+    /// Returns the same as `of`, and all unheard members of that configuration and of the group's own.
+    fn with_unheard(group: &Group) -> (Heard, Vec<NodeId>) {
+        let all: Vec<_> = group.needed_configs().iter().map(|config| Heard::in_config(group, config)).collect();
+        let (_, own) = all.last().expect("a group's own configuration comes last").clone();
+        let surplus = |heard: &Heard| i64::from(heard.members) - i64::from(heard.needed);
+        let least = all.into_iter().min_by_key(|(heard, _)| (surplus(heard), Reverse(heard.epoch)));
+        let (heard, mut unheard) = least.expect("one at least");
+        unheard.extend(own);
+        unheard.sort_unstable();
+        unheard.dedup();
+        (heard, unheard)
+    }
+
+    /// Returns the numbers for one configuration, with its unheard members. Members in doubt about it count as unheard as long as the group
+    /// waits because of them: their votes do not count then.
+    fn in_config(group: &Group, config: &EpochConfig) -> (Heard, Vec<NodeId>) {
+        let (me, hears, doubt) = (group.me(), group.hears(), group.in_doubt_of(config));
+        let is_missed = |node: &NodeId| {
+            let is_in_doubt = !doubt.waiting_for.is_empty() && doubt.members.contains(node);
+            is_in_doubt || (*node != me && !hears.contains(node))
+        };
+        let unheard: Vec<NodeId> = config.members.iter().copied().filter(is_missed).collect();
+        let (of, needed) = (config.members.len() as u32, group.state().needed_of(config) as u32);
+        (Heard { epoch: config.epoch, members: of - unheard.len() as u32, needed, of }, unheard)
+    }
+
+    /// Returns whether there are enough members for the group to answer operations. If not, operations on a part of its range, or on all of
+    /// it, are not answered.
+    pub fn is_quorum(&self) -> bool {
+        self.members >= self.needed
+    }
+}
+
+/// Owner of a point, and its primary there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Located {
+    /// The ring.
+    pub ring: RingId,
+    /// The point of the question.
+    pub point: Point,
+    /// The group that owns it.
+    pub group: GroupRef,
+    /// The sub-range that contains the point.
+    pub part: KeyRange,
+    /// The ballot under which the primary executes operations there.
+    pub ballot: TermBallot,
+    /// The group's horizon.
+    pub horizon: u64,
+    /// Members of the group, and of the configuration of `heard`, that the answering member has not heard within the failure detection
+    /// interval.
+    pub unheard: Vec<NodeId>,
+    /// Numbers of heard members in the configuration that is closest to lacking some, or that lacks most, as the answering member hears
+    /// them.
+    pub heard: Heard,
+    /// Version of the network's policies that the group has.
+    pub policies: u64,
+}
+
+impl Located {
+    /// Returns whether the answer is consistent. There are no more unheard members than members. No configuration is later than the
+    /// group's, or has more members than a group may have. The ballot is of the group's epoch. Counting on from the horizon does not
+    /// overflow.
+    fn is_sound(&self) -> bool {
+        self.unheard.len() <= self.group.members.len() + self.heard.of as usize
+            && self.heard.members.max(self.heard.needed) <= self.heard.of
+            && self.heard.of <= MEMBERS_MAX
+            && self.heard.epoch <= self.group.epoch
+            && self.ballot.epoch == self.group.epoch
+            && group::validate::is_horizon(self.horizon)
+    }
+}
+
+/// Knowledge that an operation on a key needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) group: GroupId,
+    pub(crate) part: KeyRange,
+    pub(crate) ballot: TermBallot,
+    /// Horizon of the group, which may have been raised since it was learned.
+    pub(crate) horizon: u64,
+    learned: Time,
+    /// Peer that reported the owner, or passed the report on; `None` if this node knew it itself.
+    pub(crate) told_by: Option<PeerKey>,
+}
+
+/// All knowledge of other groups.
+#[derive(Debug)]
+pub(crate) struct RoutingTable {
+    pub(crate) hints: Hints,
+    pub(crate) refresh: Refresh,
+    /// Owners by the start of each part; no two parts overlap.
+    known: BTreeMap<Point, Owner>,
+    asked: BTreeMap<Point, Time>,
+    /// Questions of other peers.
+    pub(crate) questions: Questions,
+    /// Groups by way of which this node asked for a point, and the time of the first such question, while there is no answer.
+    ways: BTreeMap<Point, Vec<(GroupId, Time)>>,
+    /// Groups without a connected member, though a message to them was due, and the time since then.
+    unreached: BTreeMap<GroupId, Time>,
+    /// Questions of other peers for a point here whose owner is still to be born: time, sender and question.
+    waiting: Vec<(Time, PeerKey, Locate)>,
+    /// Points to ask for with this batch.
+    wanted: BTreeSet<Point>,
+    /// Operations to send with this batch.
+    operations: BTreeMap<(GroupId, NodeId), Vec<ClientOperation>>,
+}
+
+impl Default for RoutingTable {
+    fn default() -> RoutingTable {
+        RoutingTable {
+            hints: Hints::new(KeyRange::FULL, HINTS_BYTES_MAX),
+            refresh: Refresh::default(),
+            known: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            questions: Questions::default(),
+            ways: BTreeMap::new(),
+            unreached: BTreeMap::new(),
+            waiting: Vec::new(),
+            wanted: BTreeSet::new(),
+            operations: BTreeMap::new(),
+        }
+    }
+}
+
+impl RoutingTable {
+    /// Returns the primary of `point`, if known.
+    pub(crate) fn find(&self, point: Point) -> Option<Owner> {
+        let before = self.known.range(..=point).next_back().or_else(|| self.known.last_key_value());
+        before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point))
+    }
+
+    /// Handles an unasked report of a later primary than the known one. The report is not believed: this node asks for the owner, if the
+    /// peer also reported the known primary, and as long as that leaves room for other questions.
+    fn hear(&mut self, located: &Located, from: PeerKey, now: Time) {
+        let is_later = |owner: Owner| located.ballot > owner.ballot && owner.told_by == Some(from);
+        if self.find(located.point).is_some_and(is_later) && self.asked.len() < ASKED_MAX / 2 {
+            self.want(located.point, now);
+        }
+    }
+
+    /// Returns the primary of `point` for an operation that is sent now, with a horizon that its group accepts, if groups raise horizons
+    /// once a `period` at most. That is the known horizon, or from one period on the next one. An owner of that age is asked for again, and
+    /// used meanwhile; an owner of twice that age is not used.
+    pub(crate) fn find_fresh(&mut self, point: Point, now: Time, period: Duration) -> Option<Owner> {
+        let owner = self.find(point)?;
+        let age = now.since(owner.learned);
+        if age >= period {
+            self.want(owner.part.start(), now);
+        }
+        let horizon = owner.horizon + u64::from(age >= period);
+        (age < period.saturating_mul(2)).then_some(Owner { horizon, ..owner })
+    }
+
+    /// Asks for the owner of `point`, unless it was asked for within [`ASK_AGAIN`]. An answer may take longer than the time between two
+    /// questions.
+    pub(crate) fn want(&mut self, point: Point, now: Time) {
+        self.asked.retain(|_, asked| now.since(*asked) < 2 * ANSWERED_WITHIN);
+        let is_due = match self.asked.get(&point) {
+            Some(asked) => now.since(*asked) >= ASK_AGAIN,
+            None => self.asked.len() < ASKED_MAX,
+        };
+        if is_due {
+            self.asked.insert(point, now);
+            self.wanted.insert(point);
+        }
+    }
+
+    /// Notes that the owner of a point was asked for, outside of [`RoutingTable::want`]: its answer counts.
+    pub(crate) fn note_asked(&mut self, point: Point, now: Time) {
+        if self.asked.len() < ASKED_MAX {
+            self.asked.insert(point, now);
+        }
+    }
+
+    /// Returns whether `point` was asked for because there is a message for its primary.
+    fn has_asked(&self, point: Point) -> bool {
+        self.asked.contains_key(&point)
+    }
+
+    /// Forgets this primary of `point`, which proved wrong or is silent.
+    pub(crate) fn forget(&mut self, point: Point, ballot: TermBallot) {
+        if let Some(owner) = self.find(point).filter(|owner| owner.ballot == ballot) {
+            self.known.remove(&owner.part.start());
+        }
+    }
+
+    /// Returns whether a known owner has this ballot.
+    pub(crate) fn names(&self, ballot: TermBallot) -> bool {
+        self.known.values().any(|owner| owner.ballot == ballot)
+    }
+
+    /// Queues an operation for the primary of another group.
+    pub(crate) fn ask(&mut self, owner: &Owner, operation: ClientOperation) {
+        self.operations.entry((owner.group, owner.ballot.node)).or_default().push(operation);
+    }
+
+    /// Returns whether this group may be asked for `point`: not if it was asked at least [`ANSWERED_WITHIN`] ago without an answer since.
+    fn may_try(&mut self, point: Point, group: GroupId, now: Time) -> bool {
+        self.ways.retain(|_, tried| {
+            tried.retain(|(_, since)| now.since(*since) < REACHED_AGAIN);
+            !tried.is_empty()
+        });
+        if self.ways.len() >= ASKED_MAX {
+            return true;
+        }
+        let tried = self.ways.entry(point).or_default();
+        match tried.iter().find(|(known, _)| *known == group) {
+            Some((_, since)) => now.since(*since) < ANSWERED_WITHIN,
+            None => {
+                tried.push((group, now));
+                true
+            }
+        }
+    }
+
+    /// Keeps a question that cannot be answered or passed on now. If there are too many, the oldest is dropped: its origin will ask again.
+    fn keep(&mut self, from: PeerKey, locate: Locate, now: Time) {
+        if self.waiting.len() >= WAITING_MAX {
+            self.waiting.remove(0);
+        }
+        self.waiting.push((now, from, locate));
+    }
+
+    /// Learns from an answer. Returns false if a newer primary is known, or the point was not asked for.
+    fn learn(&mut self, located: &Located, from: PeerKey, now: Time) -> bool {
+        let Located { point, ref group, part, ballot, horizon, .. } = *located;
+        if !part.contains(point) {
+            return false;
+        }
+        let asked = self.asked.remove(&point).is_some();
+        if !(asked || self.refresh.looks_at(point)) {
+            return false;
+        }
+        self.hints.learn(group);
+        if !asked {
+            return false; // A periodic look-up: no operation needs the primary, so the node does not connect to it.
+        }
+        self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now, told_by: Some(from) })
+    }
+
+    /// Notes the primaries of a group in which this node has no part, or soon will have none: it need not ask for them.
+    pub(crate) fn note_parts(&mut self, state: &GroupState, now: Time) {
+        self.hints.learn(&state.reference());
+        let (group, horizon) = (state.id, state.horizon);
+        for (part, ballot) in state.parts() {
+            self.note(part, Owner { group, part, ballot, horizon, learned: now, told_by: None });
+        }
+    }
+
+    /// Notes a primary. Returns false if a newer one is known.
+    fn note(&mut self, part: KeyRange, owner: Owner) -> bool {
+        let ballot = owner.ballot;
+        if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot) {
+            return false;
+        }
+        // A lagging member may report an older horizon than is known.
+        let of_group = self.known.values().filter(|known| known.group == owner.group);
+        let horizon = of_group.map(|known| known.horizon).fold(owner.horizon, u64::max);
+        let owner = Owner { horizon, ..owner };
+        self.known.retain(|_, owner| !owner.part.overlaps(part));
+        if self.known.len() >= KNOWN_MAX {
+            self.known.pop_first();
+        }
+        self.known.insert(part.start(), owner);
+        true
+    }
+}
+
+impl Locate {
+    /// Returns a question that no peer has passed on yet.
+    pub(crate) fn new(ring: RingId, point: Point, origin: Contact, wanted: Wanted) -> Locate {
+        Locate { ring, point, origin, wanted, way: Way::Either, hops: 0, taken_for: None }
+    }
+}
+
+/// Returns the direction round the ring that does not pass the silent range first.
+fn way_round(own: KeyRange, silent: KeyRange) -> Way {
+    let ahead = own.end().distance_to(silent.start()) <= silent.end().distance_to(own.start());
+    if ahead { Way::Down } else { Way::Up }
+}
+
+impl Node {
+    /// Sends the questions and operations of this batch. Returns whether there were any.
+    pub(crate) fn flush_routing(&mut self) -> bool {
+        let wanted = core::mem::take(&mut self.routing.wanted);
+        let operations = core::mem::take(&mut self.routing.operations);
+        let busy = !wanted.is_empty() || !operations.is_empty();
+        let Some(ring) = self.ring else { return busy };
+        for point in wanted {
+            let origin = self.contact();
+            self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
+        }
+        for ((group, primary), operations) in operations {
+            let message = ClientMessage { operations, outcomes: Vec::new() };
+            self.send_as(group, &[primary], Message::Client(message), Epoch(0));
+        }
+        busy
+    }
+
+    /// Handles a question of another peer.
+    pub(crate) fn on_locate(&mut self, from: PeerKey, locate: Locate) {
+        let Locate { ring, point, ref origin, wanted, hops, taken_for, .. } = locate;
+        if self.ring != Some(ring) || hops >= HOPS_MAX || !group::validate::are_addresses(&origin.addresses) {
+            self.frames_dropped += 1;
+            return;
+        }
+        let located = self.locate_here(point);
+        if located.is_none() && self.replicas.at(point).is_some_and(|group| group.state().ended.is_some()) {
+            // No peer here knows yet the successor of a group that has ended, and other peers would send the question back.
+            return self.routing.keep(from, locate, self.now.time);
+        }
+        // A peer that asks for itself learns of its error from the answer.
+        if let Some(taken_for) = taken_for.filter(|_| located.is_none() || origin.node.peer != from) {
+            self.tell_astray(from, ring, taken_for);
+        }
+        if wanted == Wanted::Owner && origin.node.peer != self.me.peer {
+            self.routing.questions.note(point, origin, from, self.now.time);
+        }
+        let Some(located) = located else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
+        match wanted {
+            Wanted::Owner => self.send_back(None, &located),
+            Wanted::Sample => {
+                if let Some(sampled) = self.sampled(point) {
+                    self.tell(origin, &Frame::Sampled(sampled.into()));
+                }
+            }
+        }
+    }
+
+    /// Answers the questions that waited: a group was born here, or the point belongs to another group now.
+    pub(crate) fn resume_questions(&mut self) {
+        for (asked, from, locate) in core::mem::take(&mut self.routing.waiting) {
+            // The origin of an older question has asked again since.
+            if self.now.time.since(asked) < ASK_AGAIN {
+                self.on_locate(from, locate);
+            }
+        }
+    }
+
+    /// Returns the owner of `point`, if it is a group here.
+    pub(crate) fn locate_here(&self, point: Point) -> Option<Located> {
+        let here = self.replicas.at(point).filter(|group| group.state().ended.is_none())?;
+        let state = here.state();
+        let (part, ballot) = state.parts().find(|(part, _)| part.contains(point))?;
+        let (ring, group, horizon) = (state.ring, state.reference(), state.horizon);
+        let (heard, unheard) = Heard::with_unheard(here);
+        let policies = state.settings.policies.version;
+        Some(Located { ring, point, group, part, ballot, horizon, unheard, heard, policies })
+    }
+
+    /// Sends a frame to a contact that may not be connected.
+    pub(crate) fn tell(&mut self, contact: &Contact, frame: &Frame) {
+        self.reach(contact);
+        self.post(contact.node.peer, Class::Control, frame);
+    }
+
+    /// Corrects a peer that took this node for a member of a group, if it is none, or if that group has a later epoch by now.
+    fn tell_astray(&mut self, from: PeerKey, ring: RingId, (id, epoch): (GroupId, Epoch)) {
+        let here = self.replicas.living().map(Group::state).find(|state| state.id == id).map(GroupState::reference);
+        if here.as_ref().is_some_and(|group| group.epoch <= epoch) {
+            return;
+        }
+        let later = || self.routing.hints.find(id).filter(|group| group.epoch > epoch);
+        let group = here.or_else(later).or_else(|| self.replicas.home().map(|group| group.state().reference()));
+        let frame = Frame::Astray(Astray { ring, taken_for: (id, epoch), group }.into());
+        self.post(from, Class::Control, &frame);
+    }
+
+    /// Handles the report that a peer is not a member of the group that it was taken for. Only a peer that is a member according to the
+    /// hint is believed.
+    pub(crate) fn on_astray(&mut self, from: PeerKey, astray: Astray) {
+        let Astray { ring, taken_for: (id, epoch), group } = astray;
+        if self.ring != Some(ring) || !group.as_ref().is_none_or(group::validate::is_reference) {
+            self.frames_dropped += 1;
+            return;
+        }
+        let hints = &mut self.routing.hints;
+        let is_member = |known: &GroupRef| known.nodes().any(|node| node.peer == from);
+        if let Some(known) = hints.find(id).filter(|known| known.epoch <= epoch && is_member(known)) {
+            hints.forget(&known);
+            group.iter().for_each(|group| hints.learn(group));
+        }
+    }
+
+    /// Passes a question on to a peer that is nearer to the point than all groups here. A group of which no member could be reached for a
+    /// while is bypassed, and forgotten. A group that this node asked for the same point in vain is bypassed.
+    pub(crate) fn pass_on(&mut self, locate: Locate) {
+        let Some(home) = self.replicas.home() else { return };
+        self.routing.hints.set_here(home.state().range);
+        let here: Vec<GroupRef> = self.replicas.living().map(|group| group.state().reference()).collect();
+        let links = self.replicas.living().map(|group| &group.state().transactions);
+        let links = links.flat_map(|transactions| transactions.neighbours());
+        let mut beside: Vec<GroupRef> =
+            links.filter(|link| here.iter().all(|own| own.id != link.id)).cloned().collect();
+        let (mut silent, mut passed, mut way) = (None::<GroupRef>, Vec::new(), locate.way);
+        for _ in 0..ROUND_MAX {
+            let Some(own) = here.iter().min_by_key(|own| way.distance(own.range, locate.point)) else { return };
+            let next = next_hop(locate.point, own, beside.iter().cloned(), &mut self.routing.hints, way);
+            let Some(next) = next else {
+                match (&silent, way) {
+                    (Some(silent), Way::Either) => way = way_round(own.range, silent.range),
+                    _ => break,
+                }
+                continue;
+            };
+            let now = self.now.time;
+            let may_try = locate.hops > 0 || self.routing.may_try(locate.point, next.id, now);
+            if let Some(contact) = may_try.then(|| self.reachable(&next)).flatten() {
+                passed.iter().for_each(|group| self.routing.hints.learn(group));
+                return self.pass_to(&contact, &next, Locate { way, ..locate });
+            }
+            self.routing.hints.forget(&next);
+            beside.retain(|group| group.id != next.id);
+            if next.nodes().all(|node| node.peer == self.me.peer) {
+                continue; // A former group of this node is no reason to go another way.
+            }
+            if !may_try {
+                passed.push(next.clone());
+            }
+            silent.get_or_insert(next);
+        }
+        // A group that is of no use for this point is remembered for other points.
+        passed.iter().for_each(|group| self.routing.hints.learn(group));
+        // No other group is nearer: perhaps this one answers now.
+        if let Some((silent, contact)) =
+            silent.and_then(|group| Some((group.clone(), self.some_member(&group, false)?)))
+        {
+            self.pass_to(&contact, &silent, locate);
+        }
+    }
+
+    /// Passes a question to a member of this group.
+    fn pass_to(&mut self, contact: &Contact, group: &GroupRef, locate: Locate) {
+        let taken_for = Some((group.id, group.epoch));
+        self.routing.questions.note_passed(locate.point, locate.origin.node.peer, contact.node.peer);
+        self.tell(contact, &Frame::Locate(Locate { taken_for, ..locate }.into()));
+    }
+
+    /// Returns a member of a group that is connected, or that may still be reached.
+    pub(crate) fn reachable(&mut self, group: &GroupRef) -> Option<Contact> {
+        if let Some(contact) = self.some_member(group, true) {
+            self.routing.unreached.remove(&group.id);
+            return Some(contact);
+        }
+        let now = self.now.time;
+        self.routing.unreached.retain(|_, since| now.since(*since) < REACHED_AGAIN);
+        let since = *self.routing.unreached.entry(group.id).or_insert(now);
+        if now.since(since) >= REACHED_WITHIN { None } else { self.some_member(group, false) }
+    }
+
+    /// Returns a group's members, or those that are connected, without this node.
+    pub(crate) fn other_members<'a>(&self, group: &'a GroupRef, connected: bool) -> Vec<&'a Contact> {
+        let others = group.members.iter().filter(|contact| contact.node.peer != self.me.peer);
+        others.filter(|contact| !connected || self.is_connected_to(contact.node.peer)).collect()
+    }
+
+    /// Returns one of a group's members, or of those that are connected, but not this node.
+    fn some_member(&mut self, group: &GroupRef, connected: bool) -> Option<Contact> {
+        let all = self.other_members(group, connected);
+        let chosen = self.rng.below(all.len().max(1) as u64) as usize;
+        all.get(chosen).map(|contact| (*contact).clone())
+    }
+
+    /// Handles the answer to a question.
+    pub(crate) fn on_located(&mut self, from: PeerKey, located: Located) {
+        let Located { ring, ref group, part, ballot, .. } = located;
+        let is_sound = group::validate::is_reference(group) && group.range.contains_range(part) && located.is_sound();
+        if self.ring != Some(ring) || !is_sound {
+            self.frames_dropped += 1;
+            return;
+        }
+        self.send_back(Some(from), &located);
+        let is_asked = self.routing.has_asked(located.point);
+        if is_asked && let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node) {
+            self.reach(primary);
+        }
+        self.routing.ways.remove(&located.point);
+        match self.routing.learn(&located, from, self.now.time) {
+            false => {}
+            // This primary is still to begin here, and wakes the waiting operations when it does: no further question is needed so soon.
+            true if ballot.node == self.me => drop(self.routing.asked.insert(located.point, self.now.time)),
+            true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part, ballot)),
+        }
+        self.on_looked(located.point, &located.group);
+        self.on_seen_beyond(&located);
+        self.on_ring_walk_answer(&located);
+        if !is_asked {
+            self.routing.hear(&located, from, self.now.time);
+        }
+    }
+
+    /// Remembers the groups beside those here. Returns whether the node's place on the ring has changed, or some of the groups are new.
+    pub(crate) fn learn_neighbours(&mut self, serial: u64) -> bool {
+        let hints = &mut self.routing.hints;
+        let mut changed = self.replicas.home().is_some_and(|home| hints.set_here(home.state().range));
+        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return changed };
+        let transactions = &replica.group.state().transactions;
+        for beside in transactions.neighbours() {
+            changed |= hints.find(beside.id).is_none();
+            hints.learn(beside);
+        }
+        changed
+    }
+
+    /// Connects to a contact that a message will be sent to.
+    pub(crate) fn reach(&mut self, contact: &Contact) {
+        let (peer, addresses) = (contact.node.peer, contact.addresses.clone());
+        if peer != self.me.peer && !addresses.is_empty() && !self.is_connected_to(peer) {
+            self.outputs.push_back(Output::Dial { peer, addresses });
+        }
+    }
+}
