@@ -8,10 +8,10 @@
 //! The feature `soft`, on by default, adds the switch in software: a pipeline with ports and counters (`device`), and the loop
 //! that runs it over UDP (`soft`). The feature `p4runtime`, also on by default, adds `p4rt`: the protocol by which a controller
 //! sets the tables of any such switch. The feature `control` adds the controller, which decides about the content of the tables
-//! (`control`).
+//! (`controller`).
 
 #[cfg(feature = "control")]
-pub mod control;
+pub mod controller;
 #[cfg(feature = "soft")]
 pub mod device;
 pub mod dirty;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 #[cfg(feature = "control")]
-use switch::control::cli::{ControlArgs, control};
+use switch::controller::cli::{ControlArgs, control};
 use switch::soft::cli::{self, SoftArgs};
 #[cfg(feature = "p4runtime")]
 use switch::trace::cli::{ReplayArgs, replay};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use switch::control::run::{Setup, run};
+use switch::controller::run::{Setup, run};
 use switch::device::Device;
 use switch::dirty::Shape;
 use switch::p4rt::controller::Config;
