@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::brain::Answer;
+use super::core::Answer;
 use super::word::{Group, Word};
 
 /// Upper limit of an answer, in bytes.

@@ -1,12 +1,12 @@
 //! Controller: keeps a switch's tables in step with the groups that use it, and gives groups ids for it.
 //!
-//! The controller asks peers for reports about their groups ([`word`]) and decides ([`brain`], a value without I/O). Then it has
+//! The controller asks peers for reports about their groups ([`word`]) and decides ([`core`], a value without I/O). Then it has
 //! the decision carried out: in the switch's tables by [`p4rt::controller`](crate::p4rt::controller), and by a request to a peer
 //! where a group needs an id ([`http`], [`run`]).
 //!
 //! # An id for a life
 //! An id is used for one life of one set of registers and slots (rule S1). The controller enforces that rule. In terms of
-//! [`brain`], a partition gets a group's id only
+//! [`core`], a partition gets a group's id only
 //!
 //! - if the partition is in the tables with that id already, and keeps its place and its term; or
 //! - if this controller asked the group for that id in this *reign* and was told that it is chosen, and the partition has not
@@ -22,9 +22,9 @@
 //!
 //! Each earlier controller followed the same rule, so the tables that are found obey it.
 
-pub mod brain;
 mod claims;
 pub mod cli;
+pub mod core;
 pub mod http;
 pub mod metrics;
 mod notes;

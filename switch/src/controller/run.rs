@@ -1,4 +1,4 @@
-//! Driver of the controller: the I/O around [`brain`](super::brain).
+//! Driver of the controller: the I/O around [`core`](super::core).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
-use super::brain::{Answer, Ask, Brain, Config, Decision};
+use super::core::{Answer, Ask, Config, ControllerCore, Decision};
 use super::http;
 use super::metrics::Tally;
 use super::word::Word;
@@ -40,7 +40,7 @@ pub struct Setup {
 pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnMut(&str), mut show: impl FnMut(Tally)) {
     let began = Instant::now();
     let step = 1 + (setup.election % 997) as u32;
-    let mut brain = Brain::new(Config::new(setup.peers.iter().map(ToString::to_string).collect(), step));
+    let mut core = ControllerCore::new(Config::new(setup.peers.iter().map(ToString::to_string).collect(), step));
     let controller = Controller::look(setup.switch.clone(), setup.election);
     let mut link = controller.link();
     let (poll, polls) = watch::channel(POLL_BUSY);
@@ -54,25 +54,25 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
     }
     let mut tick = interval(TICK);
     let first = link.borrow_and_update().clone();
-    brain.link(&first, began.elapsed(), unix());
+    core.link(&first, began.elapsed(), unix());
     tokio::pin!(stop);
     loop {
         tokio::select! {
             () = &mut stop => return,
-            Some((source, said)) = heard.recv() => brain.heard(source, said, began.elapsed()),
-            Some((ask, answer)) = answered.recv() => brain.answered(&ask, answer, began.elapsed()),
+            Some((source, said)) = heard.recv() => core.heard(source, said, began.elapsed()),
+            Some((ask, answer)) = answered.recv() => core.answered(&ask, answer, began.elapsed()),
             changed = link.changed() => {
                 // The sender lives as long as the controller does.
                 if changed.is_err() { return }
                 let link = link.borrow_and_update().clone();
-                brain.link(&link, began.elapsed(), unix());
+                core.link(&link, began.elapsed(), unix());
             }
             _ = tick.tick() => {}
         }
         while tasks.try_join_next().is_some() {}
-        let Decision { wanted, asks, news, is_busy } = brain.decide(began.elapsed(), unix());
+        let Decision { wanted, asks, news, is_busy } = core.decide(began.elapsed(), unix());
         news.iter().for_each(|line| say(line));
-        show(brain.tally(began.elapsed()));
+        show(core.tally(began.elapsed()));
         if let Some((reign, mark, wanted)) = wanted {
             controller.set_during(reign, mark, wanted);
         }

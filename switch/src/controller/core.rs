@@ -1,9 +1,9 @@
 //! Decides about the content of the switch's tables, and about groups that need an id, from the reports of peers. It performs no
 //! I/O.
 //!
-//! A driver passes in the reports of peers ([`Brain::heard`]), the state of the switch ([`Brain::link`]) and the results of
-//! requests for ids ([`Brain::answered`]), in any order. Then it asks for a decision ([`Brain::decide`]). The driver supplies the
-//! time.
+//! A driver passes in the reports of peers ([`ControllerCore::heard`]), the state of the switch ([`ControllerCore::link`]) and
+//! the results of requests for ids ([`ControllerCore::answered`]), in any order. Then it asks for a decision
+//! ([`ControllerCore::decide`]). The driver supplies the time.
 //!
 //! # Invariants
 //! - Rule S1, as [`super`] has it.
@@ -113,7 +113,7 @@ struct Asked {
 
 /// Core of the controller, as a value.
 #[derive(Debug)]
-pub struct Brain {
+pub struct ControllerCore {
     config: Config,
     sources: Vec<Source>,
     groups: BTreeMap<Group, Best>,
@@ -130,11 +130,11 @@ pub struct Brain {
     tally: Tally,
 }
 
-impl Brain {
+impl ControllerCore {
     /// Returns a core without knowledge.
-    pub fn new(config: Config) -> Brain {
+    pub fn new(config: Config) -> ControllerCore {
         let sources = config.sources.iter().map(|_| Source::default()).collect();
-        Brain {
+        ControllerCore {
             config,
             sources,
             groups: BTreeMap::new(),
@@ -229,7 +229,7 @@ impl Brain {
         }
     }
 
-    /// Returns the actions that are due now. `unix` is as in [`Brain::link`].
+    /// Returns the actions that are due now. `unix` is as in [`ControllerCore::link`].
     pub fn decide(&mut self, now: Duration, unix: u32) -> Decision {
         self.forget(now);
         let mut decision = Decision::default();
@@ -348,5 +348,5 @@ impl Brain {
 }
 
 #[cfg(test)]
-#[path = "brain_test.rs"]
+#[path = "core_test.rs"]
 mod tests;

@@ -12,7 +12,7 @@ use crate::p4rt::entry::{Key, Value};
 use crate::p4rt::ids::Ids;
 use crate::p4rt::reconcile::Incarnation;
 
-#[path = "brain_others_test.rs"]
+#[path = "core_others_test.rs"]
 mod others;
 
 const UNIX: u32 = 1000;
@@ -20,7 +20,7 @@ const GROUP: Group = Group(7);
 
 /// A core, its switch, and three peers that each have a part in one group.
 struct World {
-    brain: Brain,
+    core: ControllerCore,
     now: Duration,
     unix: u32,
     known: Known,
@@ -48,9 +48,9 @@ fn part(term: u64) -> Part {
     Part { term, primary: name(0) }
 }
 
-fn brain(spent_max: usize) -> Brain {
+fn core(spent_max: usize) -> ControllerCore {
     let sources = (0..3).map(|peer| format!("at{peer}")).collect();
-    Brain::new(Config { registers: 4, slots: 1024, spent_max, ..Config::new(sources, 3) })
+    ControllerCore::new(Config { registers: 4, slots: 1024, spent_max, ..Config::new(sources, 3) })
 }
 
 impl World {
@@ -69,7 +69,7 @@ impl World {
             parts: [(11, part(1)), (12, part(1))].into(),
         };
         World {
-            brain: brain(8),
+            core: core(8),
             now: Duration::ZERO,
             unix: UNIX,
             known,
@@ -101,7 +101,7 @@ impl World {
             updates: 0,
             looks: 0,
         });
-        self.brain.link(&link, self.now, self.unix);
+        self.core.link(&link, self.now, self.unix);
     }
 
     /// Runs half a second: peers that are not silent report, the wanted tables are written, and requests are collected.
@@ -109,10 +109,10 @@ impl World {
         self.now += Duration::from_millis(500);
         for peer in 0..3 {
             let said = if self.silent.contains(&peer) { Err("no answer".to_owned()) } else { Ok(self.word(peer)) };
-            self.brain.heard(peer, said, self.now);
+            self.core.heard(peer, said, self.now);
         }
         self.link();
-        let decision = self.brain.decide(self.now, self.unix);
+        let decision = self.core.decide(self.now, self.unix);
         self.news.extend(decision.news);
         self.asks.extend(decision.asks);
         if let Some((reign, mark, wanted)) = decision.wanted {
@@ -158,7 +158,7 @@ impl World {
         let ask = self.asks.pop().expect("somebody is asked");
         assert!(self.asks.is_empty() && ask.id > self.known.id, "{ask:?} {:?}", self.asks);
         (self.known.id, self.known.on, self.known.slot) = (ask.id, true, self.known.slot + 1);
-        self.brain.answered(&ask, Answer::Given, self.now);
+        self.core.answered(&ask, Answer::Given, self.now);
         ask.id
     }
 
@@ -213,7 +213,7 @@ fn what_was_given_and_is_not_in_the_log_is_not_used() {
     let mut world = World::new();
     world.rounds(1);
     let ask = world.asks.pop().unwrap();
-    world.brain.answered(&ask, Answer::Given, world.now);
+    world.core.answered(&ask, Answer::Given, world.now);
     world.rounds(4);
     assert_eq!((world.placed(), world.asks.len()), (world.all(0), 0));
     // The log names an id that this controller did not ask for: another one may have used it.
@@ -234,7 +234,7 @@ fn a_refusal_is_said_once_and_asked_again_later() {
     for _ in 0..60 {
         world.round();
         for ask in std::mem::take(&mut world.asks) {
-            world.brain.answered(&ask, Answer::Not("not now".to_owned()), world.now);
+            world.core.answered(&ask, Answer::Not("not now".to_owned()), world.now);
             asked.push(ask);
         }
     }
@@ -298,7 +298,7 @@ fn a_new_life_needs_new_ids() {
 
 /// Replaces the controller by another one, or by itself after a break: it continues with the tables that it finds.
 fn restarted(world: &mut World) {
-    world.brain = brain(8);
+    world.core = core(8);
     (world.reign, world.mark, world.ids) = (1, None, Ids::default());
     world.unix += 10;
 }
@@ -368,16 +368,16 @@ fn a_restart_waits_for_peers_before_it_takes_anything_out() {
 #[test]
 fn a_backup_writes_nothing_and_asks_nobody() {
     let (mut world, _) = World::running();
-    world.brain.link(&Link::Backup, world.now, world.unix);
+    world.core.link(&Link::Backup, world.now, world.unix);
     for peer in 0..3 {
         world.known.parts.insert(14, part(9));
         let word = world.word(peer);
-        world.brain.heard(peer, Ok(word), world.now);
+        world.core.heard(peer, Ok(word), world.now);
     }
-    let decision = world.brain.decide(world.now, world.unix);
+    let decision = world.core.decide(world.now, world.unix);
     assert_eq!((decision.wanted, decision.asks), (None, vec![]));
     // An answer that comes now belongs to another reign.
-    world.brain.answered(&Ask { reign: 1, group: GROUP, id: 9999, source: 0 }, Answer::Given, world.now);
+    world.core.answered(&Ask { reign: 1, group: GROUP, id: 9999, source: 0 }, Answer::Given, world.now);
     world.reign = 2;
     world.rounds(2);
     assert_eq!(world.placed()[&14].1, 0);
@@ -388,12 +388,12 @@ fn while_the_switch_does_not_answer_nobody_is_asked() {
     let mut world = World::new();
     for peer in 0..3 {
         let word = world.word(peer);
-        world.brain.heard(peer, Ok(word), world.now);
+        world.core.heard(peer, Ok(word), world.now);
     }
-    assert!(world.brain.decide(world.now, UNIX).asks.is_empty());
+    assert!(world.core.decide(world.now, UNIX).asks.is_empty());
     world.link();
-    world.brain.link(&Link::Failing("gone".to_owned()), world.now, UNIX);
-    assert!(world.brain.decide(world.now, UNIX).asks.is_empty());
+    world.core.link(&Link::Failing("gone".to_owned()), world.now, UNIX);
+    assert!(world.core.decide(world.now, UNIX).asks.is_empty());
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn whoever_is_no_member_or_far_behind_answers_no_reads() {
     world.silent.insert(2);
     world.rounds(1);
     let word = Word { groups: [(GROUP, behind.clone())].into(), ..world.word(2) };
-    world.brain.heard(2, Ok(word), world.now);
+    world.core.heard(2, Ok(word), world.now);
     world.rounds(1);
     assert_eq!(world.placed()[&11], (1, id, true, 2));
     world.silent.clear();
@@ -436,8 +436,8 @@ fn whoever_is_no_member_or_far_behind_answers_no_reads() {
     assert_eq!(world.placed(), world.all(id));
     // Its earlier state does not count either, from any source.
     let word = Word { groups: [(GROUP, behind)].into(), ..world.word(0) };
-    world.brain.heard(0, Ok(word), world.now);
-    let decision = world.brain.decide(world.now, world.unix);
+    world.core.heard(0, Ok(word), world.now);
+    let decision = world.core.decide(world.now, world.unix);
     assert_eq!(decision.wanted.unwrap().2.partitions[&11].replicas.len(), 2, "the one that is behind is taken out");
 }
 
@@ -492,10 +492,10 @@ fn a_group_that_is_gone_is_taken_out() {
         world.now += Duration::from_millis(500);
         for peer in 0..3 {
             let word = Word { groups: BTreeMap::new(), ..world.word(peer) };
-            world.brain.heard(peer, Ok(word), world.now);
+            world.core.heard(peer, Ok(word), world.now);
         }
     }
-    let decision = world.brain.decide(world.now, world.unix);
+    let decision = world.core.decide(world.now, world.unix);
     assert!(decision.wanted.unwrap().2.partitions.is_empty());
 }
 
@@ -516,8 +516,8 @@ fn one_name_is_one_groups() {
     let (mut world, id) = World::running();
     let mut word = world.word(0);
     word.groups.insert(Group(8), Known { id: 1, on: true, ..world.known.clone() });
-    world.brain.heard(0, Ok(word), world.now);
-    let decision = world.brain.decide(world.now, world.unix);
+    world.core.heard(0, Ok(word), world.now);
+    let decision = world.core.decide(world.now, world.unix);
     assert_eq!((decision.wanted, decision.asks), (None, vec![]));
     assert!(decision.news.iter().any(|line| line.contains("2 named like another group's")), "{:?}", decision.news);
     assert_eq!(world.placed(), world.all(id));
@@ -641,19 +641,19 @@ impl World {
                     // Of all controllers that ask for an id, one is told that it has the id.
                     let is_given = says && is_taken;
                     let answer = if is_given { Answer::Given } else { Answer::Not("who knows".to_owned()) };
-                    self.brain.answered(&ask, answer, self.now);
+                    self.core.answered(&ask, answer, self.now);
                 }
             }
             Event::Restart(taken) => {
                 self.take_out(taken);
-                self.brain = brain(8);
+                self.core = core(8);
                 (self.reign, self.mark) = (1, None);
                 self.asks.clear();
             }
             Event::Break(taken, is_seen) => {
                 self.take_out(taken);
                 if is_seen {
-                    self.brain.link(&Link::Backup, self.now, self.unix);
+                    self.core.link(&Link::Backup, self.now, self.unix);
                 }
                 (self.reign, self.mark) = (self.reign + 1, None);
             }

@@ -8,10 +8,10 @@ fn with_another(world: &mut World, other: &Known) -> Vec<Ask> {
     for peer in 0..3 {
         let mut word = world.word(peer);
         word.groups.insert(Group(8), other.clone());
-        world.brain.heard(peer, Ok(word), world.now);
+        world.core.heard(peer, Ok(word), world.now);
     }
     world.link();
-    world.brain.decide(world.now, world.unix).asks
+    world.core.decide(world.now, world.unix).asks
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn whoever_is_no_member_is_not_believed() {
     // A report about the peer's own group, and about one that no other peer knows.
     let groups = [(GROUP, elsewhere.clone()), (Group(9), elsewhere)].into();
     let word = Word { groups, ..world.word(2) };
-    world.brain.heard(2, Ok(word), world.now);
-    let decision = world.brain.decide(world.now, world.unix);
+    world.core.heard(2, Ok(word), world.now);
+    let decision = world.core.decide(world.now, world.unix);
     let tables = decision.wanted.map(|wanted| wanted.2.partitions).unwrap_or_default();
     assert_eq!((tables.keys().copied().collect::<Vec<_>>(), decision.asks), (vec![11, 12], vec![]));
     assert!(tables.values().all(|setting| setting.switch == id && setting.replicas.len() == 2), "{tables:?}");
@@ -56,8 +56,8 @@ fn whoever_has_left_speaks_of_the_past() {
     (world.known.epoch, world.known.slot) = (2, world.known.slot + 1);
     world.rounds(1);
     let word = Word { groups: [(GROUP, before)].into(), ..world.word(2) };
-    world.brain.heard(2, Ok(word), world.now);
-    assert_eq!(world.brain.decide(world.now, world.unix).wanted, None);
+    world.core.heard(2, Ok(word), world.now);
+    assert_eq!(world.core.decide(world.now, world.unix).wanted, None);
     assert_eq!(world.placed()[&11], (1, id, true, 2));
 }
 
@@ -103,7 +103,7 @@ fn a_group_that_somebody_else_names_ids_for_is_left_alone_for_longer_each_time()
 #[test]
 fn two_controllers_with_a_switch_each_come_to_rest() {
     let (mut one, mut other) = (World::new(), World::new());
-    other.brain = Brain::new(Config { step: 8, ..other.brain.config.clone() });
+    other.core = ControllerCore::new(Config { step: 8, ..other.core.config.clone() });
     let mut named = 0;
     for _ in 0..7200 {
         for at in 0..2 {
@@ -157,7 +157,7 @@ fn what_was_turned_off_by_hand_stays_off() {
 #[test]
 fn all_of_it_is_counted() {
     let (mut world, _) = World::running();
-    let tally = world.brain.tally(world.now);
+    let tally = world.core.tally(world.now);
     assert_eq!((tally.peers, tally.answering, tally.groups, tally.placed, tally.named), (3, 3, 1, 2, 2));
     assert_eq!((tally.asks, tally.ids_named, tally.asks_refused, tally.without_room), (1, 1, 0, 0));
     assert_eq!((tally.connected, tally.primary, tally.synced_unix_s), (true, true, u64::from(UNIX)));
@@ -165,17 +165,17 @@ fn all_of_it_is_counted() {
     world.known.slot += 1;
     world.silent.insert(1);
     let word = Word { peer: "elsewhere".to_owned(), ..world.word(2) };
-    world.brain.heard(2, Ok(word), world.now);
+    world.core.heard(2, Ok(word), world.now);
     elsewhere(&mut world);
     world.rounds(8);
-    let tally = world.brain.tally(world.now);
+    let tally = world.core.tally(world.now);
     assert_eq!((tally.answering, tally.placed, tally.named, tally.without_room), (2, 4, 0, 4));
     assert_eq!((tally.words_failed, tally.words_refused, tally.contested), (8, 1, 1));
     world.rounds(12);
     let ask = world.asks.pop().unwrap();
-    world.brain.answered(&ask, Answer::Not("no".to_owned()), world.now);
-    world.brain.link(&Link::Backup, world.now, world.unix);
-    let tally = world.brain.tally(world.now);
+    world.core.answered(&ask, Answer::Not("no".to_owned()), world.now);
+    world.core.link(&Link::Backup, world.now, world.unix);
+    let tally = world.core.tally(world.now);
     assert_eq!((tally.asks, tally.ids_named, tally.asks_refused), (2, 1, 1));
     assert_eq!((tally.placed, tally.without_room, tally.connected, tally.primary), (0, 0, false, false));
 }
