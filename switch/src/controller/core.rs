@@ -15,18 +15,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::claims::Claims;
+use super::mastership::Mastership;
 use super::metrics::Tally;
 use super::notes::Notes;
 use super::peers::{Best, Peers, SILENT, Seen, Source, see};
 use super::plan::{Plan, plan};
-use super::reign::Reign;
 use super::room::Room;
 use super::word::{Group, Peer, Word};
 use crate::p4rt::controller::Link;
 use crate::p4rt::ids::{SPENT_MAX, Spent};
 use crate::p4rt::reconcile::Wanted;
 
-/// Time at the start of a reign in which peers without an answer are waited for, before anything in the tables is changed.
+/// Time at the start of a mastership in which peers without an answer are waited for, before anything in the tables is changed.
 const GRACE: Duration = Duration::from_secs(3);
 /// Time after which a group without a report is gone, if at least one of its members reports anything.
 const GONE: Duration = Duration::from_secs(5);
@@ -77,8 +77,8 @@ pub enum Answer {
 /// Request to ask a group for an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Reign of the request; it is compared when the answer comes.
-    pub reign: u64,
+    /// Mastership of the request; it is compared when the answer comes.
+    pub mastership: u64,
     /// Group to ask.
     pub group: Group,
     /// Id to ask for.
@@ -90,7 +90,7 @@ pub struct Ask {
 /// Decision about the next actions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// New content of the tables, with the reign in which it holds and the mark that identifies it.
+    /// New content of the tables, with the mastership in which it holds and the mark that identifies it.
     pub wanted: Option<(u64, u64, Wanted)>,
     /// Groups to ask for ids.
     pub asks: Vec<Ask>,
@@ -118,7 +118,7 @@ pub struct ControllerCore {
     sources: Vec<Source>,
     groups: BTreeMap<Group, Best>,
     claims: Claims,
-    reign: Option<Reign>,
+    mastership: Option<Mastership>,
     /// The tables are as wanted, or the controller reads them.
     is_linked: bool,
     switch: String,
@@ -139,7 +139,7 @@ impl ControllerCore {
             sources,
             groups: BTreeMap::new(),
             claims: Claims::default(),
-            reign: None,
+            mastership: None,
             is_linked: false,
             switch: "no connection yet".to_owned(),
             asked: BTreeMap::new(),
@@ -180,7 +180,7 @@ impl ControllerCore {
             }
             Link::Backup => {
                 "another controller is the primary one".clone_into(&mut self.switch);
-                self.end_reign();
+                self.end_mastership();
                 return;
             }
             Link::Synced(synced) => synced,
@@ -188,35 +188,39 @@ impl ControllerCore {
         self.is_linked = true;
         self.tally.synced_unix_s = u64::from(unix);
         self.switch = format!("in life {:016x}", synced.incarnation.0);
-        let goes_on = |reign: &&mut Reign| (reign.number, reign.life) == (synced.reign, synced.incarnation);
-        match self.reign.as_mut().filter(goes_on) {
-            Some(reign) if synced.mark == Some(self.mark) => reign.compare(&synced.present),
+        let goes_on = |mastership: &&mut Mastership| {
+            (mastership.number, mastership.life) == (synced.mastership, synced.incarnation)
+        };
+        match self.mastership.as_mut().filter(goes_on) {
+            Some(mastership) if synced.mark == Some(self.mark) => mastership.compare(&synced.present),
             Some(_) => {}
             None => {
-                self.end_reign();
+                self.end_mastership();
                 let room = Room::new(self.config.registers, self.config.slots);
-                self.reign = Some(Reign::adopt(synced, (now, unix), room, Spent::new(self.config.spent_max)));
+                self.mastership = Some(Mastership::adopt(synced, (now, unix), room, Spent::new(self.config.spent_max)));
                 self.busy_until = now + BUSY;
             }
         }
     }
 
-    fn end_reign(&mut self) {
-        (self.reign, self.wanted) = (None, None);
+    fn end_mastership(&mut self) {
+        (self.mastership, self.wanted) = (None, None);
         self.asked.clear();
         self.mark += 1;
     }
 
     /// Takes the result of a request for an id.
     pub fn answered(&mut self, ask: &Ask, answer: Answer, now: Duration) {
-        let Some(reign) = self.reign.as_mut().filter(|reign| reign.number == ask.reign) else { return };
+        let Some(mastership) = self.mastership.as_mut().filter(|mastership| mastership.number == ask.mastership) else {
+            return;
+        };
         let Some(asked) = self.asked.get_mut(&ask.group).filter(|asked| asked.in_flight) else { return };
         asked.in_flight = false;
         self.busy_until = now + BUSY;
         match answer {
             Answer::Given => {
                 self.tally.ids_named += 1;
-                reign.give(ask.group, ask.id);
+                mastership.give(ask.group, ask.id);
                 self.claims.given(ask.group, ask.id, now);
                 *asked = Asked { next: now + ASK_MIN, awaited_until: now + ASK_MAX, ..Asked::default() };
             }
@@ -237,16 +241,19 @@ impl ControllerCore {
         for (name, source) in self.config.sources.iter().zip(&self.sources) {
             notes.extend(source.state.as_ref().map(|state| (format!("peer {name}"), state.clone())));
         }
-        let is_awaited =
-            |reign: &Reign| now < reign.since + GRACE && self.sources.iter().any(|source| source.word.is_none());
+        let is_awaited = |mastership: &Mastership| {
+            now < mastership.since + GRACE && self.sources.iter().any(|source| source.word.is_none())
+        };
         for (group, best) in &self.groups {
             self.claims.see(*group, &best.known, now, self.config.step);
         }
-        if let Some(reign) = self.reign.as_mut().filter(|reign| self.wanted.is_some() || !is_awaited(reign)) {
+        if let Some(mastership) =
+            self.mastership.as_mut().filter(|mastership| self.wanted.is_some() || !is_awaited(mastership))
+        {
             let all = Peers { sources: &self.sources, now };
-            let Plan { wanted, lacking, without_room } = plan(reign, &self.groups, &all, &mut notes);
+            let Plan { wanted, lacking, without_room } = plan(mastership, &self.groups, &all, &mut notes);
             self.tally.without_room = without_room as u64;
-            let number = reign.number;
+            let number = mastership.number;
             if self.wanted.as_ref() != Some(&wanted) {
                 self.mark += 1;
                 self.wanted = Some(wanted.clone());
@@ -287,7 +294,7 @@ impl ControllerCore {
             named: partitions().filter(|partition| partition.switch > 0).count() as u64,
             without_room: if self.wanted.is_some() { self.tally.without_room } else { 0 },
             connected: self.is_linked,
-            primary: self.reign.is_some(),
+            primary: self.mastership.is_some(),
             ..self.tally.clone()
         }
     }
@@ -316,13 +323,13 @@ impl ControllerCore {
             asked.problem = None;
         }
         self.asked.retain(|group, asked| asked.in_flight || lacking.contains(group) || now < asked.next);
-        let Some(reign) = &self.reign else { return Vec::new() };
+        let Some(mastership) = &self.mastership else { return Vec::new() };
         let mut asks = Vec::new();
         let mut room = ASKS_MAX.saturating_sub(self.asked.values().filter(|asked| asked.in_flight).count());
         for group in lacking {
             let asked = self.asked.entry(*group).or_default();
             let named = self.groups.get(group).map_or(0, |best| best.known.id);
-            let is_awaited = reign.given(*group) > named;
+            let is_awaited = mastership.given(*group) > named;
             let not_before = if is_awaited { asked.next.max(asked.awaited_until) } else { asked.next };
             if room == 0 || asked.in_flight || now < not_before || self.claims.rests(*group, now).is_some() {
                 continue;
@@ -332,8 +339,9 @@ impl ControllerCore {
             if able.is_empty() {
                 continue;
             }
-            // Ids that another controller asked for before this reign are not above the time at which the reign began.
-            let Some(id) = self.claims.next(*group, named.max(reign.unix).max(reign.floor()), unix, self.config.step)
+            // Ids that another controller asked for before this mastership are not above the time at which the mastership began.
+            let Some(id) =
+                self.claims.next(*group, named.max(mastership.unix).max(mastership.floor()), unix, self.config.step)
             else {
                 asked.problem = Some("there are no higher ids any more".to_owned());
                 continue;
@@ -341,7 +349,7 @@ impl ControllerCore {
             (asked.in_flight, room) = (true, room - 1);
             let source = able[asked.tries % able.len()];
             asked.tries += 1;
-            asks.push(Ask { reign: reign.number, group: *group, id, source });
+            asks.push(Ask { mastership: mastership.number, group: *group, id, source });
         }
         asks
     }

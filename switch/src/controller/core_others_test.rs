@@ -19,7 +19,7 @@ fn one_groups_ids_cost_no_other_one_its_own() {
     let mut world = World::new();
     let other = Known { id: u32::MAX - 1, on: true, parts: [(21, part(1))].into(), ..world.known.clone() };
     let asks = with_another(&mut world, &other);
-    assert_eq!(asks, [Ask { reign: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
+    assert_eq!(asks, [Ask { mastership: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
     // Groups that ask at one time may have the same id.
     let mut world = World::new();
     let asks = with_another(&mut world, &Known { id: 0, on: false, ..other });
@@ -123,7 +123,7 @@ fn two_controllers_with_a_switch_each_come_to_rest() {
 fn who_had_no_id_there_does_not_wait() {
     let (mut world, _) = World::running();
     // The switch begins anew under its own id. Or the controller does, and another one has named an id meanwhile.
-    (world.life, world.reign, world.mark) = (6, 2, None);
+    (world.life, world.mastership, world.mark) = (6, 2, None);
     world.tables.clear();
     world.history.clear();
     assert!(until_asked(&mut world) <= Duration::from_secs(1));

@@ -30,7 +30,7 @@ struct World {
     tables: BTreeMap<Key, Value>,
     ids: Ids,
     life: u64,
-    reign: u64,
+    mastership: u64,
     mark: Option<u64>,
     /// Pairs of a partition and an id that were in the tables in this life, with their places if they are still there.
     history: BTreeMap<(u32, u32), Option<(u32, crate::dirty::Region)>>,
@@ -78,7 +78,7 @@ impl World {
             tables: BTreeMap::new(),
             ids: Ids::default(),
             life: 5,
-            reign: 1,
+            mastership: 1,
             mark: None,
             history: BTreeMap::new(),
             over: BTreeSet::new(),
@@ -94,7 +94,7 @@ impl World {
 
     fn link(&mut self) {
         let link = Link::Synced(Synced {
-            reign: self.reign,
+            mastership: self.mastership,
             mark: self.mark,
             present: self.tables.clone().into(),
             incarnation: Incarnation(self.life),
@@ -115,8 +115,8 @@ impl World {
         let decision = self.core.decide(self.now, self.unix);
         self.news.extend(decision.news);
         self.asks.extend(decision.asks);
-        if let Some((reign, mark, wanted)) = decision.wanted {
-            assert_eq!(reign, self.reign);
+        if let Some((mastership, mark, wanted)) = decision.wanted {
+            assert_eq!(mastership, self.mastership);
             let asked = wanted.entries(Incarnation(self.life));
             let mut entries = asked.clone();
             self.ids.hold(Incarnation(self.life), &self.tables, &mut entries);
@@ -199,7 +199,7 @@ fn a_group_gets_an_id_and_then_its_partitions() {
     let mut world = World::new();
     world.rounds(3);
     // The group is asked once, for an id above the time at which this controller became the primary one.
-    assert_eq!(world.asks, [Ask { reign: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
+    assert_eq!(world.asks, [Ask { mastership: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
     assert_eq!(world.placed(), world.all(0), "reads go to the primary");
     let id = world.take();
     world.rounds(1);
@@ -276,7 +276,7 @@ fn a_partition_of_another_term_is_another_one() {
 #[test]
 fn a_new_life_needs_new_ids() {
     let (mut world, id) = World::running();
-    (world.life, world.reign, world.mark) = (6, 2, None);
+    (world.life, world.mastership, world.mark) = (6, 2, None);
     world.tables.clear();
     world.history.clear();
     world.rounds(2);
@@ -299,7 +299,7 @@ fn a_new_life_needs_new_ids() {
 /// Replaces the controller by another one, or by itself after a break: it continues with the tables that it finds.
 fn restarted(world: &mut World) {
     world.core = core(8);
-    (world.reign, world.mark, world.ids) = (1, None, Ids::default());
+    (world.mastership, world.mark, world.ids) = (1, None, Ids::default());
     world.unix += 10;
 }
 
@@ -339,7 +339,7 @@ fn nor_does_whoever_was_not_the_primary_for_a_while() {
     world.tables.remove(&Key::Partition(11));
     world.watch();
     // The controller need not have seen that itself: its connection was broken.
-    (world.reign, world.mark, world.ids) = (2, None, Ids::default());
+    (world.mastership, world.mark, world.ids) = (2, None, Ids::default());
     world.rounds(2);
     assert_eq!((world.placed()[&11].1, world.placed()[&12].1), (0, id));
     let id = world.take();
@@ -376,9 +376,9 @@ fn a_backup_writes_nothing_and_asks_nobody() {
     }
     let decision = world.core.decide(world.now, world.unix);
     assert_eq!((decision.wanted, decision.asks), (None, vec![]));
-    // An answer that comes now belongs to another reign.
-    world.core.answered(&Ask { reign: 1, group: GROUP, id: 9999, source: 0 }, Answer::Given, world.now);
-    world.reign = 2;
+    // An answer that comes now belongs to another mastership.
+    world.core.answered(&Ask { mastership: 1, group: GROUP, id: 9999, source: 0 }, Answer::Given, world.now);
+    world.mastership = 2;
     world.rounds(2);
     assert_eq!(world.placed()[&14].1, 0);
 }
@@ -647,7 +647,7 @@ impl World {
             Event::Restart(taken) => {
                 self.take_out(taken);
                 self.core = core(8);
-                (self.reign, self.mark) = (1, None);
+                (self.mastership, self.mark) = (1, None);
                 self.asks.clear();
             }
             Event::Break(taken, is_seen) => {
@@ -655,10 +655,10 @@ impl World {
                 if is_seen {
                     self.core.link(&Link::Backup, self.now, self.unix);
                 }
-                (self.reign, self.mark) = (self.reign + 1, None);
+                (self.mastership, self.mark) = (self.mastership + 1, None);
             }
             Event::Life => {
-                (self.life, self.reign, self.mark) = (self.life + 1, self.reign + 1, None);
+                (self.life, self.mastership, self.mark) = (self.life + 1, self.mastership + 1, None);
                 // All ids of an earlier life are over for good.
                 let lives = std::mem::take(&mut self.history).into_keys();
                 self.over.extend(lives.map(|(_, id)| id));

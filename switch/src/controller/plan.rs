@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 
+use super::mastership::Mastership;
 use super::peers::{Best, Peers};
-use super::reign::Reign;
 use super::word::{Group, Peer};
 use crate::p4rt::reconcile::Wanted;
 use crate::tables::Partition;
@@ -22,7 +22,7 @@ pub struct Plan {
 
 /// Returns the wanted content of the tables, and the groups that lack an id.
 pub fn plan(
-    reign: &mut Reign,
+    mastership: &mut Mastership,
     groups: &BTreeMap<Group, Best>,
     peers: &Peers<'_>,
     notes: &mut BTreeMap<String, String>,
@@ -32,13 +32,13 @@ pub fn plan(
     for (group, Best { known, .. }) in groups {
         for (number, part) in &known.parts {
             let Some(primary) = peers.endpoint(&part.primary, known.lane) else { continue };
-            if known.fit || reign.has(*number) {
+            if known.fit || mastership.has(*number) {
                 owners.entry(*number).or_insert((*group, primary));
             }
         }
     }
-    reign.keep_only(&owners.keys().copied().collect());
-    let mut plan = Plan { wanted: Wanted { lives: Some(reign.life), ..Wanted::default() }, ..Plan::default() };
+    mastership.keep_only(&owners.keys().copied().collect());
+    let mut plan = Plan { wanted: Wanted { lives: Some(mastership.life), ..Wanted::default() }, ..Plan::default() };
     let wanted = &mut plan.wanted;
     for (group, Best { known, .. }) in groups {
         let endpoints = known.members.iter().map(|member| (member, peers.endpoint(member, known.lane)));
@@ -53,7 +53,7 @@ pub fn plan(
                 not_owned += usize::from(owners.contains_key(number));
                 continue;
             };
-            let Some(placed) = reign.place(*number, *group, part.term, named) else {
+            let Some(placed) = mastership.place(*number, *group, part.term, named) else {
                 without_room += 1;
                 continue;
             };
@@ -65,15 +65,15 @@ pub fn plan(
                 term: part.term,
                 switch: placed.id,
                 active: placed.id > 0 && known.fit && known.calm,
-                primary: reign.port(*primary),
-                replicas: able.iter().map(|address| (reign.port(*address), 1)).collect(),
+                primary: mastership.port(*primary),
+                replicas: able.iter().map(|address| (mastership.port(*address), 1)).collect(),
             };
             wanted.ports.insert(partition.primary, *primary);
             wanted.partitions.insert(*number, partition);
         }
         plan.without_room += without_room;
         if is_placed > 0 {
-            wanted.ports.extend(members.iter().map(|(_, address)| (reign.port(*address), *address)));
+            wanted.ports.extend(members.iter().map(|(_, address)| (mastership.port(*address), *address)));
         }
         if without_id && known.fit && known.calm && !known.barred {
             plan.lacking.insert(*group);
@@ -104,6 +104,6 @@ pub fn plan(
         };
         notes.insert(format!("group {group}"), text);
     }
-    reign.keep_ports(&wanted.ports);
+    mastership.keep_ports(&wanted.ports);
     plan
 }

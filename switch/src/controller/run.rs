@@ -73,8 +73,8 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
         let Decision { wanted, asks, news, is_busy } = core.decide(began.elapsed(), unix());
         news.iter().for_each(|line| say(line));
         show(core.tally(began.elapsed()));
-        if let Some((reign, mark, wanted)) = wanted {
-            controller.set_during(reign, mark, wanted);
+        if let Some((mastership, mark, wanted)) = wanted {
+            controller.set_during(mastership, mark, wanted);
         }
         for ask in asks {
             say(&format!("group {}: is asked for id {}", ask.group, ask.id));

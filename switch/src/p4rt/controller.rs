@@ -70,9 +70,9 @@ pub enum Link {
 /// Result of a check: the tables are as they are wanted, or were only read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synced {
-    /// Number of the reign. It rises whenever this controller becomes the primary anew, since other controllers may have written
-    /// in the meantime.
-    pub reign: u64,
+    /// Number of the mastership. It rises whenever this controller becomes the primary anew, since other controllers may have
+    /// written in the meantime.
+    pub mastership: u64,
     /// Mark of the wanted tables ([`Controller::set_during`]); `None` if nothing was written.
     pub mark: Option<u64>,
     /// Content of the tables, as far as it is this controller's to change. Ids may have been held back ([`Ids`]).
@@ -90,7 +90,7 @@ pub struct Synced {
 enum Task {
     /// Read the tables, and write nothing.
     Look,
-    /// Keep the tables like this; only in the reign `during`, if one is named. The mark is for the caller.
+    /// Keep the tables like this; only in the mastership `during`, if one is named. The mark is for the caller.
     Keep { wanted: Wanted, during: Option<u64>, mark: u64 },
 }
 
@@ -128,7 +128,7 @@ impl Controller {
             bid: 0,
             links,
             ids: Ids::default(),
-            reign: 0,
+            mastership: 0,
             updates: 0,
             looks: 0,
         };
@@ -141,10 +141,10 @@ impl Controller {
         self.tasks.send_replace(Task::Keep { wanted, during: None, mark: 0 });
     }
 
-    /// Sets the wanted tables from now on, but only for this reign ([`Synced::reign`]). Afterwards the controller only reads,
-    /// until it is told anew. The mark comes back with the result ([`Synced::mark`]).
-    pub fn set_during(&self, reign: u64, mark: u64, wanted: Wanted) {
-        self.tasks.send_replace(Task::Keep { wanted, during: Some(reign), mark });
+    /// Sets the wanted tables from now on, but only for this mastership ([`Synced::mastership`]). Afterwards the controller only
+    /// reads, until it is told anew. The mark comes back with the result ([`Synced::mark`]).
+    pub fn set_during(&self, mastership: u64, mark: u64, wanted: Wanted) {
+        self.tasks.send_replace(Task::Keep { wanted, during: Some(mastership), mark });
     }
 
     /// Sets another election id from now on: a higher one, to become the primary.
@@ -176,7 +176,7 @@ struct Driver {
     bid: u128,
     links: watch::Sender<Link>,
     ids: Ids,
-    reign: u64,
+    mastership: u64,
     updates: u64,
     looks: u64,
 }
@@ -262,7 +262,7 @@ impl Driver {
                     let is_due = self.follows && code == Code::NotFound as i32;
                     stand = is_due.then(|| (Instant::now() + moment(), highest));
                     if code == Code::Ok as i32 {
-                        self.reign += u64::from(look.is_none());
+                        self.mastership += u64::from(look.is_none());
                         look = Some(Instant::now());
                     } else {
                         look = None;
@@ -311,7 +311,9 @@ impl Driver {
         let incarnation = self.program(client).await?;
         let task = self.told.borrow_and_update().clone();
         let (wanted, mark) = match task {
-            Task::Keep { wanted, during, mark } if during.is_none_or(|reign| reign == self.reign) => (wanted, mark),
+            Task::Keep { wanted, during, mark } if during.is_none_or(|mastership| mastership == self.mastership) => {
+                (wanted, mark)
+            }
             Task::Look | Task::Keep { .. } => {
                 let present = Arc::new(self.read(client, &Wanted::default()).await?);
                 return Ok(self.looked(incarnation, None, present));
@@ -338,7 +340,7 @@ impl Driver {
 
     fn looked(&mut self, incarnation: Incarnation, mark: Option<u64>, present: Arc<BTreeMap<Key, Value>>) -> Synced {
         self.looks += 1;
-        Synced { reign: self.reign, mark, present, incarnation, updates: self.updates, looks: self.looks }
+        Synced { mastership: self.mastership, mark, present, incarnation, updates: self.updates, looks: self.looks }
     }
 
     /// Returns the life of the switch: that of its program, or a new one, for which the program is loaded.

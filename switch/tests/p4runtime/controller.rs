@@ -172,9 +172,9 @@ async fn who_only_looks_writes_nothing() {
     let found = synced(&second, 0).await;
     assert_eq!((found.mark, found.updates, found.present.len()), (None, 0, 4));
     let life = Some(found.incarnation);
-    second.set_during(found.reign, 7, wanted(&[(5, 0), (6, 1)], life));
+    second.set_during(found.mastership, 7, wanted(&[(5, 0), (6, 1)], life));
     let kept = synced(&second, found.looks).await;
-    assert_eq!((kept.mark, kept.reign, get(&switch, 6)), (Some(7), found.reign, Some(partition(1))));
+    assert_eq!((kept.mark, kept.mastership, get(&switch, 6)), (Some(7), found.mastership, Some(partition(1))));
     assert_eq!(*kept.present, wanted(&[(5, 0), (6, 1)], life).entries(found.incarnation));
     // Another controller was the primary for a while: the tables that were wanted before are not wanted any more.
     let third = start(&switch, 3, wanted(&[], None));
@@ -182,7 +182,7 @@ async fn who_only_looks_writes_nothing() {
     until(&second, |link| *link == Link::Backup).await;
     second.elect(4);
     let back = synced(&second, kept.looks).await;
-    assert_eq!((back.mark, back.reign, back.updates), (None, kept.reign + 1, kept.updates));
+    assert_eq!((back.mark, back.mastership, back.updates), (None, kept.mastership + 1, kept.updates));
     assert!(back.present.keys().all(|key| matches!(key, Key::Port(_))) && get(&switch, 5).is_none());
     drop((second, third));
     switch.stop().await;

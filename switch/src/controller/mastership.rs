@@ -1,4 +1,4 @@
-//! Content of a switch's tables in one reign, and the ids that partitions may have there (rule S1; see [`super`]).
+//! Content of a switch's tables in one mastership, and the ids that partitions may have there (rule S1; see [`super`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
@@ -25,27 +25,27 @@ pub struct Placed {
 
 /// Time in which this controller alone writes.
 #[derive(Debug)]
-pub struct Reign {
-    /// Number of the reign ([`Synced::reign`]).
+pub struct Mastership {
+    /// Number of the mastership ([`Synced::mastership`]).
     pub number: u64,
     /// Life of the switch.
     pub life: Incarnation,
-    /// Start of the reign.
+    /// Start of the mastership.
     pub since: Duration,
-    /// Start of the reign by the wall clock, in seconds since 1970.
+    /// Start of the mastership by the wall clock, in seconds since 1970.
     pub unix: u32,
     room: Room,
     placed: BTreeMap<u32, Placed>,
     ports: BTreeMap<SocketAddrV4, Replica>,
     port_next: Replica,
-    /// Ids that groups were given in this reign.
+    /// Ids that groups were given in this mastership.
     given: BTreeMap<Group, u32>,
     spent: Spent,
 }
 
-impl Reign {
-    /// Starts a reign with the found content of the tables.
-    pub fn adopt(found: &Synced, (since, unix): (Duration, u32), mut room: Room, spent: Spent) -> Reign {
+impl Mastership {
+    /// Starts a mastership with the found content of the tables.
+    pub fn adopt(found: &Synced, (since, unix): (Duration, u32), mut room: Room, spent: Spent) -> Mastership {
         let (mut placed, mut ports) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in found.present.iter() {
             match (key, value) {
@@ -62,8 +62,8 @@ impl Reign {
             }
         }
         let port_next = ports.values().max().map_or(1, |last| last.wrapping_add(1).max(1));
-        Reign {
-            number: found.reign,
+        Mastership {
+            number: found.mastership,
             life: found.incarnation,
             since,
             unix,
@@ -157,31 +157,31 @@ impl Reign {
 mod tests {
     use super::*;
 
-    fn reign(spent_max: usize) -> Reign {
+    fn mastership(spent_max: usize) -> Mastership {
         let found = Synced {
-            reign: 1,
+            mastership: 1,
             mark: None,
             present: BTreeMap::new().into(),
             incarnation: Incarnation(5),
             updates: 0,
             looks: 1,
         };
-        Reign::adopt(&found, (Duration::ZERO, 1000), Room::new(4, 1024), Spent::new(spent_max))
+        Mastership::adopt(&found, (Duration::ZERO, 1000), Room::new(4, 1024), Spent::new(spent_max))
     }
 
     /// Groups may have the same id, since their partitions have different numbers; and where they have not, that is detected.
     #[test]
     fn a_name_that_two_groups_share_does_not_come_back_under_one_id() {
-        let mut reign = reign(8);
+        let mut mastership = mastership(8);
         let (one, other) = (Group(1), Group(2));
-        reign.give(one, 7);
-        reign.give(other, 7);
-        assert_eq!(reign.place(11, one, 1, 7).unwrap().id, 7);
-        assert_eq!(reign.place(12, other, 1, 7).unwrap().id, 7);
-        assert_eq!(reign.place(11, other, 2, 7).unwrap().id, 0);
-        reign.keep_only(&BTreeSet::new());
-        assert_eq!(reign.place(12, one, 3, 7).unwrap().id, 0);
-        reign.give(other, 8);
-        assert_eq!(reign.place(11, other, 2, 8).unwrap().id, 8);
+        mastership.give(one, 7);
+        mastership.give(other, 7);
+        assert_eq!(mastership.place(11, one, 1, 7).unwrap().id, 7);
+        assert_eq!(mastership.place(12, other, 1, 7).unwrap().id, 7);
+        assert_eq!(mastership.place(11, other, 2, 7).unwrap().id, 0);
+        mastership.keep_only(&BTreeSet::new());
+        assert_eq!(mastership.place(12, one, 3, 7).unwrap().id, 0);
+        mastership.give(other, 8);
+        assert_eq!(mastership.place(11, other, 2, 8).unwrap().id, 8);
     }
 }
