@@ -14,13 +14,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::allocator::Allocator;
 use super::claims::Claims;
 use super::mastership::Mastership;
 use super::metrics::Tally;
 use super::notes::Notes;
 use super::peers::{Best, Peers, SILENT, Seen, Source, see};
 use super::plan::{Plan, plan};
-use super::room::Room;
 use super::word::{Group, Peer, Word};
 use crate::p4rt::controller::Link;
 use crate::p4rt::ids::{SPENT_MAX, Spent};
@@ -196,8 +196,9 @@ impl ControllerCore {
             Some(_) => {}
             None => {
                 self.end_mastership();
-                let room = Room::new(self.config.registers, self.config.slots);
-                self.mastership = Some(Mastership::adopt(synced, (now, unix), room, Spent::new(self.config.spent_max)));
+                let allocator = Allocator::new(self.config.registers, self.config.slots);
+                self.mastership =
+                    Some(Mastership::adopt(synced, (now, unix), allocator, Spent::new(self.config.spent_max)));
                 self.busy_until = now + BUSY;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use super::room::{Place, Room};
+use super::allocator::{Allocation, Allocator};
 use super::word::Group;
 use crate::p4rt::controller::Synced;
 use crate::p4rt::entry::{Key, Value};
@@ -12,11 +12,11 @@ use crate::p4rt::ids::Spent;
 use crate::p4rt::reconcile::Incarnation;
 use crate::tables::Replica;
 
-/// Partition with a place in the tables.
+/// Partition with an allocation in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Place of the partition.
-    pub place: Place,
+    /// Registers and slots of the partition.
+    pub allocation: Allocation,
     /// Term of the partition.
     pub term: u64,
     /// Id under which the partition is in the tables; 0 for none.
@@ -34,7 +34,7 @@ pub struct Mastership {
     pub since: Duration,
     /// Start of the mastership by the wall clock, in seconds since 1970.
     pub unix: u32,
-    room: Room,
+    allocator: Allocator,
     placed: BTreeMap<u32, Placed>,
     ports: BTreeMap<SocketAddrV4, Replica>,
     port_next: Replica,
@@ -45,14 +45,14 @@ pub struct Mastership {
 
 impl Mastership {
     /// Starts a mastership with the found content of the tables.
-    pub fn adopt(found: &Synced, (since, unix): (Duration, u32), mut room: Room, spent: Spent) -> Mastership {
+    pub fn adopt(found: &Synced, (since, unix): (Duration, u32), mut allocator: Allocator, spent: Spent) -> Mastership {
         let (mut placed, mut ports) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in found.present.iter() {
             match (key, value) {
                 (Key::Partition(number), Value::Partition(setting)) => {
-                    let place = Place { index: setting.index, region: setting.region };
-                    if room.take_exactly(place) {
-                        placed.insert(*number, Placed { place, term: setting.term, id: setting.switch });
+                    let allocation = Allocation { index: setting.index, region: setting.region };
+                    if allocator.reserve(allocation) {
+                        placed.insert(*number, Placed { allocation, term: setting.term, id: setting.switch });
                     }
                 }
                 (Key::Port(replica), Value::Port(address)) => {
@@ -67,7 +67,7 @@ impl Mastership {
             life: found.incarnation,
             since,
             unix,
-            room,
+            allocator,
             placed,
             ports,
             port_next,
@@ -100,21 +100,21 @@ impl Mastership {
     pub fn keep_only(&mut self, wanted: &BTreeSet<u32>) {
         let gone: Vec<u32> = self.placed.keys().filter(|number| !wanted.contains(number)).copied().collect();
         for number in gone {
-            if let Some(Placed { place, id, .. }) = self.placed.remove(&number) {
+            if let Some(Placed { allocation, id, .. }) = self.placed.remove(&number) {
                 self.spent.add(number, id);
-                self.room.give(place);
+                self.allocator.free(allocation);
             }
         }
     }
 
     /// Places a partition of this group in the tables, in this term. `named` is the id that the group's log names (0 for none).
-    /// Returns the place and the id that the partition may have, or `None` if there is no room.
+    /// Returns the allocation and the id that the partition may have, or `None` if there is no room.
     pub fn place(&mut self, number: u32, group: Group, term: u64, named: u32) -> Option<Placed> {
         let given = self.given(group);
         let placed = match self.placed.entry(number) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(entry) => {
-                entry.insert(Placed { place: self.room.take()?, term, id: 0 })
+                entry.insert(Placed { allocation: self.allocator.allocate()?, term, id: 0 })
             }
         };
         let goes_on = placed.id > 0 && placed.id == named && placed.term == term;
@@ -166,7 +166,7 @@ mod tests {
             updates: 0,
             looks: 1,
         };
-        Mastership::adopt(&found, (Duration::ZERO, 1000), Room::new(4, 1024), Spent::new(spent_max))
+        Mastership::adopt(&found, (Duration::ZERO, 1000), Allocator::new(4, 1024), Spent::new(spent_max))
     }
 
     /// Groups may have the same id, since their partitions have different numbers; and where they have not, that is detected.

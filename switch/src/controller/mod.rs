@@ -22,6 +22,7 @@
 //!
 //! Each earlier controller followed the same rule, so the tables that are found obey it.
 
+pub mod allocator;
 mod claims;
 pub mod cli;
 pub mod core;
@@ -31,6 +32,5 @@ pub mod metrics;
 mod notes;
 pub mod peers;
 mod plan;
-pub mod room;
 pub mod run;
 pub mod word;

@@ -60,8 +60,8 @@ pub fn plan(
             is_placed += 1;
             without_id |= placed.id == 0;
             let partition = Partition {
-                index: placed.place.index,
-                region: placed.place.region,
+                index: placed.allocation.index,
+                region: placed.allocation.region,
                 term: part.term,
                 switch: placed.id,
                 active: placed.id > 0 && known.fit && known.calm,

@@ -1,6 +1,6 @@
 //! Allocation of a switch's registers and slots to partitions.
 //!
-//! A partition keeps its place for as long as it is in the tables, so a further partition causes no new allocation. The first
+//! A partition keeps its allocation for as long as it is in the tables, so a further partition moves no other one. The first
 //! partitions get a 64th of each stage. When most of a stage is taken, later ones get less and less, down to [`SLOTS_MIN`].
 
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ const RESERVE: u32 = 16;
 /// Lower limit of slots of a partition: 3 stages of 16 slots take some twenty writes at once, if they are of different objects.
 pub const SLOTS_MIN: u32 = 16;
 
-/// Place of a partition.
+/// Registers and slots of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Allocation {
     /// Register of the partition.
     pub index: u32,
     /// Slots of the partition.
@@ -25,22 +25,22 @@ pub struct Place {
 
 /// Registers and slots, and the partitions that have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct Allocator {
     registers: u32,
     slots: u32,
     /// Taken slots, by registers.
     taken: BTreeMap<u32, Region>,
 }
 
-impl Room {
+impl Allocator {
     /// Returns an allocator in which everything is free.
-    pub fn new(registers: u32, slots: u32) -> Room {
-        Room { registers, slots, taken: BTreeMap::new() }
+    pub fn new(registers: u32, slots: u32) -> Allocator {
+        Allocator { registers, slots, taken: BTreeMap::new() }
     }
 
-    /// Takes exactly this place; returns `false` if a part of it is taken or does not exist.
-    pub fn take_exactly(&mut self, place: Place) -> bool {
-        let Place { index, region } = place;
+    /// Reserves exactly this allocation; returns `false` if a part of it is taken or does not exist.
+    pub fn reserve(&mut self, allocation: Allocation) -> bool {
+        let Allocation { index, region } = allocation;
         let is_there = index < self.registers && region.slots.is_power_of_two();
         let is_free = is_there && region.ends().1 <= u64::from(self.slots) && self.is_free(region);
         if !is_free || self.taken.contains_key(&index) {
@@ -50,8 +50,8 @@ impl Room {
         true
     }
 
-    /// Takes a free place; returns `None` if there is no room.
-    pub fn take(&mut self) -> Option<Place> {
+    /// Allocates free registers and slots; returns `None` if there is no room.
+    pub fn allocate(&mut self) -> Option<Allocation> {
         let index = (0..self.registers).find(|index| !self.taken.contains_key(index))?;
         let used: u32 = self.taken.values().map(|region| region.slots).sum();
         let share = ((self.slots - used) / RESERVE).clamp(1, self.slots / SHARES);
@@ -62,16 +62,16 @@ impl Room {
             let mut starts = (0..self.slots / slots).map(|place| Region { first: place * slots, slots });
             if let Some(region) = starts.find(|region| self.is_free(*region)) {
                 self.taken.insert(index, region);
-                return Some(Place { index, region });
+                return Some(Allocation { index, region });
             }
             slots /= 2;
         }
         None
     }
 
-    /// Frees a place.
-    pub fn give(&mut self, place: Place) {
-        self.taken.remove(&place.index);
+    /// Frees an allocation.
+    pub fn free(&mut self, allocation: Allocation) {
+        self.taken.remove(&allocation.index);
     }
 
     fn is_free(&self, region: Region) -> bool {
@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn who_comes_late_gets_less() {
-        let mut room = Room::new(256, 64 << 10);
-        let mut places: Vec<Place> = Vec::new();
-        while let Some(place) = room.take() {
+        let mut allocator = Allocator::new(256, 64 << 10);
+        let mut places: Vec<Allocation> = Vec::new();
+        while let Some(place) = allocator.allocate() {
             assert!(places.iter().all(|other| other.index != place.index && !other.region.meets(place.region)));
             assert!(place.region.ends().1 <= 64 << 10);
             places.push(place);
@@ -96,21 +96,21 @@ mod tests {
         assert!(slots.is_sorted_by(|one, next| one >= next), "{slots:?}");
         assert_eq!((slots[0], slots[slots.len() - 1]), (1024, SLOTS_MIN));
         assert!(slots.len() > 128, "{}", slots.len());
-        // A place that is given back can be taken again.
-        room.give(places[3]);
-        assert!(!room.take_exactly(places[4]) && room.take_exactly(places[3]) && room.take().is_none());
+        // A freed allocation can be reserved again.
+        allocator.free(places[3]);
+        assert!(!allocator.reserve(places[4]) && allocator.reserve(places[3]) && allocator.allocate().is_none());
     }
 
     #[test]
     fn what_is_not_there_is_not_taken() {
-        let mut room = Room::new(2, 64);
-        let place = |index, first, slots| Place { index, region: Region { first, slots } };
+        let mut allocator = Allocator::new(2, 64);
+        let place = |index, first, slots| Allocation { index, region: Region { first, slots } };
         for wrong in [place(2, 0, 8), place(0, 60, 8), place(0, 0, 3), place(0, u32::MAX, 8)] {
-            assert!(!room.take_exactly(wrong), "{wrong:?}");
+            assert!(!allocator.reserve(wrong), "{wrong:?}");
         }
-        assert!(room.take_exactly(place(0, 0, 8)));
-        assert!(!room.take_exactly(place(0, 16, 8)) && !room.take_exactly(place(1, 4, 8)));
+        assert!(allocator.reserve(place(0, 0, 8)));
+        assert!(!allocator.reserve(place(0, 16, 8)) && !allocator.reserve(place(1, 4, 8)));
         // Registers can run out before slots do.
-        assert!(room.take().is_some() && room.take().is_none());
+        assert!(allocator.allocate().is_some() && allocator.allocate().is_none());
     }
 }
