@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::allocator::Allocator;
-use super::claims::Claims;
+use super::id_requests::IdRequests;
 use super::mastership::Mastership;
 use super::metrics::Tally;
 use super::notes::Notes;
@@ -117,7 +117,7 @@ pub struct ControllerCore {
     config: Config,
     sources: Vec<Source>,
     groups: BTreeMap<Group, Best>,
-    claims: Claims,
+    id_requests: IdRequests,
     mastership: Option<Mastership>,
     /// The tables are as wanted, or the controller reads them.
     is_linked: bool,
@@ -138,7 +138,7 @@ impl ControllerCore {
             config,
             sources,
             groups: BTreeMap::new(),
-            claims: Claims::default(),
+            id_requests: IdRequests::default(),
             mastership: None,
             is_linked: false,
             switch: "no connection yet".to_owned(),
@@ -222,7 +222,7 @@ impl ControllerCore {
             Answer::Given => {
                 self.tally.ids_named += 1;
                 mastership.give(ask.group, ask.id);
-                self.claims.given(ask.group, ask.id, now);
+                self.id_requests.given(ask.group, ask.id, now);
                 *asked = Asked { next: now + ASK_MIN, awaited_until: now + ASK_MAX, ..Asked::default() };
             }
             Answer::Not(why) => {
@@ -246,7 +246,7 @@ impl ControllerCore {
             now < mastership.since + GRACE && self.sources.iter().any(|source| source.word.is_none())
         };
         for (group, best) in &self.groups {
-            self.claims.see(*group, &best.known, now, self.config.step);
+            self.id_requests.see(*group, &best.known, now, self.config.step);
         }
         if let Some(mastership) =
             self.mastership.as_mut().filter(|mastership| self.wanted.is_some() || !is_awaited(mastership))
@@ -271,7 +271,7 @@ impl ControllerCore {
             }
         }
         for group in self.groups.keys() {
-            if let Some(rest) = self.claims.rests(*group, now) {
+            if let Some(rest) = self.id_requests.rests(*group, now) {
                 let text = format!("another controller names ids for it: it is left alone for {} s", rest.as_secs());
                 notes.insert(format!("an id for group {group}"), text);
             }
@@ -290,7 +290,7 @@ impl ControllerCore {
             peers: self.sources.len() as u64,
             answering: self.sources.iter().filter(lately).count() as u64,
             groups: self.groups.len() as u64,
-            contested: self.groups.keys().filter(|group| self.claims.rests(**group, now).is_some()).count() as u64,
+            contested: self.groups.keys().filter(|group| self.id_requests.rests(**group, now).is_some()).count() as u64,
             placed: partitions().count() as u64,
             named: partitions().filter(|partition| partition.switch > 0).count() as u64,
             without_room: if self.wanted.is_some() { self.tally.without_room } else { 0 },
@@ -314,7 +314,7 @@ impl ControllerCore {
             now < *listed + if is_heard { GONE } else { LOST }
         });
         self.asked.retain(|group, _| self.groups.contains_key(group));
-        self.claims.retain(|group| self.groups.contains_key(group));
+        self.id_requests.retain(|group| self.groups.contains_key(group));
     }
 
     /// Returns the requests for ids that are due, for groups that lack one.
@@ -332,7 +332,7 @@ impl ControllerCore {
             let named = self.groups.get(group).map_or(0, |best| best.known.id);
             let is_awaited = mastership.given(*group) > named;
             let not_before = if is_awaited { asked.next.max(asked.awaited_until) } else { asked.next };
-            if room == 0 || asked.in_flight || now < not_before || self.claims.rests(*group, now).is_some() {
+            if room == 0 || asked.in_flight || now < not_before || self.id_requests.rests(*group, now).is_some() {
                 continue;
             }
             let able: Vec<usize> =
@@ -341,9 +341,8 @@ impl ControllerCore {
                 continue;
             }
             // Ids that another controller asked for before this mastership are not above the time at which the mastership began.
-            let Some(id) =
-                self.claims.next(*group, named.max(mastership.unix).max(mastership.floor()), unix, self.config.step)
-            else {
+            let floor = named.max(mastership.unix).max(mastership.floor());
+            let Some(id) = self.id_requests.next(*group, floor, unix, self.config.step) else {
                 asked.problem = Some("there are no higher ids any more".to_owned());
                 continue;
             };

@@ -23,10 +23,10 @@
 //! Each earlier controller followed the same rule, so the tables that are found obey it.
 
 pub mod allocator;
-mod claims;
 pub mod cli;
 pub mod core;
 pub mod http;
+mod id_requests;
 mod mastership;
 pub mod metrics;
 mod notes;

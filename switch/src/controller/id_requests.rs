@@ -29,12 +29,12 @@ const ASKED_MAX: usize = 8;
 
 /// Ids that each group was asked for.
 #[derive(Debug, Default)]
-pub struct Claims {
-    groups: BTreeMap<Group, Claim>,
+pub struct IdRequests {
+    groups: BTreeMap<Group, GroupRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Claim {
+struct GroupRequests {
     /// Ids of the last requests, the highest at the end.
     asked: VecDeque<u32>,
     /// The last of these that the group's log has named, and the time since when the log names such ids.
@@ -45,24 +45,24 @@ struct Claim {
     rest: Option<(Duration, Duration)>,
 }
 
-impl Claim {
+impl GroupRequests {
     fn hold(&mut self, id: u32, now: Duration) {
         self.held = Some((id, self.held.map_or(now, |(_, since)| since)));
         self.rest = None;
     }
 }
 
-impl Claims {
+impl IdRequests {
     /// Returns a new id for a group whose log has named the id `named`, and records the request. The id is the time `unix`, or
     /// `step` above the highest known id if that is not below the time. Returns `None` if there are no higher ids any more.
     pub fn next(&mut self, group: Group, named: u32, unix: u32, step: u32) -> Option<u32> {
-        let claim = self.groups.entry(group).or_default();
-        let floor = named.max(claim.asked.back().copied().unwrap_or(0));
+        let requests = self.groups.entry(group).or_default();
+        let floor = named.max(requests.asked.back().copied().unwrap_or(0));
         let id = if unix > floor { unix } else { floor.saturating_add(step.max(1)) };
         (id < u32::MAX).then(|| {
-            claim.asked.push_back(id);
-            if claim.asked.len() > ASKED_MAX {
-                claim.asked.pop_front();
+            requests.asked.push_back(id);
+            if requests.asked.len() > ASKED_MAX {
+                requests.asked.pop_front();
             }
             id
         })
@@ -75,22 +75,22 @@ impl Claims {
 
     /// Takes the state of a group. `seed` makes different controllers wait for different times.
     pub fn see(&mut self, group: Group, known: &Known, now: Duration, seed: u32) {
-        let Some(claim) = self.groups.get_mut(&group) else { return };
-        match claim.held {
+        let Some(requests) = self.groups.get_mut(&group) else { return };
+        match requests.held {
             // A group that was just born of a transaction, for example, has no switch.
-            _ if !known.on => (claim.held, claim.rest) = (None, None),
-            _ if claim.asked.contains(&known.id) => {
-                claim.hold(known.id, now);
-                if claim.held.is_some_and(|(_, since)| now >= since + PEACE) {
-                    claim.losses = 0;
+            _ if !known.on => (requests.held, requests.rest) = (None, None),
+            _ if requests.asked.contains(&known.id) => {
+                requests.hold(known.id, now);
+                if requests.held.is_some_and(|(_, since)| now >= since + PEACE) {
+                    requests.losses = 0;
                 }
             }
             Some((held, _)) if known.id > held => {
-                let wait = (REST_MIN * (1 << claim.losses.min(16))).min(REST_MAX);
-                claim.losses += 1;
-                let more = wait / 100 * (seed.wrapping_mul(7).wrapping_add(claim.losses.wrapping_mul(11)) % 26);
-                claim.held = None;
-                claim.rest = Some((now + wait + more, wait));
+                let wait = (REST_MIN * (1 << requests.losses.min(16))).min(REST_MAX);
+                requests.losses += 1;
+                let more = wait / 100 * (seed.wrapping_mul(7).wrapping_add(requests.losses.wrapping_mul(11)) % 26);
+                requests.held = None;
+                requests.rest = Some((now + wait + more, wait));
             }
             _ => {}
         }
@@ -114,15 +114,15 @@ mod tests {
 
     #[test]
     fn each_group_has_ids_of_its_own() {
-        let mut claims = Claims::default();
+        let mut id_requests = IdRequests::default();
         let (one, other) = (Group(1), Group(2));
-        assert_eq!(claims.next(one, u32::MAX - 2, 100, 1), Some(u32::MAX - 1));
-        assert_eq!(claims.next(one, 0, 100, 1), None);
-        assert_eq!(claims.next(other, 0, 100, 3), Some(100));
-        assert_eq!(claims.next(other, 0, 100, 3), Some(103), "what became of the first is not known");
-        assert_eq!(claims.next(other, 200, 104, 3), Some(203));
-        assert_eq!(claims.next(other, 200, 300, 3), Some(300));
-        claims.retain(|group| *group == other);
-        assert_eq!(claims.next(one, 5, 100, 1), Some(100));
+        assert_eq!(id_requests.next(one, u32::MAX - 2, 100, 1), Some(u32::MAX - 1));
+        assert_eq!(id_requests.next(one, 0, 100, 1), None);
+        assert_eq!(id_requests.next(other, 0, 100, 3), Some(100));
+        assert_eq!(id_requests.next(other, 0, 100, 3), Some(103), "what became of the first is not known");
+        assert_eq!(id_requests.next(other, 200, 104, 3), Some(203));
+        assert_eq!(id_requests.next(other, 200, 300, 3), Some(300));
+        id_requests.retain(|group| *group == other);
+        assert_eq!(id_requests.next(one, 5, 100, 1), Some(100));
     }
 }
