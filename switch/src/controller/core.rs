@@ -21,7 +21,7 @@ use super::metrics::Tally;
 use super::notes::Notes;
 use super::peers::{Best, Peers, SILENT, Seen, Source, see};
 use super::plan::{Plan, plan};
-use super::word::{Group, Peer, Word};
+use super::reports::{Group, Peer, PeerReport};
 use crate::p4rt::controller::Link;
 use crate::p4rt::ids::{SPENT_MAX, Spent};
 use crate::p4rt::reconcile::Wanted;
@@ -152,18 +152,18 @@ impl ControllerCore {
     }
 
     /// Takes a source's report, or the reason for which there is none that counts.
-    pub fn heard(&mut self, source: usize, said: Result<Word, String>, now: Duration) {
-        let word = match said {
-            Ok(word) => word,
+    pub fn heard(&mut self, source: usize, said: Result<PeerReport, String>, now: Duration) {
+        let report = match said {
+            Ok(report) => report,
             Err(why) => {
-                self.tally.words_failed += 1;
+                self.tally.reports_failed += 1;
                 self.sources[source].state = Some(why);
                 return;
             }
         };
         let heard = &mut self.sources[source];
-        self.tally.words_refused += heard.hear(word, now) as u64;
-        for (group, known) in heard.word.iter().flat_map(|(word, _)| &word.groups) {
+        self.tally.reports_refused += heard.hear(report, now) as u64;
+        for (group, known) in heard.report.iter().flat_map(|(report, _)| &report.groups) {
             if see(&mut self.groups, *group, known, now) == Seen::Changed {
                 self.busy_until = now + BUSY;
             }
@@ -243,7 +243,7 @@ impl ControllerCore {
             notes.extend(source.state.as_ref().map(|state| (format!("peer {name}"), state.clone())));
         }
         let is_awaited = |mastership: &Mastership| {
-            now < mastership.since + GRACE && self.sources.iter().any(|source| source.word.is_none())
+            now < mastership.since + GRACE && self.sources.iter().any(|source| source.report.is_none())
         };
         for (group, best) in &self.groups {
             self.id_requests.see(*group, &best.known, now, self.config.step);
@@ -285,7 +285,7 @@ impl ControllerCore {
     /// Returns the current figures.
     pub fn tally(&self, now: Duration) -> Tally {
         let partitions = || self.wanted.iter().flat_map(|wanted| wanted.partitions.values());
-        let lately = |source: &&Source| source.word.as_ref().is_some_and(|(_, at)| now < *at + SILENT);
+        let lately = |source: &&Source| source.report.as_ref().is_some_and(|(_, at)| now < *at + SILENT);
         Tally {
             peers: self.sources.len() as u64,
             answering: self.sources.iter().filter(lately).count() as u64,
@@ -302,11 +302,11 @@ impl ControllerCore {
 
     /// Forgets groups that no longer exist.
     fn forget(&mut self, now: Duration) {
-        let lately = |said: &(Word, Duration)| now < said.1 + SILENT;
+        let lately = |said: &(PeerReport, Duration)| now < said.1 + SILENT;
         let heard: BTreeSet<&Peer> = self
             .sources
             .iter()
-            .filter_map(|source| source.word.as_ref().filter(|said| lately(said)))
+            .filter_map(|source| source.report.as_ref().filter(|said| lately(said)))
             .map(|said| &said.0.peer)
             .collect();
         self.groups.retain(|_, Best { known, listed }| {

@@ -6,9 +6,9 @@ use super::*;
 fn with_another(world: &mut World, other: &Known) -> Vec<Ask> {
     world.now += Duration::from_millis(500);
     for peer in 0..3 {
-        let mut word = world.word(peer);
-        word.groups.insert(Group(8), other.clone());
-        world.core.heard(peer, Ok(word), world.now);
+        let mut report = world.report(peer);
+        report.groups.insert(Group(8), other.clone());
+        world.core.heard(peer, Ok(report), world.now);
     }
     world.link();
     world.core.decide(world.now, world.unix).asks
@@ -39,8 +39,8 @@ fn whoever_is_no_member_is_not_believed() {
     };
     // A report about the peer's own group, and about one that no other peer knows.
     let groups = [(GROUP, elsewhere.clone()), (Group(9), elsewhere)].into();
-    let word = Word { groups, ..world.word(2) };
-    world.core.heard(2, Ok(word), world.now);
+    let report = PeerReport { groups, ..world.report(2) };
+    world.core.heard(2, Ok(report), world.now);
     let decision = world.core.decide(world.now, world.unix);
     let tables = decision.wanted.map(|wanted| wanted.2.partitions).unwrap_or_default();
     assert_eq!((tables.keys().copied().collect::<Vec<_>>(), decision.asks), (vec![11, 12], vec![]));
@@ -55,8 +55,8 @@ fn whoever_has_left_speaks_of_the_past() {
     world.known.members.remove(&name(2));
     (world.known.epoch, world.known.slot) = (2, world.known.slot + 1);
     world.rounds(1);
-    let word = Word { groups: [(GROUP, before)].into(), ..world.word(2) };
-    world.core.heard(2, Ok(word), world.now);
+    let report = PeerReport { groups: [(GROUP, before)].into(), ..world.report(2) };
+    world.core.heard(2, Ok(report), world.now);
     assert_eq!(world.core.decide(world.now, world.unix).wanted, None);
     assert_eq!(world.placed()[&11], (1, id, true, 2));
 }
@@ -164,13 +164,13 @@ fn all_of_it_is_counted() {
     world.known.parts.extend((20..26).map(|number| (number, part(1))));
     world.known.slot += 1;
     world.silent.insert(1);
-    let word = Word { peer: "elsewhere".to_owned(), ..world.word(2) };
-    world.core.heard(2, Ok(word), world.now);
+    let report = PeerReport { peer: "elsewhere".to_owned(), ..world.report(2) };
+    world.core.heard(2, Ok(report), world.now);
     elsewhere(&mut world);
     world.rounds(8);
     let tally = world.core.tally(world.now);
     assert_eq!((tally.answering, tally.placed, tally.named, tally.without_room), (2, 4, 0, 4));
-    assert_eq!((tally.words_failed, tally.words_refused, tally.contested), (8, 1, 1));
+    assert_eq!((tally.reports_failed, tally.reports_refused, tally.contested), (8, 1, 1));
     world.rounds(12);
     let ask = world.asks.pop().unwrap();
     world.core.answered(&ask, Answer::Not("no".to_owned()), world.now);

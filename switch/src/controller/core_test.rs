@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 
-use super::super::word::{Known, Part};
+use super::super::reports::{Known, Part};
 use super::*;
 use crate::p4rt::controller::Synced;
 use crate::p4rt::entry::{Key, Value};
@@ -87,9 +87,9 @@ impl World {
         }
     }
 
-    fn word(&self, peer: usize) -> Word {
+    fn report(&self, peer: usize) -> PeerReport {
         let endpoints = self.endpoints.get(&(peer as u32)).map(|address| (0, *address)).into_iter().collect();
-        Word { peer: name(peer), endpoints, groups: [(GROUP, self.known.clone())].into() }
+        PeerReport { peer: name(peer), endpoints, groups: [(GROUP, self.known.clone())].into() }
     }
 
     fn link(&mut self) {
@@ -108,7 +108,7 @@ impl World {
     fn round(&mut self) {
         self.now += Duration::from_millis(500);
         for peer in 0..3 {
-            let said = if self.silent.contains(&peer) { Err("no answer".to_owned()) } else { Ok(self.word(peer)) };
+            let said = if self.silent.contains(&peer) { Err("no answer".to_owned()) } else { Ok(self.report(peer)) };
             self.core.heard(peer, said, self.now);
         }
         self.link();
@@ -371,8 +371,8 @@ fn a_backup_writes_nothing_and_asks_nobody() {
     world.core.link(&Link::Backup, world.now, world.unix);
     for peer in 0..3 {
         world.known.parts.insert(14, part(9));
-        let word = world.word(peer);
-        world.core.heard(peer, Ok(word), world.now);
+        let report = world.report(peer);
+        world.core.heard(peer, Ok(report), world.now);
     }
     let decision = world.core.decide(world.now, world.unix);
     assert_eq!((decision.wanted, decision.asks), (None, vec![]));
@@ -387,8 +387,8 @@ fn a_backup_writes_nothing_and_asks_nobody() {
 fn while_the_switch_does_not_answer_nobody_is_asked() {
     let mut world = World::new();
     for peer in 0..3 {
-        let word = world.word(peer);
-        world.core.heard(peer, Ok(word), world.now);
+        let report = world.report(peer);
+        world.core.heard(peer, Ok(report), world.now);
     }
     assert!(world.core.decide(world.now, UNIX).asks.is_empty());
     world.link();
@@ -427,16 +427,16 @@ fn whoever_is_no_member_or_far_behind_answers_no_reads() {
     (world.known.epoch, world.known.slot) = (2, world.known.slot + 1);
     world.silent.insert(2);
     world.rounds(1);
-    let word = Word { groups: [(GROUP, behind.clone())].into(), ..world.word(2) };
-    world.core.heard(2, Ok(word), world.now);
+    let report = PeerReport { groups: [(GROUP, behind.clone())].into(), ..world.report(2) };
+    world.core.heard(2, Ok(report), world.now);
     world.rounds(1);
     assert_eq!(world.placed()[&11], (1, id, true, 2));
     world.silent.clear();
     world.rounds(1);
     assert_eq!(world.placed(), world.all(id));
     // Its earlier state does not count either, from any source.
-    let word = Word { groups: [(GROUP, behind)].into(), ..world.word(0) };
-    world.core.heard(0, Ok(word), world.now);
+    let report = PeerReport { groups: [(GROUP, behind)].into(), ..world.report(0) };
+    world.core.heard(0, Ok(report), world.now);
     let decision = world.core.decide(world.now, world.unix);
     assert_eq!(decision.wanted.unwrap().2.partitions[&11].replicas.len(), 2, "the one that is behind is taken out");
 }
@@ -491,8 +491,8 @@ fn a_group_that_is_gone_is_taken_out() {
     for _ in 0..12 {
         world.now += Duration::from_millis(500);
         for peer in 0..3 {
-            let word = Word { groups: BTreeMap::new(), ..world.word(peer) };
-            world.core.heard(peer, Ok(word), world.now);
+            let report = PeerReport { groups: BTreeMap::new(), ..world.report(peer) };
+            world.core.heard(peer, Ok(report), world.now);
         }
     }
     let decision = world.core.decide(world.now, world.unix);
@@ -514,9 +514,9 @@ fn there_is_an_end_to_room() {
 #[test]
 fn one_name_is_one_groups() {
     let (mut world, id) = World::running();
-    let mut word = world.word(0);
-    word.groups.insert(Group(8), Known { id: 1, on: true, ..world.known.clone() });
-    world.core.heard(0, Ok(word), world.now);
+    let mut report = world.report(0);
+    report.groups.insert(Group(8), Known { id: 1, on: true, ..world.known.clone() });
+    world.core.heard(0, Ok(report), world.now);
     let decision = world.core.decide(world.now, world.unix);
     assert_eq!((decision.wanted, decision.asks), (None, vec![]));
     assert!(decision.news.iter().any(|line| line.contains("2 named like another group's")), "{:?}", decision.news);

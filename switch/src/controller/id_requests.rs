@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::word::{Group, Known};
+use super::reports::{Group, Known};
 
 /// Time for which a group is left alone after another controller has named an id for it; it doubles each time.
 const REST_MIN: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use super::allocator::{Allocation, Allocator};
-use super::word::Group;
+use super::reports::Group;
 use crate::p4rt::controller::Synced;
 use crate::p4rt::entry::{Key, Value};
 use crate::p4rt::ids::Spent;

@@ -50,9 +50,9 @@ pub struct Tally {
     /// Wall-clock time at which the tables were last found or made as wanted, in seconds since 1970; 0 means never.
     pub synced_unix_s: u64,
     /// Requests to peers without an answer, or without a valid one.
-    pub words_failed: u64,
+    pub reports_failed: u64,
     /// Times that a peer reported a group of which it is not a member.
-    pub words_refused: u64,
+    pub reports_refused: u64,
     /// Requests for ids.
     pub asks: u64,
     /// Requests after which the group had the id.
@@ -90,9 +90,9 @@ impl Tally {
                 "words_failed_total",
                 "counter",
                 "Questions to peers without an answer that makes sense.",
-                self.words_failed,
+                self.reports_failed,
             ),
-            ("words_refused_total", "counter", "Groups that somebody spoke of who is no member.", self.words_refused),
+            ("words_refused_total", "counter", "Groups that somebody spoke of who is no member.", self.reports_refused),
             ("asks_total", "counter", "Requests for ids.", self.asks),
             ("ids_named_total", "counter", "Requests after which a group had the id.", self.ids_named),
             ("asks_refused_total", "counter", "Requests that were refused or got lost.", self.asks_refused),

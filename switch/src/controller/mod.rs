@@ -1,8 +1,8 @@
 //! Controller: keeps a switch's tables in step with the groups that use it, and gives groups ids for it.
 //!
-//! The controller asks peers for reports about their groups ([`word`]) and decides ([`core`], a value without I/O). Then it has
-//! the decision carried out: in the switch's tables by [`p4rt::controller`](crate::p4rt::controller), and by a request to a peer
-//! where a group needs an id ([`http`], [`run`]).
+//! The controller asks peers for reports about their groups ([`reports`]) and decides ([`core`], a value without I/O). Then it
+//! has the decision carried out: in the switch's tables by [`p4rt::controller`](crate::p4rt::controller), and by a request to a
+//! peer where a group needs an id ([`peer_client`], [`run`]).
 //!
 //! # An id for a life
 //! An id is used for one life of one set of registers and slots (rule S1). The controller enforces that rule. In terms of
@@ -25,12 +25,12 @@
 pub mod allocator;
 pub mod cli;
 pub mod core;
-pub mod http;
 mod id_requests;
 mod mastership;
 pub mod metrics;
 mod notes;
+pub mod peer_client;
 pub mod peers;
 mod plan;
+pub mod reports;
 pub mod run;
-pub mod word;

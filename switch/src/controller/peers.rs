@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use super::word::{Group, Known, Peer, Word};
+use super::reports::{Group, Known, Peer, PeerReport};
 
 /// Time after which a silent peer counts as unable to answer reads.
 pub const SILENT: Duration = Duration::from_secs(3);
@@ -20,7 +20,7 @@ const LAG: u64 = 1000;
 #[derive(Debug, Default)]
 pub struct Source {
     /// The last report, with the groups that the peer is a member of, and its time.
-    pub word: Option<(Word, Duration)>,
+    pub report: Option<(PeerReport, Duration)>,
     /// State of the source, for operators.
     pub state: Option<String>,
 }
@@ -45,22 +45,22 @@ pub enum Seen {
 
 impl Source {
     /// Takes a report without the groups of which the peer is not a member. Returns the number of these groups.
-    pub fn hear(&mut self, mut word: Word, now: Duration) -> usize {
-        let all = word.groups.len();
-        word.groups.retain(|_, known| known.members.contains(&word.peer));
-        let refused = all - word.groups.len();
+    pub fn hear(&mut self, mut report: PeerReport, now: Duration) -> usize {
+        let all = report.groups.len();
+        report.groups.retain(|_, known| known.members.contains(&report.peer));
+        let refused = all - report.groups.len();
         let refusal = match refused {
             0 => String::new(),
             some => format!(", and is not believed about {some} groups that it is no member of"),
         };
-        self.state = Some(format!("answers as {}{refusal}", word.peer));
-        self.word = Some((word, now));
+        self.state = Some(format!("answers as {}{refusal}", report.peer));
+        self.report = Some((report, now));
         refused
     }
 
     /// Returns whether the peer is a member of this group, by its own report.
     pub fn speaks_of(&self, group: Group) -> bool {
-        self.word.as_ref().is_some_and(|(word, _)| word.groups.contains_key(&group))
+        self.report.as_ref().is_some_and(|(report, _)| report.groups.contains_key(&group))
     }
 }
 
@@ -90,9 +90,9 @@ pub struct Peers<'a> {
 }
 
 impl Peers<'_> {
-    fn said(&self, peer: &Peer) -> Option<&(Word, Duration)> {
-        let words = self.sources.iter().filter_map(|source| source.word.as_ref());
-        words.filter(|(word, _)| word.peer == *peer).max_by_key(|(_, at)| *at)
+    fn said(&self, peer: &Peer) -> Option<&(PeerReport, Duration)> {
+        let words = self.sources.iter().filter_map(|source| source.report.as_ref());
+        words.filter(|(report, _)| report.peer == *peer).max_by_key(|(_, at)| *at)
     }
 
     /// Returns the address at which a peer takes a lane's packets, if a switch can send to it.
@@ -105,8 +105,8 @@ impl Peers<'_> {
 
     /// Returns whether a peer reports, and is near the furthest state of its group.
     pub fn keeps_up(&self, peer: &Peer, group: Group, best: &Known) -> bool {
-        let Some((word, at)) = self.said(peer) else { return false };
+        let Some((report, at)) = self.said(peer) else { return false };
         let is_near = |own: &Known| own.epoch == best.epoch && own.slot.saturating_add(LAG) >= best.slot;
-        self.now < *at + SILENT && word.groups.get(&group).is_some_and(is_near)
+        self.now < *at + SILENT && report.groups.get(&group).is_some_and(is_near)
     }
 }

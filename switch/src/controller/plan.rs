@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 
 use super::mastership::Mastership;
 use super::peers::{Best, Peers};
-use super::word::{Group, Peer};
+use super::reports::{Group, Peer};
 use crate::p4rt::reconcile::Wanted;
 use crate::tables::Partition;
 

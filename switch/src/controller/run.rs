@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 use super::core::{Answer, Ask, Config, ControllerCore, Decision};
-use super::http;
 use super::metrics::Tally;
-use super::word::Word;
+use super::peer_client;
+use super::reports::PeerReport;
 use crate::p4rt::controller::{self, Controller};
 
 /// Interval of requests to each peer.
@@ -44,13 +44,13 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
     let controller = Controller::look(setup.switch.clone(), setup.election);
     let mut link = controller.link();
     let (poll, polls) = watch::channel(POLL_BUSY);
-    let (words, mut heard) = mpsc::channel(setup.peers.len().max(1));
+    let (reports, mut heard) = mpsc::channel(setup.peers.len().max(1));
     let (answers, mut answered) = mpsc::channel(16);
     let setup = Arc::new(setup);
     // The tasks end when this set is dropped.
     let mut tasks = JoinSet::new();
     for (source, peer) in setup.peers.iter().enumerate() {
-        tasks.spawn(listen(source, *peer, words.clone(), polls.clone()));
+        tasks.spawn(listen(source, *peer, reports.clone(), polls.clone()));
     }
     let mut tick = interval(TICK);
     let first = link.borrow_and_update().clone();
@@ -89,12 +89,12 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
 async fn listen(
     source: usize,
     peer: SocketAddr,
-    words: mpsc::Sender<(usize, Result<Word, String>)>,
+    reports: mpsc::Sender<(usize, Result<PeerReport, String>)>,
     mut polls: watch::Receiver<Duration>,
 ) {
     loop {
         let since = Instant::now();
-        if words.send((source, http::word(peer).await)).await.is_err() {
+        if reports.send((source, peer_client::report(peer).await)).await.is_err() {
             return;
         }
         loop {
@@ -110,7 +110,7 @@ async fn listen(
 }
 
 async fn request(setup: Arc<Setup>, ask: Ask, answers: mpsc::Sender<(Ask, Answer)>) {
-    let answer = http::give(setup.peers[ask.source], ask.group, ask.id, setup.token.as_ref()).await;
+    let answer = peer_client::request_id(setup.peers[ask.source], ask.group, ask.id, setup.token.as_ref()).await;
     let _ = answers.send((ask, answer)).await;
 }
 

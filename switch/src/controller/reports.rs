@@ -34,7 +34,7 @@ impl fmt::Display for Group {
 
 /// Report of one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct PeerReport {
     /// Name of the peer.
     pub peer: Peer,
     /// Addresses at which the peer takes packets, by lanes.
@@ -80,7 +80,7 @@ pub struct Part {
 }
 
 #[derive(Deserialize)]
-struct RawWord {
+struct RawReport {
     peer_id: String,
     #[serde(default)]
     endpoints: Vec<RawEndpoint>,
@@ -123,13 +123,13 @@ struct RawPart {
     primary: String,
 }
 
-impl Word {
+impl PeerReport {
     /// Decodes a report.
     ///
     /// # Errors
     /// The reason for which the report is invalid: then no part of it counts.
-    pub fn read(json: &[u8]) -> Result<Word, String> {
-        let raw: RawWord = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    pub fn read(json: &[u8]) -> Result<PeerReport, String> {
+        let raw: RawReport = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         limit("groups", raw.groups.len(), GROUPS_MAX)?;
         limit("endpoints", raw.endpoints.len(), LANES_MAX)?;
         let mut endpoints = BTreeMap::new();
@@ -148,7 +148,7 @@ impl Word {
                 return Err(format!("group {id} is there twice"));
             }
         }
-        Ok(Word { peer: peer(raw.peer_id)?, endpoints, groups })
+        Ok(PeerReport { peer: peer(raw.peer_id)?, endpoints, groups })
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     /// A report in the agreed format, with newer fields.
-    const WORD: &str = r#"{"peer_id":"12D3KooA","newer":[1],
+    const REPORT: &str = r#"{"peer_id":"12D3KooA","newer":[1],
         "endpoints":[{"lane":0,"packets":"127.0.0.1:4711","switch":"127.0.0.1:9000"}],
         "groups":[{"id":"000102030405060708090a0b0c0d0e0f","lane":0,"epoch":3,"slot":17,"newer":{},
             "switch":{"id":5,"on":true},"fit":true,"why":null,"calm":true,"members":["12D3KooA","12D3KooB"],
@@ -211,15 +211,17 @@ mod tests {
 
     #[test]
     fn an_answer() {
-        let word = Word::read(WORD.as_bytes()).unwrap();
-        let group = &word.groups[&Group(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f)];
-        assert_eq!(word.endpoints, [(0, "127.0.0.1:4711".parse().unwrap())].into());
+        let report = PeerReport::read(REPORT.as_bytes()).unwrap();
+        let group = &report.groups[&Group(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f)];
+        assert_eq!(report.endpoints, [(0, "127.0.0.1:4711".parse().unwrap())].into());
         assert_eq!((group.lane, group.epoch, group.slot, group.id, group.on), (0, 3, 17, 5, true));
         assert_eq!(group.parts, [(123_456, Part { term: 255, primary: "12D3KooB".into() })].into());
-        let barred = WORD.replace(r#""on":true"#, r#""on":false,"barred":true"#);
-        assert!(Word::read(barred.as_bytes()).unwrap().groups.into_values().next().unwrap().barred && !group.barred);
-        let none = WORD.replace(r#"{"id":5,"on":true}"#, "null");
-        let group = Word::read(none.as_bytes()).unwrap().groups.into_values().next().unwrap();
+        let barred = REPORT.replace(r#""on":true"#, r#""on":false,"barred":true"#);
+        assert!(
+            PeerReport::read(barred.as_bytes()).unwrap().groups.into_values().next().unwrap().barred && !group.barred
+        );
+        let none = REPORT.replace(r#"{"id":5,"on":true}"#, "null");
+        let group = PeerReport::read(none.as_bytes()).unwrap().groups.into_values().next().unwrap();
         assert_eq!((group.id, group.on), (0, false));
     }
 
@@ -241,12 +243,12 @@ mod tests {
             ("\"calm\":true,", ""),
             ("]}]}", "]}]"),
         ] {
-            let wrong = WORD.replace(was, is);
-            assert!(wrong != WORD && Word::read(wrong.as_bytes()).is_err(), "{is}");
+            let wrong = REPORT.replace(was, is);
+            assert!(wrong != REPORT && PeerReport::read(wrong.as_bytes()).is_err(), "{is}");
         }
-        let group = WORD.split_once("\"groups\":[").unwrap().1.strip_suffix("]}").unwrap();
-        assert!(Word::read(WORD.replace(group, &format!("{group},{group}")).as_bytes()).is_err(), "twice");
+        let group = REPORT.split_once("\"groups\":[").unwrap().1.strip_suffix("]}").unwrap();
+        assert!(PeerReport::read(REPORT.replace(group, &format!("{group},{group}")).as_bytes()).is_err(), "twice");
         let members = format!("[{}]", vec!["\"x\""; MEMBERS_MAX + 1].join(","));
-        assert!(Word::read(WORD.replace(r#"["12D3KooA","12D3KooB"]"#, &members).as_bytes()).is_err());
+        assert!(PeerReport::read(REPORT.replace(r#"["12D3KooA","12D3KooB"]"#, &members).as_bytes()).is_err());
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::core::Answer;
-use super::word::{Group, Word};
+use super::reports::{Group, PeerReport};
 
 /// Upper limit of an answer, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -25,16 +25,16 @@ const POST_PATIENCE: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// The reason for which no report counts, in words.
-pub async fn word(peer: SocketAddr) -> Result<Word, String> {
+pub async fn report(peer: SocketAddr) -> Result<PeerReport, String> {
     let (status, body) = ask(peer, request(Method::GET, peer, "/v1/offload", Bytes::new()), GET_PATIENCE).await?;
     match status {
-        StatusCode::OK => Word::read(&body).map_err(|why| format!("makes no sense: {why}")),
+        StatusCode::OK => PeerReport::read(&body).map_err(|why| format!("makes no sense: {why}")),
         other => Err(format!("answers {other}")),
     }
 }
 
 /// Asks a group for an id.
-pub async fn give(peer: SocketAddr, group: Group, id: u32, token: Option<&HeaderValue>) -> Answer {
+pub async fn request_id(peer: SocketAddr, group: Group, id: u32, token: Option<&HeaderValue>) -> Answer {
     let mut request =
         request(Method::POST, peer, &format!("/v1/groups/{group}/switch"), format!("{{\"id\":{id}}}").into());
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -115,7 +115,7 @@ mod tests {
     #[tokio::test]
     async fn there_is_an_end_to_what_is_heard() {
         let endless = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b' '; BODY_BYTES_MAX + 1]].concat();
-        let said = word(says(endless).await).await.unwrap_err();
+        let said = report(says(endless).await).await.unwrap_err();
         assert!(said.contains("to the end"), "{said}");
         for (answer, words) in [
             ("SSH-2.0\r\n", "does not speak HTTP"),
@@ -124,7 +124,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "to the end"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "makes no sense"),
         ] {
-            let said = word(says(answer.into()).await).await.unwrap_err();
+            let said = report(says(answer.into()).await).await.unwrap_err();
             assert!(said.contains(words), "{answer:?}: {said}");
         }
     }
@@ -133,8 +133,11 @@ mod tests {
     async fn what_a_group_refuses_is_in_its_words() {
         let refusal = "HTTP/1.1 409 Conflict\r\nContent-Length: 34\r\n\r\n{\"error\":\"no\",\"outcome\":\"refused\"}";
         let peer = says(refusal.into()).await;
-        assert_eq!(give(peer, Group(1), 5, None).await, Answer::Not(format!("{peer} says: no")));
+        assert_eq!(request_id(peer, Group(1), 5, None).await, Answer::Not(format!("{peer} says: no")));
         let peer = says(b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n".to_vec()).await;
-        assert_eq!(give(peer, Group(1), 5, None).await, Answer::Not(format!("{peer} answers 504 Gateway Timeout")));
+        assert_eq!(
+            request_id(peer, Group(1), 5, None).await,
+            Answer::Not(format!("{peer} answers 504 Gateway Timeout"))
+        );
     }
 }
