@@ -10,7 +10,7 @@ use std::time::Duration;
 use switch::controller::run::{Setup, run};
 use switch::device::Device;
 use switch::dirty::Shape;
-use switch::p4rt::controller::Config;
+use switch::p4rt::client::SwitchConfig;
 use switch::p4rt::device::Controlled;
 use switch::p4rt::server::{self, Running};
 use switch::pipeline::REGISTERS;
@@ -150,7 +150,11 @@ impl World {
 
     fn start(&self, election: u128) -> (oneshot::Sender<()>, JoinHandle<()>) {
         let setup = Setup {
-            switch: Config { endpoint: format!("http://{}", self.target), device: DEVICE, device_config: Vec::new() },
+            switch: SwitchConfig {
+                endpoint: format!("http://{}", self.target),
+                device: DEVICE,
+                device_config: Vec::new(),
+            },
             election,
             peers: self.peers.clone(),
             token: Some("Bearer sesame".parse().unwrap()),

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::metrics::{Tally, listen, serve};
 use super::run::{Setup, run};
-use crate::p4rt::controller::Config;
+use crate::p4rt::client::SwitchConfig;
 use crate::soft::cli::{DEVICE, address};
 use crate::trace::cli::read;
 
@@ -95,7 +95,7 @@ fn setup(args: &ControlArgs) -> Result<Setup, String> {
         Ok::<_, String>(header)
     });
     let device_config = args.device_config.as_deref().map(read).transpose()?.unwrap_or_default();
-    let switch = Config { endpoint: args.target.clone(), device: args.device, device_config };
+    let switch = SwitchConfig { endpoint: args.target.clone(), device: args.device, device_config };
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos());
     let election = args.election_id.map_or_else(now, u128::from);
     Ok(Setup { switch, election, peers, token: token.transpose()? })

@@ -1,9 +1,9 @@
 //! Decides about the content of the switch's tables, and about groups that need an id, from the reports of peers. It performs no
 //! I/O.
 //!
-//! A driver passes in the reports of peers ([`ControllerCore::heard`]), the state of the switch ([`ControllerCore::link`]) and
-//! the results of requests for ids ([`ControllerCore::answered`]), in any order. Then it asks for a decision
-//! ([`ControllerCore::decide`]). The driver supplies the time.
+//! A driver passes in the reports of peers ([`ControllerCore::heard`]), the state of the switch
+//! ([`ControllerCore::switch_changed`]) and the results of requests for ids ([`ControllerCore::answered`]), in any order. Then it
+//! asks for a decision ([`ControllerCore::decide`]). The driver supplies the time.
 //!
 //! # Invariants
 //! - Rule S1, as [`super`] has it.
@@ -22,7 +22,7 @@ use super::notes::Notes;
 use super::peers::{Best, Peers, SILENT, Seen, Source, see};
 use super::plan::{Plan, plan};
 use super::reports::{Group, Peer, PeerReport};
-use crate::p4rt::controller::Link;
+use crate::p4rt::client::SyncState;
 use crate::p4rt::ids::{SPENT_MAX, Spent};
 use crate::p4rt::reconcile::Wanted;
 
@@ -171,19 +171,19 @@ impl ControllerCore {
     }
 
     /// Takes the state of the switch. `unix` is the wall-clock time, in seconds since 1970.
-    pub fn link(&mut self, link: &Link, now: Duration, unix: u32) {
+    pub fn switch_changed(&mut self, state: &SyncState, now: Duration, unix: u32) {
         self.is_linked = false;
-        let synced = match link {
-            Link::Failing(why) => {
+        let synced = match state {
+            SyncState::Failing(why) => {
                 self.switch = format!("does not answer as it should: {why}");
                 return;
             }
-            Link::Backup => {
+            SyncState::Backup => {
                 "another controller is the primary one".clone_into(&mut self.switch);
                 self.end_mastership();
                 return;
             }
-            Link::Synced(synced) => synced,
+            SyncState::Synced(synced) => synced,
         };
         self.is_linked = true;
         self.tally.synced_unix_s = u64::from(unix);
@@ -234,7 +234,7 @@ impl ControllerCore {
         }
     }
 
-    /// Returns the actions that are due now. `unix` is as in [`ControllerCore::link`].
+    /// Returns the actions that are due now. `unix` is as in [`ControllerCore::switch_changed`].
     pub fn decide(&mut self, now: Duration, unix: u32) -> Decision {
         self.forget(now);
         let mut decision = Decision::default();

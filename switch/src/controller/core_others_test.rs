@@ -10,7 +10,7 @@ fn with_another(world: &mut World, other: &Known) -> Vec<Ask> {
         report.groups.insert(Group(8), other.clone());
         world.core.heard(peer, Ok(report), world.now);
     }
-    world.link();
+    world.report_switch();
     world.core.decide(world.now, world.unix).asks
 }
 
@@ -174,7 +174,7 @@ fn all_of_it_is_counted() {
     world.rounds(12);
     let ask = world.asks.pop().unwrap();
     world.core.answered(&ask, Answer::Not("no".to_owned()), world.now);
-    world.core.link(&Link::Backup, world.now, world.unix);
+    world.core.switch_changed(&SyncState::Backup, world.now, world.unix);
     let tally = world.core.tally(world.now);
     assert_eq!((tally.asks, tally.ids_named, tally.asks_refused), (2, 1, 1));
     assert_eq!((tally.placed, tally.without_room, tally.connected, tally.primary), (0, 0, false, false));

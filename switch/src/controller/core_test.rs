@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::super::reports::{Known, Part};
 use super::*;
-use crate::p4rt::controller::Synced;
+use crate::p4rt::client::Synced;
 use crate::p4rt::entry::{Key, Value};
 use crate::p4rt::ids::Ids;
 use crate::p4rt::reconcile::Incarnation;
@@ -92,8 +92,8 @@ impl World {
         PeerReport { peer: name(peer), endpoints, groups: [(GROUP, self.known.clone())].into() }
     }
 
-    fn link(&mut self) {
-        let link = Link::Synced(Synced {
+    fn report_switch(&mut self) {
+        let state = SyncState::Synced(Synced {
             mastership: self.mastership,
             mark: self.mark,
             present: self.tables.clone().into(),
@@ -101,7 +101,7 @@ impl World {
             updates: 0,
             looks: 0,
         });
-        self.core.link(&link, self.now, self.unix);
+        self.core.switch_changed(&state, self.now, self.unix);
     }
 
     /// Runs half a second: peers that are not silent report, the wanted tables are written, and requests are collected.
@@ -111,7 +111,7 @@ impl World {
             let said = if self.silent.contains(&peer) { Err("no answer".to_owned()) } else { Ok(self.report(peer)) };
             self.core.heard(peer, said, self.now);
         }
-        self.link();
+        self.report_switch();
         let decision = self.core.decide(self.now, self.unix);
         self.news.extend(decision.news);
         self.asks.extend(decision.asks);
@@ -124,7 +124,7 @@ impl World {
             assert_eq!(asked, entries, "nothing has to be held back");
             (self.tables, self.mark) = (entries, Some(mark));
             self.watch();
-            self.link();
+            self.report_switch();
         }
     }
 
@@ -368,7 +368,7 @@ fn a_restart_waits_for_peers_before_it_takes_anything_out() {
 #[test]
 fn a_backup_writes_nothing_and_asks_nobody() {
     let (mut world, _) = World::running();
-    world.core.link(&Link::Backup, world.now, world.unix);
+    world.core.switch_changed(&SyncState::Backup, world.now, world.unix);
     for peer in 0..3 {
         world.known.parts.insert(14, part(9));
         let report = world.report(peer);
@@ -391,8 +391,8 @@ fn while_the_switch_does_not_answer_nobody_is_asked() {
         world.core.heard(peer, Ok(report), world.now);
     }
     assert!(world.core.decide(world.now, UNIX).asks.is_empty());
-    world.link();
-    world.core.link(&Link::Failing("gone".to_owned()), world.now, UNIX);
+    world.report_switch();
+    world.core.switch_changed(&SyncState::Failing("gone".to_owned()), world.now, UNIX);
     assert!(world.core.decide(world.now, UNIX).asks.is_empty());
 }
 
@@ -653,7 +653,7 @@ impl World {
             Event::Break(taken, is_seen) => {
                 self.take_out(taken);
                 if is_seen {
-                    self.core.link(&Link::Backup, self.now, self.unix);
+                    self.core.switch_changed(&SyncState::Backup, self.now, self.unix);
                 }
                 (self.mastership, self.mark) = (self.mastership + 1, None);
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::allocator::{Allocation, Allocator};
 use super::reports::Group;
-use crate::p4rt::controller::Synced;
+use crate::p4rt::client::Synced;
 use crate::p4rt::entry::{Key, Value};
 use crate::p4rt::ids::Spent;
 use crate::p4rt::reconcile::Incarnation;

@@ -1,7 +1,7 @@
 //! Controller: keeps a switch's tables in step with the groups that use it, and gives groups ids for it.
 //!
 //! The controller asks peers for reports about their groups ([`reports`]) and decides ([`core`], a value without I/O). Then it
-//! has the decision carried out: in the switch's tables by [`p4rt::controller`](crate::p4rt::controller), and by a request to a
+//! has the decision carried out: in the switch's tables by [`p4rt::client`](crate::p4rt::client), and by a request to a
 //! peer where a group needs an id ([`peer_client`], [`run`]).
 //!
 //! # An id for a life

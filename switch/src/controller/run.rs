@@ -13,7 +13,7 @@ use super::core::{Answer, Ask, Config, ControllerCore, Decision};
 use super::metrics::Tally;
 use super::peer_client;
 use super::reports::PeerReport;
-use crate::p4rt::controller::{self, Controller};
+use crate::p4rt::client::{SwitchClient, SwitchConfig};
 
 /// Interval of requests to each peer.
 const POLL: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The switch.
-    pub switch: controller::Config,
+    pub switch: SwitchConfig,
     /// Election id: of several controllers the one with the highest writes.
     pub election: u128,
     /// Addresses of the peers with groups that are to have this switch.
@@ -41,8 +41,8 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
     let began = Instant::now();
     let step = 1 + (setup.election % 997) as u32;
     let mut core = ControllerCore::new(Config::new(setup.peers.iter().map(ToString::to_string).collect(), step));
-    let controller = Controller::look(setup.switch.clone(), setup.election);
-    let mut link = controller.link();
+    let client = SwitchClient::look(setup.switch.clone(), setup.election);
+    let mut state = client.state();
     let (poll, polls) = watch::channel(POLL_BUSY);
     let (reports, mut heard) = mpsc::channel(setup.peers.len().max(1));
     let (answers, mut answered) = mpsc::channel(16);
@@ -53,19 +53,19 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
         tasks.spawn(listen(source, *peer, reports.clone(), polls.clone()));
     }
     let mut tick = interval(TICK);
-    let first = link.borrow_and_update().clone();
-    core.link(&first, began.elapsed(), unix());
+    let first = state.borrow_and_update().clone();
+    core.switch_changed(&first, began.elapsed(), unix());
     tokio::pin!(stop);
     loop {
         tokio::select! {
             () = &mut stop => return,
             Some((source, said)) = heard.recv() => core.heard(source, said, began.elapsed()),
             Some((ask, answer)) = answered.recv() => core.answered(&ask, answer, began.elapsed()),
-            changed = link.changed() => {
+            changed = state.changed() => {
                 // The sender lives as long as the controller does.
                 if changed.is_err() { return }
-                let link = link.borrow_and_update().clone();
-                core.link(&link, began.elapsed(), unix());
+                let state = state.borrow_and_update().clone();
+                core.switch_changed(&state, began.elapsed(), unix());
             }
             _ = tick.tick() => {}
         }
@@ -74,7 +74,7 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
         news.iter().for_each(|line| say(line));
         show(core.tally(began.elapsed()));
         if let Some((mastership, mark, wanted)) = wanted {
-            controller.set_during(mastership, mark, wanted);
+            client.set_during(mastership, mark, wanted);
         }
         for ask in asks {
             say(&format!("group {}: is asked for id {}", ask.group, ask.id));

@@ -2,8 +2,8 @@
 
 pub mod arbitration;
 pub mod arrays;
+pub mod client;
 pub mod connections;
-pub mod controller;
 #[cfg(feature = "soft")]
 pub mod device;
 pub mod entry;

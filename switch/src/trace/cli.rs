@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::Trace;
 use super::replay::{Failed, On};
-use crate::p4rt::controller::Config;
+use crate::p4rt::client::SwitchConfig;
 use crate::soft::cli::{DEVICE, address, printed};
 
 /// Upper limit of a story, and of a compiler's output, in bytes.
@@ -62,7 +62,7 @@ fn given(args: &ReplayArgs) -> Result<(Trace, On), String> {
     let device_config = args.device_config.as_deref().map(read).transpose()?.unwrap_or_default();
     // Other controllers of the switch are expected to have lower election ids.
     let election = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos());
-    let control = Config { endpoint: format!("http://{}", args.p4runtime), device: args.device, device_config };
+    let control = SwitchConfig { endpoint: format!("http://{}", args.p4runtime), device: args.device, device_config };
     let (patience, quiet) = (Duration::from_secs(5), Duration::from_millis(200));
     Ok((trace, On { data: args.target, control, election, here: args.here, patience, quiet }))
 }

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Action, Outcome, Step, Trace, Wrong};
-use crate::p4rt::controller::{Config, Controller, Link, Synced};
+use crate::p4rt::client::{SwitchClient, SwitchConfig, SyncState, Synced};
 use crate::p4rt::reconcile::{Incarnation, Wanted};
 use crate::pipeline::Verdict;
 use crate::tables::{Partition, Replica};
@@ -38,7 +38,7 @@ pub struct On {
     /// Address to which packets are sent so that they pass the switch: its own, or one behind it.
     pub data: SocketAddr,
     /// The switch's control endpoint.
-    pub control: Config,
+    pub control: SwitchConfig,
     /// Election id, higher than any that is in use there.
     pub election: u128,
     /// This machine's address as the switch sees it.
@@ -106,7 +106,7 @@ pub async fn replay(trace: &Trace, on: &On) -> Result<usize, Failed> {
 /// Sockets and tables with which a story is played.
 struct Stage<'a> {
     on: &'a On,
-    controller: Controller,
+    controller: SwitchClient,
     lives: Incarnation,
     looks: u64,
     /// Offset from the story's partition numbers to the numbers in the switch.
@@ -159,7 +159,7 @@ impl<'a> Stage<'a> {
             sockets.insert(replica, socket);
         }
         let wanted = Wanted { ports: ports.clone(), ..Wanted::default() };
-        let controller = Controller::start(on.control.clone(), on.election, wanted);
+        let controller = SwitchClient::start(on.control.clone(), on.election, wanted);
         let mut stage = Stage {
             on,
             controller,
@@ -192,19 +192,19 @@ impl<'a> Stage<'a> {
 
     async fn synced(&mut self) -> Result<Synced, Failed> {
         let looks = self.looks;
-        let mut link = self.controller.link();
-        let is_it = |link: &Link| matches!(link, Link::Synced(synced) if synced.looks > looks);
+        let mut state = self.controller.state();
+        let is_it = |state: &SyncState| matches!(state, SyncState::Synced(synced) if synced.looks > looks);
         let found =
-            timeout(self.on.patience, link.wait_for(is_it)).await.ok().and_then(Result::ok).map(|link| link.clone());
+            timeout(self.on.patience, state.wait_for(is_it)).await.ok().and_then(Result::ok).map(|state| state.clone());
         match found {
-            Some(Link::Synced(synced)) => {
+            Some(SyncState::Synced(synced)) => {
                 self.looks = synced.looks;
                 Ok(synced)
             }
-            _ => Err(Failed::Control(match &*self.controller.link().borrow() {
-                Link::Failing(why) => why.clone(),
-                Link::Backup => "another controller has a higher election id".to_owned(),
-                Link::Synced(_) => "it takes too long".to_owned(),
+            _ => Err(Failed::Control(match &*self.controller.state().borrow() {
+                SyncState::Failing(why) => why.clone(),
+                SyncState::Backup => "another controller has a higher election id".to_owned(),
+                SyncState::Synced(_) => "it takes too long".to_owned(),
             })),
         }
     }

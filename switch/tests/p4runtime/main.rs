@@ -1,8 +1,8 @@
 //! Controllers and a switch that speak P4Runtime, over loopback.
 #![cfg(feature = "p4runtime")]
 
+mod client;
 mod common;
-mod controller;
 mod replay;
 mod server;
 mod shell;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use header::{Header, Operation, PACKET_BYTES_MAX, Packet};
-use switch::p4rt::controller::Config;
+use switch::p4rt::client::SwitchConfig;
 use switch::p4rt::standin::Standin;
 use switch::pipeline::Verdict;
 use switch::trace::Trace;
@@ -76,7 +76,11 @@ async fn stage(defect: Defect) -> (Switch, On, JoinHandle<()>) {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let on = On {
         data: socket.local_addr().unwrap(),
-        control: Config { endpoint: format!("http://{}", switch.address), device: DEVICE, device_config: Vec::new() },
+        control: SwitchConfig {
+            endpoint: format!("http://{}", switch.address),
+            device: DEVICE,
+            device_config: Vec::new(),
+        },
         election: 1,
         here: [127, 0, 0, 1].into(),
         patience: SOON,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use switch::device::Device;
 use switch::dirty::Shape;
-use switch::p4rt::controller::Config;
+use switch::p4rt::client::SwitchConfig;
 use switch::p4rt::device::Controlled;
 use switch::p4rt::server;
 use switch::pipeline::REGISTERS;
@@ -32,7 +32,7 @@ async fn it_does_what_the_stories_say() {
 
     let on = On {
         data,
-        control: Config { endpoint, device: DEVICE, device_config: Vec::new() },
+        control: SwitchConfig { endpoint, device: DEVICE, device_config: Vec::new() },
         election: 1,
         here: [127, 0, 0, 1].into(),
         patience: SOON,

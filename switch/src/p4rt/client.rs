@@ -1,4 +1,4 @@
-//! Controller: keeps a switch's tables as they are wanted, for as long as it is the primary one.
+//! Client of a switch: keeps the switch's tables as they are wanted, for as long as it is the primary one.
 //!
 //! A controller connects, sends its election id, and waits for the notice that it is the primary. Then it asks which program the
 //! switch has, loads this project's program if there is none, reads the tables, and writes the differences. It repeats that
@@ -6,7 +6,7 @@
 //! anew: each step may be done twice.
 //!
 //! When the primary goes, a switch appoints no successor, as the specification has it. It announces that there is no primary,
-//! with the highest election id. A controller that [*looks*](Controller::look) then takes a higher one after a random delay.
+//! with the highest election id. A controller that [*looks*](SwitchClient::look) then takes a higher one after a random delay.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -45,9 +45,9 @@ const STAND_ABOVE: u64 = 1000;
 /// Interval of checks that the tables are as they were left.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Switch of a controller.
+/// Address of a switch, and the program for it.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct SwitchConfig {
     /// Address of the switch, for example `http://127.0.0.1:9559`.
     pub endpoint: String,
     /// The switch's number at that address.
@@ -58,7 +58,7 @@ pub struct Config {
 
 /// State of the connection to the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum SyncState {
     /// There is no connection, or a call failed; the controller tries again.
     Failing(String),
     /// Another controller is the primary, or none is yet.
@@ -73,7 +73,7 @@ pub struct Synced {
     /// Number of the mastership. It rises whenever this controller becomes the primary anew, since other controllers may have
     /// written in the meantime.
     pub mastership: u64,
-    /// Mark of the wanted tables ([`Controller::set_during`]); `None` if nothing was written.
+    /// Mark of the wanted tables ([`SwitchClient::set_during`]); `None` if nothing was written.
     pub mark: Option<u64>,
     /// Content of the tables, as far as it is this controller's to change. Ids may have been held back ([`Ids`]).
     pub present: Arc<BTreeMap<Key, Value>>,
@@ -85,7 +85,7 @@ pub struct Synced {
     pub looks: u64,
 }
 
-/// Task of a controller.
+/// Task of a client.
 #[derive(Clone, Debug)]
 enum Task {
     /// Read the tables, and write nothing.
@@ -94,46 +94,46 @@ enum Task {
     Keep { wanted: Wanted, during: Option<u64>, mark: u64 },
 }
 
-/// Controller at work. When it is dropped, it stops, and the tables stay as they are.
+/// Controller's client of one switch. When it is dropped, it stops, and the tables stay as they are.
 #[derive(Debug)]
-pub struct Controller {
+pub struct SwitchClient {
     tasks: watch::Sender<Task>,
     election: watch::Sender<u128>,
-    link: watch::Receiver<Link>,
+    state: watch::Receiver<SyncState>,
     task: JoinHandle<()>,
 }
 
-impl Controller {
-    /// Starts a controller; needs a runtime of tokio.
-    pub fn start(config: Config, election: u128, wanted: Wanted) -> Controller {
-        Controller::begin(config, election, Task::Keep { wanted, during: None, mark: 0 }, false)
+impl SwitchClient {
+    /// Starts a client; needs a runtime of tokio.
+    pub fn start(config: SwitchConfig, election: u128, wanted: Wanted) -> SwitchClient {
+        SwitchClient::begin(config, election, Task::Keep { wanted, during: None, mark: 0 }, false)
     }
 
-    /// Starts a controller that reads the tables, and writes nothing before it is told which tables are wanted; needs a runtime
+    /// Starts a client that reads the tables, and writes nothing before it is told which tables are wanted; needs a runtime
     /// of tokio. If there is no primary controller, or no longer, it becomes the primary, with a higher election id than it was
     /// given.
-    pub fn look(config: Config, election: u128) -> Controller {
-        Controller::begin(config, election, Task::Look, true)
+    pub fn look(config: SwitchConfig, election: u128) -> SwitchClient {
+        SwitchClient::begin(config, election, Task::Look, true)
     }
 
-    fn begin(config: Config, election: u128, task: Task, follows: bool) -> Controller {
+    fn begin(config: SwitchConfig, election: u128, task: Task, follows: bool) -> SwitchClient {
         let (tasks, told) = watch::channel(task);
         let (election, elections) = watch::channel(election);
-        let (links, link) = watch::channel(Link::Failing("not connected yet".to_owned()));
+        let (states, state) = watch::channel(SyncState::Failing("not connected yet".to_owned()));
         let driver = Driver {
             config,
             told,
             elections,
             follows,
             bid: 0,
-            links,
+            states,
             ids: Ids::default(),
             mastership: 0,
             updates: 0,
             looks: 0,
         };
         let task = tokio::spawn(driver.run());
-        Controller { tasks, election, link, task }
+        SwitchClient { tasks, election, state, task }
     }
 
     /// Sets the wanted tables from now on.
@@ -153,28 +153,28 @@ impl Controller {
     }
 
     /// Returns the state of the connection, now and after each change.
-    pub fn link(&self) -> watch::Receiver<Link> {
-        self.link.clone()
+    pub fn state(&self) -> watch::Receiver<SyncState> {
+        self.state.clone()
     }
 }
 
-impl Drop for Controller {
+impl Drop for SwitchClient {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-type Client = P4RuntimeClient<Channel>;
+type Stub = P4RuntimeClient<Channel>;
 
 struct Driver {
-    config: Config,
+    config: SwitchConfig,
     told: watch::Receiver<Task>,
     elections: watch::Receiver<u128>,
     /// The controller takes a higher election id if there is no primary.
     follows: bool,
     /// Election id that the controller took in this stream; in the next one another controller may have it.
     bid: u128,
-    links: watch::Sender<Link>,
+    states: watch::Sender<SyncState>,
     ids: Ids,
     mastership: u64,
     updates: u64,
@@ -187,7 +187,7 @@ impl Driver {
         loop {
             let looks = self.looks;
             let why = self.session().await;
-            self.links.send_replace(Link::Failing(words(&why)));
+            self.states.send_replace(SyncState::Failing(words(&why)));
             wait = if self.looks > looks { RETRY_MIN } else { (2 * wait).min(RETRY_MAX) };
             sleep(wait).await;
         }
@@ -207,7 +207,7 @@ impl Driver {
 
     async fn open(
         &mut self,
-    ) -> Result<(Client, mpsc::Sender<v1::StreamMessageRequest>, Streaming<v1::StreamMessageResponse>), Status> {
+    ) -> Result<(Stub, mpsc::Sender<v1::StreamMessageRequest>, Streaming<v1::StreamMessageResponse>), Status> {
         let endpoint = Endpoint::from_shared(self.config.endpoint.clone())
             .map_err(|error| Status::invalid_argument(error.to_string()))?
             .connect_timeout(PATIENCE)
@@ -216,7 +216,7 @@ impl Driver {
             .keep_alive_while_idle(true)
             .tcp_nodelay(true);
         let channel = endpoint.connect().await.map_err(|error| Status::unavailable(chain(&error)))?;
-        let mut client = Client::new(channel);
+        let mut client = Stub::new(channel);
         let (out, requests) = mpsc::channel(8);
         // The controller speaks first: some switches do not answer before.
         self.bid = 0;
@@ -243,7 +243,7 @@ impl Driver {
     /// Keeps the tables as they are wanted until the stream ends.
     async fn serve(
         &mut self,
-        client: &mut Client,
+        client: &mut Stub,
         out: &mpsc::Sender<v1::StreamMessageRequest>,
         responses: &mut Streaming<v1::StreamMessageResponse>,
     ) -> Result<(), Status> {
@@ -266,7 +266,7 @@ impl Driver {
                         look = Some(Instant::now());
                     } else {
                         look = None;
-                        self.links.send_replace(Link::Backup);
+                        self.states.send_replace(SyncState::Backup);
                     }
                 }
                 changed = self.elections.changed() => {
@@ -289,12 +289,12 @@ impl Driver {
                     let next = match self.reconcile(client).await {
                         Ok(synced) => {
                             wait = RETRY_MIN;
-                            self.links.send_replace(Link::Synced(synced));
+                            self.states.send_replace(SyncState::Synced(synced));
                             LOOK
                         }
                         // A controller that lost a race for being the primary gets a notice in the stream.
                         Err(status) if status.code() == Code::PermissionDenied || parts(&status).is_some() => {
-                            self.links.send_replace(Link::Failing(words(&status)));
+                            self.states.send_replace(SyncState::Failing(words(&status)));
                             wait = (2 * wait).min(RETRY_MAX);
                             wait
                         }
@@ -307,7 +307,7 @@ impl Driver {
     }
 
     /// Reads the tables, and writes the differences.
-    async fn reconcile(&mut self, client: &mut Client) -> Result<Synced, Status> {
+    async fn reconcile(&mut self, client: &mut Stub) -> Result<Synced, Status> {
         let incarnation = self.program(client).await?;
         let task = self.told.borrow_and_update().clone();
         let (wanted, mark) = match task {
@@ -344,7 +344,7 @@ impl Driver {
     }
 
     /// Returns the life of the switch: that of its program, or a new one, for which the program is loaded.
-    async fn program(&mut self, client: &mut Client) -> Result<Incarnation, Status> {
+    async fn program(&mut self, client: &mut Stub) -> Result<Incarnation, Status> {
         let request = v1::GetForwardingPipelineConfigRequest {
             device_id: self.config.device,
             response_type: v1::get_forwarding_pipeline_config_request::ResponseType::P4infoAndCookie as i32,
@@ -378,7 +378,7 @@ impl Driver {
     }
 
     /// Reads all entries that are this controller's to change.
-    async fn read(&self, client: &mut Client, wanted: &Wanted) -> Result<BTreeMap<Key, Value>, Status> {
+    async fn read(&self, client: &mut Stub, wanted: &Wanted) -> Result<BTreeMap<Key, Value>, Status> {
         let mut tables = vec![table::PARTITIONS, table::REPLICAS, table::PORTS];
         if wanted.routes.is_some() {
             tables.extend([table::IPV4_LPM, table::IPV6_LPM]);

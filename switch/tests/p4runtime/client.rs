@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use switch::dirty::Region;
-use switch::p4rt::controller::{Config, Controller, Link, Synced};
+use switch::p4rt::client::{SwitchClient, SwitchConfig, SyncState, Synced};
 use switch::p4rt::entry::{Key, NextHop, Value};
 use switch::p4rt::proto::p4::v1;
 use switch::p4rt::proto::p4::v1::update::Type::{Delete, Insert, Modify};
@@ -24,22 +24,22 @@ fn wanted(partitions: &[(u32, u32)], lives: Option<Incarnation>) -> Wanted {
     Wanted { partitions, ports, routes: None, lives }
 }
 
-fn start(switch: &Switch, election: u128, wanted: Wanted) -> Controller {
+fn start(switch: &Switch, election: u128, wanted: Wanted) -> SwitchClient {
     let endpoint = format!("http://{}", switch.address);
-    Controller::start(Config { endpoint, device: DEVICE, device_config: Vec::new() }, election, wanted)
+    SwitchClient::start(SwitchConfig { endpoint, device: DEVICE, device_config: Vec::new() }, election, wanted)
 }
 
 /// Waits for this state of the connection.
-async fn until(controller: &Controller, is_it: impl Fn(&Link) -> bool) -> Link {
-    let mut link = controller.link();
-    let found = timeout(SOON, link.wait_for(|link| is_it(link))).await;
-    found.unwrap_or_else(|_| panic!("{:?}", *controller.link().borrow())).unwrap().clone()
+async fn until(controller: &SwitchClient, is_it: impl Fn(&SyncState) -> bool) -> SyncState {
+    let mut state = controller.state();
+    let found = timeout(SOON, state.wait_for(|state| is_it(state))).await;
+    found.unwrap_or_else(|_| panic!("{:?}", *controller.state().borrow())).unwrap().clone()
 }
 
 /// Waits until the tables are as they are wanted, after this many checks.
-async fn synced(controller: &Controller, after: u64) -> Synced {
-    match until(controller, |link| matches!(link, Link::Synced(synced) if synced.looks > after)).await {
-        Link::Synced(synced) => synced,
+async fn synced(controller: &SwitchClient, after: u64) -> Synced {
+    match until(controller, |state| matches!(state, SyncState::Synced(synced) if synced.looks > after)).await {
+        SyncState::Synced(synced) => synced,
         other => panic!("{other:?}"),
     }
 }
@@ -92,7 +92,7 @@ async fn a_switch_that_began_anew_numbers_nothing_under_old_ids() {
     let second = synced(&controller, first.looks).await;
     assert_eq!(get(&switch, 5), Some(partition(0)));
     switch.stop().await;
-    until(&controller, |link| matches!(link, Link::Failing(_))).await;
+    until(&controller, |state| matches!(state, SyncState::Failing(_))).await;
     let switch = Switch::start_at(address).await;
     let third = synced(&controller, second.looks).await;
     assert_ne!(third.incarnation, first.incarnation);
@@ -148,12 +148,12 @@ async fn of_two_controllers_one_writes() {
     synced(&low, 0).await;
     let high = start(&switch, 2, wanted(&[(6, 1)], None));
     synced(&high, 0).await;
-    until(&low, |link| *link == Link::Backup).await;
+    until(&low, |state| *state == SyncState::Backup).await;
     assert!(get(&switch, 5).is_none() && get(&switch, 6).is_some());
     low.set(wanted(&[(7, 2)], None));
     // The controller needs a higher id to come back, whether or not the other one is there.
     drop(high);
-    assert_eq!(until(&low, |link| *link == Link::Backup).await, Link::Backup);
+    assert_eq!(until(&low, |state| *state == SyncState::Backup).await, SyncState::Backup);
     low.elect(3);
     synced(&low, 1).await;
     assert!(get(&switch, 6).is_none() && get(&switch, 7).is_some());
@@ -168,7 +168,7 @@ async fn who_only_looks_writes_nothing() {
     synced(&first, 0).await;
     drop(first);
     let endpoint = format!("http://{}", switch.address);
-    let second = Controller::look(Config { endpoint, device: DEVICE, device_config: Vec::new() }, 2);
+    let second = SwitchClient::look(SwitchConfig { endpoint, device: DEVICE, device_config: Vec::new() }, 2);
     let found = synced(&second, 0).await;
     assert_eq!((found.mark, found.updates, found.present.len()), (None, 0, 4));
     let life = Some(found.incarnation);
@@ -179,7 +179,7 @@ async fn who_only_looks_writes_nothing() {
     // Another controller was the primary for a while: the tables that were wanted before are not wanted any more.
     let third = start(&switch, 3, wanted(&[], None));
     synced(&third, 0).await;
-    until(&second, |link| *link == Link::Backup).await;
+    until(&second, |state| *state == SyncState::Backup).await;
     second.elect(4);
     let back = synced(&second, kept.looks).await;
     assert_eq!((back.mark, back.mastership, back.updates), (None, kept.mastership + 1, kept.updates));
@@ -194,8 +194,8 @@ async fn what_cannot_be_written_is_said() {
     let mut impossible = wanted(&[(5, 0)], None);
     impossible.partitions.get_mut(&5).unwrap().index = 99;
     let controller = start(&switch, 1, impossible);
-    let link = until(&controller, |link| matches!(link, Link::Failing(why) if why.contains("register"))).await;
-    let Link::Failing(why) = link else { panic!("{link:?}") };
+    let state = until(&controller, |state| matches!(state, SyncState::Failing(why) if why.contains("register"))).await;
+    let SyncState::Failing(why) = state else { panic!("{state:?}") };
     assert_eq!(why, "Unknown: 1 of 1 updates failed; InvalidArgument: register 99 is taken, or is none");
     controller.set(wanted(&[(5, 0)], None));
     synced(&controller, 0).await;
