@@ -43,7 +43,7 @@ const BUSY: Duration = Duration::from_secs(2);
 
 /// Settings that the controller needs from the start.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct CoreConfig {
     /// Name of each source of reports: the address at which a peer answers.
     pub sources: Vec<String>,
     /// Number of registers of the switch.
@@ -57,11 +57,11 @@ pub struct Config {
     pub spent_max: usize,
 }
 
-impl Config {
+impl CoreConfig {
     /// Returns the settings for the P4 program as it is.
-    pub fn new(sources: Vec<String>, step: u32) -> Config {
+    pub fn new(sources: Vec<String>, step: u32) -> CoreConfig {
         let slots = crate::dirty::Shape::DEFAULT.slots as u32;
-        Config { sources, registers: crate::pipeline::REGISTERS as u32, slots, step, spent_max: SPENT_MAX }
+        CoreConfig { sources, registers: crate::pipeline::REGISTERS as u32, slots, step, spent_max: SPENT_MAX }
     }
 }
 
@@ -114,7 +114,7 @@ struct Asked {
 /// Core of the controller, as a value.
 #[derive(Debug)]
 pub struct ControllerCore {
-    config: Config,
+    config: CoreConfig,
     sources: Vec<Source>,
     groups: BTreeMap<Group, Best>,
     id_requests: IdRequests,
@@ -132,7 +132,7 @@ pub struct ControllerCore {
 
 impl ControllerCore {
     /// Returns a core without knowledge.
-    pub fn new(config: Config) -> ControllerCore {
+    pub fn new(config: CoreConfig) -> ControllerCore {
         let sources = config.sources.iter().map(|_| Source::default()).collect();
         ControllerCore {
             config,

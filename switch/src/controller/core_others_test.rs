@@ -103,7 +103,7 @@ fn a_group_that_somebody_else_names_ids_for_is_left_alone_for_longer_each_time()
 #[test]
 fn two_controllers_with_a_switch_each_come_to_rest() {
     let (mut one, mut other) = (World::new(), World::new());
-    other.core = ControllerCore::new(Config { step: 8, ..other.core.config.clone() });
+    other.core = ControllerCore::new(CoreConfig { step: 8, ..other.core.config.clone() });
     let mut named = 0;
     for _ in 0..7200 {
         for at in 0..2 {

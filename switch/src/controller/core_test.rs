@@ -50,7 +50,7 @@ fn part(term: u64) -> Part {
 
 fn core(spent_max: usize) -> ControllerCore {
     let sources = (0..3).map(|peer| format!("at{peer}")).collect();
-    ControllerCore::new(Config { registers: 4, slots: 1024, spent_max, ..Config::new(sources, 3) })
+    ControllerCore::new(CoreConfig { registers: 4, slots: 1024, spent_max, ..CoreConfig::new(sources, 3) })
 }
 
 impl World {

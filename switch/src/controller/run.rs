@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
-use super::core::{Answer, Ask, Config, ControllerCore, Decision};
+use super::core::{Answer, Ask, ControllerCore, CoreConfig, Decision};
 use super::metrics::Tally;
 use super::peer_client;
 use super::reports::PeerReport;
@@ -40,7 +40,7 @@ pub struct Setup {
 pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnMut(&str), mut show: impl FnMut(Tally)) {
     let began = Instant::now();
     let step = 1 + (setup.election % 997) as u32;
-    let mut core = ControllerCore::new(Config::new(setup.peers.iter().map(ToString::to_string).collect(), step));
+    let mut core = ControllerCore::new(CoreConfig::new(setup.peers.iter().map(ToString::to_string).collect(), step));
     let client = SwitchClient::look(setup.switch.clone(), setup.election);
     let mut state = client.state();
     let (poll, polls) = watch::channel(POLL_BUSY);

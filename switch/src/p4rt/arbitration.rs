@@ -34,8 +34,9 @@ struct Role {
     primary: Option<StreamId>,
 }
 
+/// Controller in the election of its role.
 #[derive(Debug)]
-struct Controller {
+struct Candidate {
     role: String,
     /// A controller without an election id ranks below all others.
     election: Option<u128>,
@@ -46,7 +47,7 @@ struct Controller {
 pub struct Arbitration {
     device: u64,
     roles: BTreeMap<String, Role>,
-    controllers: BTreeMap<StreamId, Controller>,
+    controllers: BTreeMap<StreamId, Candidate>,
 }
 
 /// Converts an election id to a number.
@@ -84,7 +85,7 @@ impl Arbitration {
         if role.is_some_and(|role| role.config.is_some()) {
             return Err(Problem::invalid("roles have no configuration here: each may write everything"));
         }
-        let is_taken = |(other, controller): (&StreamId, &Controller)| {
+        let is_taken = |(other, controller): (&StreamId, &Candidate)| {
             *other != stream && controller.role == name && controller.election == election
         };
         if election.is_some() && self.controllers.iter().any(is_taken) {
@@ -93,7 +94,7 @@ impl Arbitration {
         if !self.roles.contains_key(name) && self.roles.len() >= ROLES_MAX {
             return Err(Problem::new(Code::ResourceExhausted, format!("there are {ROLES_MAX} roles already")));
         }
-        self.controllers.insert(stream, Controller { role: name.to_owned(), election });
+        self.controllers.insert(stream, Candidate { role: name.to_owned(), election });
         let role = self.roles.entry(name.to_owned()).or_default();
         if election.is_some() && election >= role.highest {
             (role.highest, role.primary) = (election, Some(stream));
@@ -109,7 +110,7 @@ impl Arbitration {
 
     /// Removes a controller whose stream has ended. Returns the notices to send.
     pub fn close(&mut self, stream: StreamId) -> Notices {
-        let Some(Controller { role: name, .. }) = self.controllers.remove(&stream) else { return Vec::new() };
+        let Some(Candidate { role: name, .. }) = self.controllers.remove(&stream) else { return Vec::new() };
         match self.roles.get_mut(&name) {
             Some(role) if role.primary == Some(stream) => {
                 role.primary = None;
@@ -160,7 +161,7 @@ impl Arbitration {
 
     /// Returns a notice for each controller of a role; the primary gets it last.
     fn tell_all(&self, name: &str) -> Notices {
-        let of_role = |(stream, controller): (&StreamId, &Controller)| (controller.role == name).then_some(*stream);
+        let of_role = |(stream, controller): (&StreamId, &Candidate)| (controller.role == name).then_some(*stream);
         let mut streams: Vec<StreamId> = self.controllers.iter().filter_map(of_role).collect();
         let primary = self.roles[name].primary;
         streams.sort_by_key(|stream| Some(*stream) == primary);
