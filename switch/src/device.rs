@@ -15,7 +15,7 @@ pub use ports::{NoPort, PORTS_MAX, Ports};
 
 use crate::dirty::Shape;
 use crate::pipeline::{Pipeline, Verdict, Why};
-use crate::tables::{Partition, Unfit};
+use crate::tables::{Partition, PartitionError};
 
 /// Switch state that is shared between threads.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl State {
     ///
     /// # Errors
     /// As [`Pipeline::set`]; nothing has changed then.
-    pub fn set_partition(&mut self, number: u32, partition: Partition) -> Result<(), Unfit> {
+    pub fn set_partition(&mut self, number: u32, partition: Partition) -> Result<(), PartitionError> {
         self.pipeline.set(number, partition)?;
         if let Err(place) = self.partitions.binary_search_by_key(&number, |(number, _)| *number) {
             self.partitions.insert(place, (number, PartitionCounters::default()));
@@ -154,7 +154,7 @@ mod tests {
         };
         state.set_partition(9, partition(0)).unwrap();
         state.set_partition(5, partition(1)).unwrap();
-        assert_eq!(state.set_partition(6, partition(1)), Err(Unfit::Index(1)));
+        assert_eq!(state.set_partition(6, partition(1)), Err(PartitionError::Index(1)));
         let header = |operation, partition, sequence| Header {
             operation,
             partition,

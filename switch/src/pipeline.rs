@@ -3,7 +3,7 @@
 use header::{Header, NO_OBJECT, Operation};
 
 use crate::dirty::{DirtySet, Mark, Shape};
-use crate::tables::{Partition, Replica, Tables, Unfit};
+use crate::tables::{Partition, PartitionError, Replica, Tables};
 
 /// Default number of registers: the upper limit of partitions in the table.
 pub const REGISTERS: usize = 256;
@@ -59,9 +59,9 @@ impl Pipeline {
     /// Sets a partition; replaces the partition with this number.
     ///
     /// # Errors
-    /// [`Unfit`], if the partition takes another partition's places, takes places that do not exist, or moves under the id that
-    /// it has. Nothing has changed then.
-    pub fn set(&mut self, number: u32, partition: Partition) -> Result<(), Unfit> {
+    /// [`PartitionError`], if the partition takes another partition's places, takes places that do not exist, or moves under the
+    /// id that it has. Nothing has changed then.
+    pub fn set(&mut self, number: u32, partition: Partition) -> Result<(), PartitionError> {
         self.tables.set(number, partition, self.registers.len(), self.dirty.slots())
     }
 

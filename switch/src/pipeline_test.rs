@@ -187,19 +187,19 @@ fn partitions_take_nothing_of_each_other() {
     pipeline.set(1, partition(0, 1)).unwrap();
     let with = |index, first, slots| Partition { index, region: Region { first, slots }, ..partition(0, 1) };
     for (wrong, why) in [
-        (with(0, 4, 4), Unfit::Index(0)),
-        (with(2, 4, 4), Unfit::Index(2)),
-        (with(1, 2, 4), Unfit::Region(Region { first: 2, slots: 4 })),
-        (with(1, 0, 8), Unfit::Region(Region { first: 0, slots: 8 })),
-        (with(1, 4, 3), Unfit::Region(Region { first: 4, slots: 3 })),
-        (with(1, 4, 8), Unfit::Region(Region { first: 4, slots: 8 })),
-        (with(1, u32::MAX, 4), Unfit::Region(Region { first: u32::MAX, slots: 4 })),
+        (with(0, 4, 4), PartitionError::Index(0)),
+        (with(2, 4, 4), PartitionError::Index(2)),
+        (with(1, 2, 4), PartitionError::Region(Region { first: 2, slots: 4 })),
+        (with(1, 0, 8), PartitionError::Region(Region { first: 0, slots: 8 })),
+        (with(1, 4, 3), PartitionError::Region(Region { first: 4, slots: 3 })),
+        (with(1, 4, 8), PartitionError::Region(Region { first: 4, slots: 8 })),
+        (with(1, u32::MAX, 4), PartitionError::Region(Region { first: u32::MAX, slots: 4 })),
     ] {
         assert_eq!(pipeline.set(2, wrong), Err(why));
     }
     pipeline.set(1, partition(0, 2)).unwrap();
     pipeline.set(2, with(1, 4, 4)).unwrap();
-    assert_eq!(pipeline.set(1, with(1, 0, 4)), Err(Unfit::Index(1)));
+    assert_eq!(pipeline.set(1, with(1, 0, 4)), Err(PartitionError::Index(1)));
     pipeline.set(1, with(0, 0, 4)).unwrap();
 }
 
@@ -216,8 +216,8 @@ fn a_partition_moves_only_under_a_new_id() {
     assert_eq!(pipeline.process(&mut first_is_complete, 0), Verdict::On);
     let of_other_slots = |switch| Partition { region: Region { first: 4, slots: 4 }, ..partition(0, switch) };
     let with_other_registers = Partition { index: 1, ..partition(0, 1) };
-    assert_eq!(pipeline.set(1, of_other_slots(1)), Err(Unfit::Moves(1)));
-    assert_eq!(pipeline.set(1, with_other_registers), Err(Unfit::Moves(1)));
+    assert_eq!(pipeline.set(1, of_other_slots(1)), Err(PartitionError::Moves(1)));
+    assert_eq!(pipeline.set(1, with_other_registers), Err(PartitionError::Moves(1)));
     assert_eq!(pipeline.process(&mut header(Operation::Read, 1, 2), 0), Verdict::To(PRIMARY), "it is still written");
     pipeline.set(1, of_other_slots(2)).unwrap();
     assert_eq!(pipeline.process(&mut header(Operation::Read, 1, 2), 0), Verdict::To(PRIMARY), "nothing is complete");

@@ -49,7 +49,7 @@ impl Partition {
 
 /// Reason for which a partition is refused; nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum PartitionError {
     /// The partition's register does not exist, or belongs to another partition.
     #[error("register {0} is taken, or is none")]
     Index(u32),
@@ -80,21 +80,27 @@ impl Tables {
     /// switch in hardware takes any setting, and no switch remembers ids that were left before: both are up to the controller.
     ///
     /// # Errors
-    /// [`Unfit`]; nothing has changed then.
-    pub fn set(&mut self, number: u32, partition: Partition, registers: usize, slots: usize) -> Result<(), Unfit> {
+    /// [`PartitionError`]; nothing has changed then.
+    pub fn set(
+        &mut self,
+        number: u32,
+        partition: Partition,
+        registers: usize,
+        slots: usize,
+    ) -> Result<(), PartitionError> {
         let others = || self.partitions.iter().filter(|(other, _)| **other != number).map(|(_, other)| other);
         if partition.index as usize >= registers || others().any(|other| other.index == partition.index) {
-            return Err(Unfit::Index(partition.index));
+            return Err(PartitionError::Index(partition.index));
         }
         let (region, (_, end)) = (partition.region, partition.region.ends());
         if !region.slots.is_power_of_two() || end > slots as u64 || others().any(|other| other.region.meets(region)) {
-            return Err(Unfit::Region(partition.region));
+            return Err(PartitionError::Region(partition.region));
         }
         // At other places the open writes under this id would not be found: objects would pass for clean while they are written.
         let place = |partition: &Partition| (partition.index, partition.region);
         let goes_on = |before: &&Partition| before.switch == partition.switch && before.switch > 0;
         if self.partitions.get(&number).filter(goes_on).is_some_and(|before| place(before) != place(&partition)) {
-            return Err(Unfit::Moves(partition.switch));
+            return Err(PartitionError::Moves(partition.switch));
         }
         self.partitions.insert(number, partition);
         Ok(())

@@ -230,7 +230,7 @@ impl Trace {
             let wrong = |why| Wrong { line: *line, why };
             match action {
                 Action::Set(number, partition) => {
-                    pipeline.set(*number, partition.clone()).map_err(|unfit| wrong(unfit.to_string()))?;
+                    pipeline.set(*number, partition.clone()).map_err(|error| wrong(error.to_string()))?;
                 }
                 Action::Remove(number) => {
                     pipeline.remove(*number).ok_or_else(|| wrong("there is no such partition".to_owned()))?;

@@ -11,7 +11,7 @@ use p4::syntax::Program;
 use proptest::prelude::*;
 use switch::dirty::{Region, Shape, Slot};
 use switch::pipeline::{Pipeline, REGISTERS, Verdict, Why};
-use switch::tables::{Partition, Replica, Unfit};
+use switch::tables::{Partition, PartitionError, Replica};
 use switch::trace::{Action, Outcome, Step};
 
 /// Destination address of packets that are forwarded to it.
@@ -199,7 +199,7 @@ proptest! {
                     // The program itself would accept this setting, too: a controller does not ask for it.
                     match pipeline.set(number, partition.clone()) {
                         Ok(()) => switch.set(number, &partition),
-                        Err(unfit) => prop_assert!(matches!(unfit, Unfit::Moves(_)), "{unfit}"),
+                        Err(error) => prop_assert!(matches!(error, PartitionError::Moves(_)), "{error}"),
                     }
                 }
                 Event::Remove(number) => {

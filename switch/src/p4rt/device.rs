@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::target::{Counted, NoRoom, Target};
 use crate::device::{Counters, Cut, Device};
 use crate::pipeline::Pipeline;
-use crate::tables::{Partition, Replica, Unfit};
+use crate::tables::{Partition, PartitionError, Replica};
 
 /// Values of all counters.
 type Counts = [u64; Counted::ALL.len()];
@@ -53,7 +53,7 @@ fn count(counters: &Counters, counted: Counted) -> u64 {
 }
 
 impl Target for Controlled {
-    fn set_partition(&self, number: u32, partition: Partition) -> Result<(), Unfit> {
+    fn set_partition(&self, number: u32, partition: Partition) -> Result<(), PartitionError> {
         self.device.lock().set_partition(number, partition)
     }
 

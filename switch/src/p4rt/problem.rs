@@ -38,9 +38,9 @@ impl From<Problem> for Status {
     }
 }
 
-impl From<super::value::Unfit> for Problem {
-    fn from(unfit: super::value::Unfit) -> Problem {
-        Problem::new(Code::OutOfRange, unfit.to_string())
+impl From<super::value::NumberError> for Problem {
+    fn from(error: super::value::NumberError) -> Problem {
+        Problem::new(Code::OutOfRange, error.to_string())
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::target::{Counted, NoRoom, Target};
 use crate::dirty::Shape;
 use crate::pipeline::Pipeline;
-use crate::tables::{Partition, Replica, Unfit};
+use crate::tables::{Partition, PartitionError, Replica};
 
 /// Stand-in for a switch.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Standin {
 }
 
 impl Target for Standin {
-    fn set_partition(&self, number: u32, partition: Partition) -> Result<(), Unfit> {
+    fn set_partition(&self, number: u32, partition: Partition) -> Result<(), PartitionError> {
         self.lock().pipeline.set(number, partition)
     }
 

@@ -16,7 +16,7 @@ use super::p4info::{p4info, table};
 use super::problem::Problem;
 use super::proto::p4::v1::{self, update};
 use super::target::Target;
-use crate::tables::{Replica, Unfit};
+use crate::tables::{PartitionError, Replica};
 
 /// Entry with the controller's own metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Store {
                 None => target.remove_partition(number),
                 Some(setting) => {
                     let partition = setting.with(self.replicas(number));
-                    target.set_partition(number, partition).map_err(|unfit| self.unfit(number, unfit))?;
+                    target.set_partition(number, partition).map_err(|error| self.refused(number, error))?;
                 }
             },
             Key::Port(replica) => match self.get(key).map(|stored| &stored.value) {
@@ -141,20 +141,22 @@ impl Store {
     /// Returns the problem for a partition that the pipeline refused. A place of another partition may become free later; a place
     /// that does not exist never will. The specification has `FAILED_PRECONDITION` for a request that the present state forbids,
     /// and `INVALID_ARGUMENT` for one that is wrong in any state.
-    fn unfit(&self, number: u32, unfit: Unfit) -> Problem {
+    fn refused(&self, number: u32, error: PartitionError) -> Problem {
         let settings = self.tables.get(&table::PARTITIONS).into_iter().flatten();
         let mut others = settings.filter_map(|(key, stored)| match (key, &stored.value) {
             (Key::Partition(other), Value::Partition(setting)) if *other != number => Some(setting),
             _ => None,
         });
-        let may_be_later = match unfit {
-            Unfit::Index(index) => others.any(|other| other.index == index),
-            Unfit::Region(region) => region.slots.is_power_of_two() && others.any(|other| other.region.meets(region)),
+        let may_be_later = match error {
+            PartitionError::Index(index) => others.any(|other| other.index == index),
+            PartitionError::Region(region) => {
+                region.slots.is_power_of_two() && others.any(|other| other.region.meets(region))
+            }
             // Under another id the partition may move there.
-            Unfit::Moves(_) => true,
+            PartitionError::Moves(_) => true,
         };
         let code = if may_be_later { Code::FailedPrecondition } else { Code::InvalidArgument };
-        Problem::new(code, unfit.to_string())
+        Problem::new(code, error.to_string())
     }
 
     /// Returns all entries that match a request.

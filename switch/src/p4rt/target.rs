@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use crate::pipeline::Pipeline;
-use crate::tables::{Partition, Replica, Unfit};
+use crate::tables::{Partition, PartitionError, Replica};
 
 /// Outcome of a packet that is counted. The order is that of the counters in the P4 program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,9 +62,9 @@ pub trait Target: Send + Sync + 'static {
     /// Sets a partition; replaces the partition with this number.
     ///
     /// # Errors
-    /// [`Unfit`], if the partition takes another partition's places, takes places that do not exist, or moves under the id that
-    /// it has. Nothing has changed then.
-    fn set_partition(&self, number: u32, partition: Partition) -> Result<(), Unfit>;
+    /// [`PartitionError`], if the partition takes another partition's places, takes places that do not exist, or moves under the
+    /// id that it has. Nothing has changed then.
+    fn set_partition(&self, number: u32, partition: Partition) -> Result<(), PartitionError>;
 
     /// Removes a partition, if it is there.
     fn remove_partition(&self, number: u32);

@@ -4,7 +4,7 @@
 
 /// Reason for which a string of bytes is not a number of a given width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum NumberError {
     /// The string is empty; even 0 has one byte.
     #[error("a number of no bytes")]
     Empty,
@@ -28,20 +28,20 @@ pub fn encode(number: u128) -> Vec<u8> {
 ///
 /// # Errors
 /// If the string is empty, or the number has more bits.
-pub fn check(bytes: &[u8], bits: u32) -> Result<Vec<u8>, Unfit> {
+pub fn check(bytes: &[u8], bits: u32) -> Result<Vec<u8>, NumberError> {
     if bytes.is_empty() {
-        return Err(Unfit::Empty);
+        return Err(NumberError::Empty);
     }
     let bytes = canonical(bytes);
     let used = 8 * bytes.len() as u32 - bytes[0].leading_zeros();
-    if used > bits { Err(Unfit::Wide(bits)) } else { Ok(bytes.to_vec()) }
+    if used > bits { Err(NumberError::Wide(bits)) } else { Ok(bytes.to_vec()) }
 }
 
 /// Decodes a number of at most `bits` bits, 128 at most.
 ///
 /// # Errors
 /// If the string is empty, or the number has more bits.
-pub fn decode(bytes: &[u8], bits: u32) -> Result<u128, Unfit> {
+pub fn decode(bytes: &[u8], bits: u32) -> Result<u128, NumberError> {
     let bytes = check(bytes, bits.min(u128::BITS))?;
     Ok(bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
@@ -69,12 +69,12 @@ mod tests {
             assert_eq!(check(bytes, bits), Ok(encode(number)));
         }
         for (bits, bytes, why) in [
-            (8, &[1, 0x63][..], Unfit::Wide(8)),
-            (8, &[], Unfit::Empty),
-            (16, &[1, 0, 0x63], Unfit::Wide(16)),
-            (12, &[0x10, 0x63], Unfit::Wide(12)),
-            (12, &[1, 0, 0x63], Unfit::Wide(12)),
-            (12, &[0, 0x40, 0x63], Unfit::Wide(12)),
+            (8, &[1, 0x63][..], NumberError::Wide(8)),
+            (8, &[], NumberError::Empty),
+            (16, &[1, 0, 0x63], NumberError::Wide(16)),
+            (12, &[0x10, 0x63], NumberError::Wide(12)),
+            (12, &[1, 0, 0x63], NumberError::Wide(12)),
+            (12, &[0, 0x40, 0x63], NumberError::Wide(12)),
         ] {
             assert_eq!(decode(bytes, bits), Err(why), "{bytes:?}");
         }
@@ -84,7 +84,7 @@ mod tests {
     fn what_is_wider_than_any_word_is_still_bytes() {
         let wide = [1; 24];
         assert_eq!(check(&wide, 192), Ok(wide.to_vec()));
-        assert_eq!(check(&wide, 184), Err(Unfit::Wide(184)));
-        assert_eq!(decode(&wide, 192), Err(Unfit::Wide(128)));
+        assert_eq!(check(&wide, 184), Err(NumberError::Wide(184)));
+        assert_eq!(decode(&wide, 192), Err(NumberError::Wide(128)));
     }
 }
