@@ -25,7 +25,7 @@ mod linux {
     use switch::device::Device;
     use switch::dirty::{Region, Shape};
     use switch::pipeline::REGISTERS;
-    use switch::soft::{Batch, Link, Plan, Switch, bind};
+    use switch::soft::{Batch, Link, SendPlan, Switch, bind};
     use switch::tables::Partition;
 
     const ROUNDS: usize = 9;
@@ -139,7 +139,7 @@ mod linux {
             let forwarded = Arc::new(AtomicU64::new(0));
             let its = forwarded.clone();
             Worker::start("bare", address, Box::new(move || forwarded.load(Ordering::Relaxed)), move |stop| {
-                let (mut link, mut batch, mut plan) = (Link::new(socket), Batch::default(), Plan::default());
+                let (mut link, mut batch, mut plan) = (Link::new(socket), Batch::default(), SendPlan::default());
                 while !stop.load(Ordering::Relaxed) {
                     link.receive(&mut batch).expect("datagrams");
                     plan.clear();

@@ -20,7 +20,7 @@ use crate::tables::{Partition, PartitionError};
 /// Switch state that is shared between threads.
 #[derive(Debug)]
 pub struct Device {
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
 }
 
 /// State behind the lock.
@@ -28,7 +28,7 @@ pub struct Device {
 /// # Invariants
 /// - Only partitions of the pipeline have counters, so there are at most as many of these as registers.
 #[derive(Debug)]
-pub struct State {
+pub struct DeviceState {
     pipeline: Pipeline,
     /// Addresses of replicas.
     pub ports: Ports,
@@ -43,7 +43,7 @@ pub struct State {
 impl Device {
     /// Returns a switch without partitions and ports.
     pub fn new(shape: Shape, registers: usize) -> Device {
-        let state = State {
+        let state = DeviceState {
             pipeline: Pipeline::new(shape, registers),
             ports: Ports::default(),
             counters: Counters::default(),
@@ -54,13 +54,13 @@ impl Device {
     }
 
     /// Takes the lock. No packet moves until it is released: use it only for work that takes no longer than a batch of packets.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, DeviceState> {
         // The state is valid between any two statements, even if the last holder of the lock panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl DeviceState {
     /// Returns the pipeline.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline

@@ -107,7 +107,7 @@ const UNKNOWN: u8 = 1;
 
 /// Place of an object in a stage.
 #[derive(Clone, Copy)]
-struct Place {
+struct ObjectSlot {
     slot: usize,
     /// Neither [`EMPTY`] nor [`UNKNOWN`]. Another object of the same slot has the same hint with a probability of about 1 : 254.
     hint: u8,
@@ -125,8 +125,8 @@ fn words(object: u32) -> [u32; STAGES_MAX] {
 }
 
 /// Returns an object's places, one in each stage.
-fn places(region: Region, object: u32) -> impl Iterator<Item = Place> {
-    words(object).into_iter().map(move |word| Place {
+fn places(region: Region, object: u32) -> impl Iterator<Item = ObjectSlot> {
+    words(object).into_iter().map(move |word| ObjectSlot {
         slot: (region.first + (word & (region.slots - 1))) as usize,
         // The highest bits: with at most 2^24 slots, the hint is independent of the slot.
         hint: ((word >> 24) as u8).max(UNKNOWN + 1),

@@ -20,7 +20,7 @@ fn header(operation: Operation, partition: u32, object: u32) -> Header {
 
 /// Step of a random run.
 #[derive(Clone, Debug)]
-enum Step {
+enum PipelineStep {
     Write(u32, u32),
     Read(u32, u32, u32),
     /// Completes a partition up to this part of the given numbers, in percent; some come late, or twice.
@@ -32,15 +32,15 @@ enum Step {
     Rest(u32, bool),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = PipelineStep> {
     let (of, object) = (0u32..2, 0u32..6);
     prop_oneof![
-        4 => (of.clone(), object.clone()).prop_map(|(of, object)| Step::Write(of, object)),
-        6 => (of.clone(), object, any::<u32>()).prop_map(|(of, object, chance)| Step::Read(of, object, chance)),
-        3 => (of.clone(), 0u64..=100).prop_map(|(of, percent)| Step::Complete(of, percent)),
-        1 => (of.clone(), 0u64..=100).prop_map(|(of, percent)| Step::Late(of, percent)),
-        1 => of.clone().prop_map(Step::Renew),
-        1 => (of, any::<bool>()).prop_map(|(of, active)| Step::Rest(of, active)),
+        4 => (of.clone(), object.clone()).prop_map(|(of, object)| PipelineStep::Write(of, object)),
+        6 => (of.clone(), object, any::<u32>()).prop_map(|(of, object, chance)| PipelineStep::Read(of, object, chance)),
+        3 => (of.clone(), 0u64..=100).prop_map(|(of, percent)| PipelineStep::Complete(of, percent)),
+        1 => (of.clone(), 0u64..=100).prop_map(|(of, percent)| PipelineStep::Late(of, percent)),
+        1 => of.clone().prop_map(PipelineStep::Renew),
+        1 => (of, any::<bool>()).prop_map(|(of, active)| PipelineStep::Rest(of, active)),
     ]
 }
 
@@ -59,7 +59,7 @@ impl Model {
     }
 }
 
-fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
+fn play(steps: Vec<PipelineStep>) -> Result<(), TestCaseError> {
     let mut pipeline = Pipeline::new(Shape { stages: 2, slots: 8 }, 2);
     let mut models: Vec<Model> = (0..2)
         .map(|index| Model { partition: partition(index, 1), given: 0, committed: 0, open: BTreeSet::new() })
@@ -69,7 +69,7 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
     }
     for step in steps {
         match step {
-            Step::Write(of, object) => {
+            PipelineStep::Write(of, object) => {
                 let (model, mut header) = (&mut models[of as usize], header(Operation::WriteFirst, of, object));
                 match pipeline.process(&mut header, 0) {
                     Verdict::Drop(Why::Full) => {
@@ -86,7 +86,7 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     }
                 }
             }
-            Step::Complete(of, percent) => {
+            PipelineStep::Complete(of, percent) => {
                 let model = &mut models[of as usize];
                 let sequence = model.given * percent / 100;
                 let mut header = header(Operation::Completion, of, 0);
@@ -97,12 +97,12 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let committed = model.committed;
                 model.open.retain(|(sequence, _)| *sequence > committed);
             }
-            Step::Late(of, percent) => {
+            PipelineStep::Late(of, percent) => {
                 let (model, mut header) = (&models[of as usize], header(Operation::Completion, of, 0));
                 (header.switch, header.sequence) = (model.partition.switch - 1, model.given * percent / 100);
                 prop_assert_eq!(pipeline.process(&mut header, 0), Verdict::Drop(Why::Stale));
             }
-            Step::Read(of, object, chance) => {
+            PipelineStep::Read(of, object, chance) => {
                 let (model, mut header) = (&models[of as usize], header(Operation::Read, of, object));
                 // Any claim of a client.
                 header.committed = u64::from(chance);
@@ -116,7 +116,7 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     prop_assert_eq!((verdict, header.operation), (Verdict::To(PRIMARY), Operation::Read));
                 }
             }
-            Step::Renew(of) => {
+            PipelineStep::Renew(of) => {
                 let model = &mut models[of as usize];
                 model.partition.switch += 1;
                 // Registers and slots keep their content.
@@ -124,7 +124,7 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 (model.given, model.committed) = (0, 0);
                 model.open.clear();
             }
-            Step::Rest(of, active) => {
+            PipelineStep::Rest(of, active) => {
                 models[of as usize].partition.active = active;
                 pipeline.set(of, models[of as usize].partition.clone()).unwrap();
             }

@@ -20,7 +20,7 @@ use super::mastership::Mastership;
 use super::metrics::Tally;
 use super::notes::Notes;
 use super::peers::{Best, Peers, SILENT, Seen, Source, see};
-use super::plan::{Plan, plan};
+use super::plan::{TablePlan, plan};
 use super::reports::{Group, Peer, PeerReport};
 use crate::p4rt::client::SyncState;
 use crate::p4rt::ids::{SPENT_MAX, Spent};
@@ -252,7 +252,7 @@ impl ControllerCore {
             self.mastership.as_mut().filter(|mastership| self.wanted.is_some() || !is_awaited(mastership))
         {
             let all = Peers { sources: &self.sources, now };
-            let Plan { wanted, lacking, without_room } = plan(mastership, &self.groups, &all, &mut notes);
+            let TablePlan { wanted, lacking, without_room } = plan(mastership, &self.groups, &all, &mut notes);
             self.tally.without_room = without_room as u64;
             let number = mastership.number;
             if self.wanted.as_ref() != Some(&wanted) {

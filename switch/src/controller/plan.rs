@@ -11,7 +11,7 @@ use crate::tables::Partition;
 
 /// Wanted tables, and facts found on the way.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct TablePlan {
     /// Wanted content of the tables.
     pub wanted: Wanted,
     /// Groups that lack an id.
@@ -26,7 +26,7 @@ pub fn plan(
     groups: &BTreeMap<Group, Best>,
     peers: &Peers<'_>,
     notes: &mut BTreeMap<String, String>,
-) -> Plan {
+) -> TablePlan {
     // Partitions that can be in the tables at all: if two groups share a partition's number, the first has it.
     let mut owners: BTreeMap<u32, (Group, SocketAddrV4)> = BTreeMap::new();
     for (group, Best { known, .. }) in groups {
@@ -38,7 +38,8 @@ pub fn plan(
         }
     }
     mastership.keep_only(&owners.keys().copied().collect());
-    let mut plan = Plan { wanted: Wanted { lives: Some(mastership.life), ..Wanted::default() }, ..Plan::default() };
+    let mut plan =
+        TablePlan { wanted: Wanted { lives: Some(mastership.life), ..Wanted::default() }, ..TablePlan::default() };
     let wanted = &mut plan.wanted;
     for (group, Best { known, .. }) in groups {
         let endpoints = known.members.iter().map(|member| (member, peers.endpoint(member, known.lane)));

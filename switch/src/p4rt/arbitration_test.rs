@@ -92,7 +92,7 @@ fn what_ends_a_stream() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ArbitrationStep {
     Update(StreamId, Option<u128>),
     Close(StreamId),
 }
@@ -101,8 +101,8 @@ proptest! {
     /// In one role: the primary, the right to write, and that each controller has the latest notice.
     #[test]
     fn all_know_who_is_the_primary(steps in proptest::collection::vec(prop_oneof![
-        4 => (0u64..4, proptest::option::of(0u128..5)).prop_map(|(stream, election)| Step::Update(stream, election)),
-        1 => (0u64..4).prop_map(Step::Close),
+        4 => (0u64..4, proptest::option::of(0u128..5)).prop_map(|(stream, election)| ArbitrationStep::Update(stream, election)),
+        1 => (0u64..4).prop_map(ArbitrationStep::Close),
     ], 0..60)) {
         let mut all = Arbitration::new(DEVICE);
         let mut live: BTreeMap<StreamId, Option<u128>> = BTreeMap::new();
@@ -110,12 +110,12 @@ proptest! {
         let mut highest = None;
         for step in steps {
             let notices = match step {
-                Step::Close(stream) => {
+                ArbitrationStep::Close(stream) => {
                     live.remove(&stream);
                     known.remove(&stream);
                     all.close(stream)
                 }
-                Step::Update(stream, election) => {
+                ArbitrationStep::Update(stream, election) => {
                     let is_taken = election.is_some() && live.iter().any(|(other, id)| *other != stream && *id == election);
                     match all.update(stream, &update("", election)) {
                         Err(problem) => {

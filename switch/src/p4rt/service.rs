@@ -54,7 +54,7 @@ pub struct Opened {
     pub gone: oneshot::Receiver<()>,
 }
 
-struct State {
+struct ServiceState {
     arbitration: Arbitration,
     store: Store,
     /// The program, if there is one.
@@ -70,7 +70,7 @@ struct State {
 /// Device that controllers can set and read.
 pub struct Service {
     target: Arc<dyn Target>,
-    state: Mutex<State>,
+    state: Mutex<ServiceState>,
 }
 
 /// Result of a read.
@@ -92,7 +92,7 @@ impl Service {
             let stages = pipeline.dirty().stages().len();
             assert_eq!(stages, register::STAGES.len(), "the program has other stages");
         });
-        let state = State {
+        let state = ServiceState {
             arbitration: Arbitration::new(device),
             store: Store::default(),
             config: None,
@@ -104,7 +104,7 @@ impl Service {
         Service { target, state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServiceState> {
         // The state is valid between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -284,7 +284,7 @@ impl Service {
     }
 }
 
-impl State {
+impl ServiceState {
     fn configured(&self) -> Result<(), Problem> {
         match self.config {
             Some(_) => Ok(()),

@@ -12,12 +12,12 @@ use crate::tables::{Partition, PartitionError, Replica};
 /// Stand-in for a switch.
 #[derive(Debug)]
 pub struct Standin {
-    state: Mutex<State>,
+    state: Mutex<StandinState>,
 }
 
 /// Content of the stand-in.
 #[derive(Debug)]
-pub struct State {
+pub struct StandinState {
     /// The pipeline.
     pub pipeline: Pipeline,
     /// Addresses of replicas.
@@ -30,11 +30,13 @@ impl Standin {
     /// Returns a stand-in with a pipeline of this shape, and without partitions.
     pub fn new(shape: Shape, registers: usize) -> Standin {
         let pipeline = Pipeline::new(shape, registers);
-        Standin { state: Mutex::new(State { pipeline, ports: BTreeMap::new(), counters: [0; Counted::ALL.len()] }) }
+        Standin {
+            state: Mutex::new(StandinState { pipeline, ports: BTreeMap::new(), counters: [0; Counted::ALL.len()] }),
+        }
     }
 
     /// Returns the content.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, StandinState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

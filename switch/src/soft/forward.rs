@@ -3,8 +3,8 @@
 use header::{Operation, Packet, ReplyTo};
 
 use super::clients::Clients;
-use super::{Batch, Plan};
-use crate::device::{Cut, State};
+use super::{Batch, SendPlan};
+use crate::device::{Cut, DeviceState};
 use crate::pipeline::Verdict;
 
 /// Decides about datagrams, and remembers recent clients.
@@ -23,7 +23,7 @@ impl Forwarder {
 
     /// Decides about a batch; `now` is in seconds and never goes back. Writes the switch's fields into the packets. `plan` then
     /// lists the packets to send and their destinations, and nothing else.
-    pub fn decide(&mut self, state: &mut State, batch: &mut Batch, plan: &mut Plan, now: u32) {
+    pub fn decide(&mut self, state: &mut DeviceState, batch: &mut Batch, plan: &mut SendPlan, now: u32) {
         plan.clear();
         state.counters.batch(batch.len());
         for place in 0..batch.len() {
@@ -39,7 +39,7 @@ impl Forwarder {
     /// Decides about one datagram: its destination, or `None` if it was for the switch alone.
     fn one(
         &mut self,
-        state: &mut State,
+        state: &mut DeviceState,
         datagram: &mut [u8],
         source: ReplyTo,
         now: u32,

@@ -85,7 +85,7 @@ proptest! {
     #[test]
     fn it_is_no_relay(batches in prop::collection::vec((prop::collection::vec(datagram(), 1..8), 0u32..40), 1..12)) {
         let device = device();
-        let (mut forwarder, mut batch, mut plan, mut now) = (Forwarder::new(1), Batch::default(), Plan::default(), 1);
+        let (mut forwarder, mut batch, mut plan, mut now) = (Forwarder::new(1), Batch::default(), SendPlan::default(), 1);
         // Time of the last request from each address.
         let mut asked: HashMap<ReplyTo, u32> = HashMap::new();
         let (mut received, mut is_written) = (0, false);

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use header::{PACKET_BYTES_MAX, ReplyTo};
 
-use super::{BATCH, Batch, Plan, Sent};
+use super::{BATCH, Batch, SendPlan, Sent};
 
 fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -35,7 +35,7 @@ macro_rules! of_link {
                 receive(&mut link, &mut batch, 1);
                 assert_eq!(batch.get_mut(0), (&mut b"first".to_owned()[..], here.local_addr().unwrap().into()));
                 batch.get_mut(0).0[0] = b'F';
-                let mut plan = Plan::default();
+                let mut plan = SendPlan::default();
                 // An IPv4 socket reaches no other family, and no socket reaches port 0.
                 plan.push(0, "[::1]:9".parse::<SocketAddr>().unwrap().into());
                 plan.push(0, there.local_addr().unwrap().into());

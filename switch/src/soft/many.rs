@@ -10,7 +10,7 @@ use nix::libc;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, getsockopt, recvmmsg, sendmmsg, setsockopt, sockopt};
 use nix::{getsockopt_impl, sockopt_impl};
 
-use super::{BATCH, Batch, PATIENCE, Plan, SOCKET_BUFFER_BYTES, Sent, destination};
+use super::{BATCH, Batch, PATIENCE, SOCKET_BUFFER_BYTES, SendPlan, Sent, destination};
 
 sockopt_impl!(
     /// The system's figures about a socket's memory.
@@ -85,7 +85,7 @@ impl Link {
     }
 
     /// Sends the packets of a plan. It does not wait: a packet without room is not sent.
-    pub fn send(&mut self, batch: &Batch, plan: &Plan) -> Sent {
+    pub fn send(&mut self, batch: &Batch, plan: &SendPlan) -> Sent {
         let mut sent = Sent::default();
         let mut slices = [[IoSlice::new(&[])]; BATCH];
         let mut addresses = [None::<SockaddrStorage>; BATCH];

@@ -96,18 +96,18 @@ impl Batch {
 
 /// Datagrams of a batch to send, with their destinations, in this order.
 #[derive(Debug)]
-pub struct Plan {
+pub struct SendPlan {
     sends: [(usize, ReplyTo); BATCH],
     count: usize,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan { sends: [(0, ReplyTo::NOWHERE); BATCH], count: 0 }
+impl Default for SendPlan {
+    fn default() -> SendPlan {
+        SendPlan { sends: [(0, ReplyTo::NOWHERE); BATCH], count: 0 }
     }
 }
 
-impl Plan {
+impl SendPlan {
     /// Removes all entries.
     pub fn clear(&mut self) {
         self.count = 0;
@@ -202,7 +202,7 @@ impl Switch {
 
     /// Moves packets until `stop` becomes true, and at most a tenth of a second longer. The running loop allocates nothing.
     pub fn run(mut self, stop: &AtomicBool) {
-        let (mut link, mut batch, mut plan) = (Link::new(self.socket), Batch::default(), Plan::default());
+        let (mut link, mut batch, mut plan) = (Link::new(self.socket), Batch::default(), SendPlan::default());
         let began = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let received = link.receive(&mut batch);

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-use super::{Batch, PATIENCE, Plan, Sent, destination};
+use super::{Batch, PATIENCE, SendPlan, Sent, destination};
 
 /// Binds a socket.
 ///
@@ -51,7 +51,7 @@ impl Link {
     }
 
     /// Sends the packets of a plan.
-    pub fn send(&mut self, batch: &Batch, plan: &Plan) -> Sent {
+    pub fn send(&mut self, batch: &Batch, plan: &SendPlan) -> Sent {
         let mut sent = Sent::default();
         for (place, to) in plan.sends() {
             match destination(self.is_v6, *to).map(|address| self.socket.send_to(batch.get(*place), address)) {
