@@ -69,23 +69,7 @@ fn play(steps: Vec<PipelineStep>) -> Result<(), TestCaseError> {
     }
     for step in steps {
         match step {
-            PipelineStep::Write(of, object) => {
-                let (model, mut header) = (&mut models[of as usize], header(Operation::WriteFirst, of, object));
-                match pipeline.process(&mut header, 0) {
-                    Verdict::Drop(Why::Full) => {
-                        prop_assert!(model.open.len() >= 2 && object != NO_OBJECT, "two stages are full");
-                    }
-                    verdict => {
-                        prop_assert_eq!(verdict, Verdict::To(PRIMARY));
-                        prop_assert!(header.sequence > model.given, "numbers only go up");
-                        prop_assert_eq!(header.switch, model.partition.switch);
-                        model.given = header.sequence;
-                        if object != NO_OBJECT {
-                            model.open.insert((header.sequence, object));
-                        }
-                    }
-                }
-            }
+            PipelineStep::Write(of, object) => write(&mut pipeline, &mut models[of as usize], of, object)?,
             PipelineStep::Complete(of, percent) => {
                 let model = &mut models[of as usize];
                 let sequence = model.given * percent / 100;
@@ -102,20 +86,7 @@ fn play(steps: Vec<PipelineStep>) -> Result<(), TestCaseError> {
                 (header.switch, header.sequence) = (model.partition.switch - 1, model.given * percent / 100);
                 prop_assert_eq!(pipeline.process(&mut header, 0), Verdict::Drop(Why::Stale));
             }
-            PipelineStep::Read(of, object, chance) => {
-                let (model, mut header) = (&models[of as usize], header(Operation::Read, of, object));
-                // Any claim of a client.
-                header.committed = u64::from(chance);
-                let verdict = pipeline.process(&mut header, chance);
-                let may = model.partition.active && model.committed > 0 && !model.is_dirty(object);
-                if may {
-                    let wanted = (Verdict::To(if chance % 4 == 0 { 1 } else { 2 }), Operation::FastRead);
-                    prop_assert_eq!((verdict, header.operation), wanted, "clean, and so the set drains");
-                    prop_assert_eq!((header.switch, header.committed), (model.partition.switch, model.committed));
-                } else {
-                    prop_assert_eq!((verdict, header.operation), (Verdict::To(PRIMARY), Operation::Read));
-                }
-            }
+            PipelineStep::Read(of, object, chance) => read(&mut pipeline, &models[of as usize], of, (object, chance))?,
             PipelineStep::Renew(of) => {
                 let model = &mut models[of as usize];
                 model.partition.switch += 1;
@@ -129,6 +100,43 @@ fn play(steps: Vec<PipelineStep>) -> Result<(), TestCaseError> {
                 pipeline.set(of, models[of as usize].partition.clone()).unwrap();
             }
         }
+    }
+    Ok(())
+}
+
+/// Sends the first packet of a write through the pipeline and the model.
+fn write(pipeline: &mut Pipeline, model: &mut Model, of: u32, object: u32) -> Result<(), TestCaseError> {
+    let mut header = header(Operation::WriteFirst, of, object);
+    match pipeline.process(&mut header, 0) {
+        Verdict::Drop(Why::Full) => {
+            prop_assert!(model.open.len() >= 2 && object != NO_OBJECT, "two stages are full");
+        }
+        verdict => {
+            prop_assert_eq!(verdict, Verdict::To(PRIMARY));
+            prop_assert!(header.sequence > model.given, "numbers only go up");
+            prop_assert_eq!(header.switch, model.partition.switch);
+            model.given = header.sequence;
+            if object != NO_OBJECT {
+                model.open.insert((header.sequence, object));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends a read through the pipeline, and compares its treatment with the model.
+fn read(pipeline: &mut Pipeline, model: &Model, of: u32, (object, chance): (u32, u32)) -> Result<(), TestCaseError> {
+    let mut header = header(Operation::Read, of, object);
+    // Any claim of a client.
+    header.committed = u64::from(chance);
+    let verdict = pipeline.process(&mut header, chance);
+    let may = model.partition.active && model.committed > 0 && !model.is_dirty(object);
+    if may {
+        let wanted = (Verdict::To(if chance % 4 == 0 { 1 } else { 2 }), Operation::FastRead);
+        prop_assert_eq!((verdict, header.operation), wanted, "clean, and so the set drains");
+        prop_assert_eq!((header.switch, header.committed), (model.partition.switch, model.committed));
+    } else {
+        prop_assert_eq!((verdict, header.operation), (Verdict::To(PRIMARY), Operation::Read));
     }
     Ok(())
 }
