@@ -6,15 +6,17 @@
 //! tested with.
 //!
 //! The feature `soft`, on by default, adds the switch in software: a pipeline with ports and counters (`device`), and the loop
-//! that runs it over UDP (`soft`). The feature `p4runtime`, also on by default, adds `p4rt`: the protocol by which a controller
-//! sets the tables of any such switch. The feature `control` adds the controller, which decides about the content of the tables
-//! (`controller`).
+//! that runs it over UDP (`soft`), both with an endpoint for monitoring (`monitoring`). The feature `p4runtime`, also on by
+//! default, adds `p4rt`: the protocol by which a controller sets the tables of any such switch. The feature `control` adds the
+//! controller, which decides about the content of the tables (`controller`).
 
 #[cfg(feature = "control")]
 pub mod controller;
 #[cfg(feature = "soft")]
 pub mod device;
 pub mod dirty;
+#[cfg(feature = "soft")]
+pub mod monitoring;
 #[cfg(feature = "p4runtime")]
 pub mod p4rt;
 pub mod pipeline;

@@ -1,7 +1,7 @@
 //! `scatter-switch control`: its arguments, its start and its end.
 
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,12 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use hyper::Uri;
 use hyper::header::HeaderValue;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::metrics::{Tally, listen, serve};
 use super::run::{Setup, run};
+use super::tally::Tally;
+use crate::monitoring::serve;
 use crate::p4rt::client::SwitchConfig;
 use crate::soft::cli::{DEVICE, address};
 use crate::trace::cli::read;
@@ -116,17 +116,16 @@ pub fn control(args: &ControlArgs) -> ExitCode {
         runtime.block_on(async {
             let stop = signalled()?;
             let (tallies, tally) = watch::channel(Tally::default());
-            let listener = metrics.map(listen).transpose()?;
+            let listener = metrics.map(TcpListener::bind).transpose()?;
             let at = listener.as_ref().map(TcpListener::local_addr).transpose()?;
             let at = at.map(|at| format!(" metrics={at}")).unwrap_or_default();
-            let serving = listener.map(|listener| tokio::spawn(serve(listener, tally)));
+            listener.map(|listener| serve(listener, tally)).transpose()?;
             // A closed stdout is not an error.
             let _ = writeln!(io::stdout(), "ready target={} peers={}{at}", setup.switch.endpoint, setup.peers.len());
             let show = |tally| {
                 tallies.send_replace(tally);
             };
             run(setup, stop, say, show).await;
-            serving.inspect(|serving| serving.abort());
             Ok(())
         })
     });

@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 use super::core::{Answer, Ask, ControllerCore, CoreConfig, Decision};
-use super::metrics::Tally;
 use super::peer_client;
 use super::reports::PeerReport;
+use super::tally::Tally;
 use crate::p4rt::client::{SwitchClient, SwitchConfig};
 
 /// Interval of requests to each peer.

@@ -10,9 +10,10 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::{Switch, serve_http};
+use super::Switch;
 use crate::device::Device;
 use crate::dirty::{Region, Shape};
+use crate::monitoring::serve;
 use crate::pipeline::REGISTERS;
 use crate::tables::{Partition, Replica};
 
@@ -171,7 +172,7 @@ fn start(args: &SoftArgs) -> Result<(), Stop> {
         Endpoint::At(at) => {
             let listener = TcpListener::bind(at).map_err(|error| Stop::Address(at, error))?;
             let address = listener.local_addr()?;
-            serve_http(listener, Arc::new(switch.metrics()?))?;
+            serve(listener, switch.metrics()?)?;
             Some(address)
         }
     };

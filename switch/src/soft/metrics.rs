@@ -1,6 +1,5 @@
 //! Metrics of a switch in software, in Prometheus's format.
 
-use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::Link;
 use super::clients::CLIENTS_MAX;
 use crate::device::{BATCH_BOUNDS, Counters, Cut, Device, PartitionCounters};
+use crate::monitoring::{Exposition, Family, Monitored};
 
 /// Upper limit between two beats: without a beat for longer, the packet loop counts as hung.
 const BEAT_MAX: Duration = Duration::from_secs(5);
@@ -53,17 +53,13 @@ pub struct Metrics {
     pub pulse: Pulse,
 }
 
-/// Name, kind and help text of a metric.
-type Family = (&'static str, &'static str, &'static str);
-
-impl Metrics {
-    /// Returns all metrics as text.
-    pub fn text(&self) -> String {
+impl Monitored for Metrics {
+    fn metrics(&self) -> String {
         let (counters, partitions, ports) = {
             let state = self.device.lock();
             (state.counters.clone(), state.partitions().to_vec(), state.ports.len())
         };
-        let mut out = Page(String::with_capacity(8 << 10));
+        let mut out = Exposition::new("scatter_switch");
         of_all(&mut out, &counters);
         of_partitions(&mut out, &partitions);
         out.one(("ports", "gauge", "Replicas that have a port."), ports as u64);
@@ -75,11 +71,15 @@ impl Metrics {
         if let Some(room) = Link::room(&self.socket) {
             out.one(("receive_buffer_bytes", "gauge", "Memory for what waits to be received."), room);
         }
-        out.0
+        out.into_text()
+    }
+
+    fn health(&self) -> Option<Result<(), &'static str>> {
+        Some(if self.pulse.is_alive() { Ok(()) } else { Err("packets are not being moved") })
     }
 }
 
-fn of_all(out: &mut Page, counters: &Counters) {
+fn of_all(out: &mut Exposition, counters: &Counters) {
     for (family, value) in [
         (("packets_received_total", "counter", "Datagrams that came."), counters.received),
         (("packets_forwarded_total", "counter", "Packets that were sent on."), counters.forwarded),
@@ -97,10 +97,10 @@ fn of_all(out: &mut Page, counters: &Counters) {
     out.many(dropped, "reason", Cut::ALL.iter().map(|cut| (cut.name(), counters.of(*cut))));
     let reads = ("reads_total", "counter", "Reads, by whom they went to: any single replica, or the primary.");
     out.many(reads, "to", [("single", counters.reads_single), ("primary", counters.reads_primary)]);
-    out.batches(counters);
+    batches(out, counters);
 }
 
-fn of_partitions(out: &mut Page, partitions: &[(u32, PartitionCounters)]) {
+fn of_partitions(out: &mut Exposition, partitions: &[(u32, PartitionCounters)]) {
     out.one(("partitions", "gauge", "Partitions that are set."), partitions.len() as u64);
     type Value = fn(&PartitionCounters) -> u64;
     let families: [(Family, &[(&str, Value)]); 4] = [
@@ -125,40 +125,14 @@ fn of_partitions(out: &mut Page, partitions: &[(u32, PartitionCounters)]) {
     }
 }
 
-/// Text in Prometheus's format. Names and labels are constants of this crate and numbers: they need no escaping.
-struct Page(String);
-
-impl Page {
-    fn head(&mut self, (name, kind, what): Family) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# HELP scatter_switch_{name} {what}\n# TYPE scatter_switch_{name} {kind}");
+fn batches(out: &mut Exposition, counters: &Counters) {
+    out.head(("batch_packets", "histogram", "Datagrams that came at once."));
+    let mut all = 0;
+    for (bound, count) in BATCH_BOUNDS.into_iter().zip(counters.batches) {
+        all += count;
+        out.line("batch_packets_bucket", format_args!("{{le=\"{bound}\"}}"), all);
     }
-
-    fn line(&mut self, name: &str, labels: std::fmt::Arguments<'_>, value: u64) {
-        let _ = writeln!(self.0, "scatter_switch_{name}{labels} {value}");
-    }
-
-    fn one(&mut self, family: Family, value: u64) {
-        self.head(family);
-        self.line(family.0, format_args!(""), value);
-    }
-
-    fn many(&mut self, family: Family, label: &str, values: impl IntoIterator<Item = (&'static str, u64)>) {
-        self.head(family);
-        for (is, value) in values {
-            self.line(family.0, format_args!("{{{label}=\"{is}\"}}"), value);
-        }
-    }
-
-    fn batches(&mut self, counters: &Counters) {
-        self.head(("batch_packets", "histogram", "Datagrams that came at once."));
-        let mut all = 0;
-        for (bound, count) in BATCH_BOUNDS.into_iter().zip(counters.batches) {
-            all += count;
-            self.line("batch_packets_bucket", format_args!("{{le=\"{bound}\"}}"), all);
-        }
-        self.line("batch_packets_bucket", format_args!("{{le=\"+Inf\"}}"), all);
-        self.line("batch_packets_sum", format_args!(""), counters.received);
-        self.line("batch_packets_count", format_args!(""), all);
-    }
+    out.line("batch_packets_bucket", format_args!("{{le=\"+Inf\"}}"), all);
+    out.line("batch_packets_sum", format_args!(""), counters.received);
+    out.line("batch_packets_count", format_args!(""), all);
 }

@@ -18,8 +18,6 @@
 pub mod cli;
 pub mod clients;
 mod forward;
-pub(crate) mod host;
-mod http;
 #[cfg(target_os = "linux")]
 mod many;
 mod metrics;
@@ -35,7 +33,6 @@ use std::time::{Duration, Instant};
 use header::{PACKET_BYTES_MAX, ReplyTo};
 
 pub use forward::Forwarder;
-pub use http::serve as serve_http;
 #[cfg(target_os = "linux")]
 pub use many::{Link, bind};
 pub use metrics::{Metrics, Pulse};

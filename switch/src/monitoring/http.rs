@@ -1,4 +1,4 @@
-//! Endpoint for monitoring: `GET` and `HEAD` of `/metrics` and `/healthz`.
+//! Endpoint for monitoring: `GET` and `HEAD` of `/metrics`, and of `/healthz` where the program has it.
 //!
 //! A small server of its own, since an HTTP library would bring more code than the rest of the switch has. Each connection has a
 //! thread and one request. A client that sends nothing, or reads nothing, is disconnected after a time limit, and earlier if
@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Monitored;
 use super::host::{Hosts, REFUSAL};
-use super::metrics::Metrics;
 
 /// Upper limit of connections at one time. A further connection takes the place of the oldest one.
 const CONNECTIONS_MAX: usize = 32;
@@ -29,9 +29,9 @@ const QUESTION_BYTES_MAX: usize = 8 << 10;
 ///
 /// # Errors
 /// If no thread can be started, or the listener has no address. No request is answered then.
-pub fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<()> {
+pub fn serve(listener: TcpListener, monitored: impl Monitored) -> io::Result<()> {
     let open = Arc::new(Open::default());
-    let served = Arc::new(Served { metrics, hosts: Hosts::of(listener.local_addr()?) });
+    let served = Arc::new(Served { monitored: Box::new(monitored), hosts: Hosts::of(listener.local_addr()?) });
     thread::Builder::new().name("http".into()).spawn(move || {
         loop {
             let begun = listener.accept().and_then(|(stream, address)| begin(stream, address.ip(), &open, &served));
@@ -46,7 +46,7 @@ pub fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<()> {
 
 /// Data behind the endpoint.
 struct Served {
-    metrics: Arc<Metrics>,
+    monitored: Box<dyn Monitored>,
     /// Rule for the requests that are answered.
     hosts: Hosts,
 }
@@ -65,39 +65,40 @@ fn begin(stream: TcpStream, from: IpAddr, open: &Arc<Open>, served: &Arc<Served>
 
 /// Connections that are being answered, the oldest first.
 #[derive(Debug, Default)]
-struct Open(Mutex<(u64, VecDeque<Client>)>);
+struct Open(Mutex<(u64, VecDeque<OpenConnection>)>);
 
 #[derive(Debug)]
-struct Client {
+struct OpenConnection {
     number: u64,
     is_local: bool,
     stream: TcpStream,
 }
 
 impl Open {
-    fn lock(&self) -> MutexGuard<'_, (u64, VecDeque<Client>)> {
+    fn lock(&self) -> MutexGuard<'_, (u64, VecDeque<OpenConnection>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a connection, and ends another one if there is no room. Returns the number of the new one.
     fn enter(&self, stream: TcpStream, is_local: bool) -> u64 {
         let mut open = self.lock();
-        let (last, clients) = &mut *open;
-        let remote = clients.iter().filter(|client| !client.is_local).count();
-        let local = clients.len() - remote;
-        if clients.len() >= CONNECTIONS_MAX || (!is_local && remote >= CONNECTIONS_MAX - KEPT) {
-            let goes = clients.iter().position(|client| !client.is_local);
+        let (last, connections) = &mut *open;
+        let remote = connections.iter().filter(|connection| !connection.is_local).count();
+        let local = connections.len() - remote;
+        if connections.len() >= CONNECTIONS_MAX || (!is_local && remote >= CONNECTIONS_MAX - KEPT) {
+            let goes = connections.iter().position(|connection| !connection.is_local);
             let goes = goes.or((is_local || local > KEPT).then_some(0));
             // The connection's thread finds that it can no longer read or write.
-            goes.and_then(|place| clients.remove(place)).map(|client| client.stream.shutdown(Shutdown::Both));
+            goes.and_then(|place| connections.remove(place))
+                .map(|connection| connection.stream.shutdown(Shutdown::Both));
         }
         *last += 1;
-        clients.push_back(Client { number: *last, is_local, stream });
+        connections.push_back(OpenConnection { number: *last, is_local, stream });
         *last
     }
 
     fn leave(&self, number: u64) {
-        self.lock().1.retain(|client| client.number != number);
+        self.lock().1.retain(|connection| connection.number != number);
     }
 }
 
@@ -108,7 +109,7 @@ fn answer(mut stream: TcpStream, served: &Served) -> io::Result<()> {
     let (code, kind, body) = loop {
         if let Some(line) = first_line(&question[..length]) {
             break match served.hosts.answers(host(&question[..length])) {
-                true => respond(line, &served.metrics),
+                true => respond(line, &*served.monitored),
                 false => ("403 Forbidden", "text/plain", format!("{REFUSAL}\n")),
             };
         }
@@ -161,16 +162,19 @@ fn asks_for_head(question: &[u8]) -> bool {
     question.starts_with(b"HEAD ")
 }
 
-fn respond(line: &[u8], metrics: &Metrics) -> (&'static str, &'static str, String) {
+fn respond(line: &[u8], monitored: &dyn Monitored) -> (&'static str, &'static str, String) {
     let plain = |code, text: &str| (code, "text/plain", text.to_owned());
     let mut words = line.split(|byte| *byte == b' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    match (method, path) {
-        (b"GET" | b"HEAD", b"/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics.text()),
-        (b"GET" | b"HEAD", b"/healthz") if metrics.pulse.is_alive() => plain("200 OK", "ok\n"),
-        (b"GET" | b"HEAD", b"/healthz") => plain("503 Service Unavailable", "packets are not being moved\n"),
-        (_, b"/metrics" | b"/healthz") => plain("405 Method Not Allowed", "only GET and HEAD\n"),
+    let health = if path == b"/healthz" { monitored.health() } else { None };
+    match (method, path, health) {
+        (b"GET" | b"HEAD", b"/metrics", _) => {
+            ("200 OK", "text/plain; version=0.0.4; charset=utf-8", monitored.metrics())
+        }
+        (b"GET" | b"HEAD", _, Some(Ok(()))) => plain("200 OK", "ok\n"),
+        (b"GET" | b"HEAD", _, Some(Err(why))) => plain("503 Service Unavailable", &format!("{why}\n")),
+        (_, b"/metrics", _) | (_, _, Some(_)) => plain("405 Method Not Allowed", "only GET and HEAD\n"),
         _ => plain("404 Not Found", "no such page\n"),
     }
 }
@@ -202,7 +206,7 @@ mod tests {
             others.push(connect());
             open.enter(listener.accept().unwrap().0, is_local)
         };
-        let held = |open: &Open| open.lock().1.iter().map(|client| client.number).collect::<Vec<_>>();
+        let held = |open: &Open| open.lock().1.iter().map(|connection| connection.number).collect::<Vec<_>>();
         let local = enter(true);
         let remote: Vec<u64> = (0..2 * CONNECTIONS_MAX).map(|_| enter(false)).collect();
         let stay = &remote[remote.len() - (CONNECTIONS_MAX - KEPT)..];
