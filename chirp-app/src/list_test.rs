@@ -122,12 +122,17 @@ fn play(seed: u64, faults: usize, clients: usize, each: usize, defect: Defect) -
     if *read.borrow() != all {
         return Err("who read on has seen something else".into());
     }
+    compare(&all, history.into_inner())
+}
+
+/// Compares the items of a list with the appends: each is there once, if it was done, and in the order of time.
+fn compare(all: &[Vec<u8>], history: Vec<Appended>) -> Result<(), String> {
     let positions: BTreeMap<&Vec<u8>, usize> = all.iter().enumerate().map(|(at, item)| (item, at)).collect();
     if positions.len() != all.len() {
         return Err("something is there twice".into());
     }
     let mut appended = Vec::new();
-    for Appended { item, began, ended, done } in history.into_inner() {
+    for Appended { item, began, ended, done } in history {
         let position = positions.get(&item);
         if done.is_some_and(|done| done != position.is_some()) {
             return Err(format!("done: {done:?}, and it is not so"));

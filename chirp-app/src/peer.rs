@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Faults and observations of the peer.
 #[derive(Default)]
-pub struct Inner {
+pub struct PeerInner {
     pub values: HashMap<String, Vec<u8>>,
     /// The peer takes all commands and answers none, until it is reset.
     pub is_silent: bool,
@@ -31,7 +31,7 @@ pub struct Inner {
 /// The peer; its threads end with the process.
 #[derive(Clone)]
 pub struct Peer {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<PeerInner>>,
     served: Arc<Condvar>,
     pub address: String,
 }
@@ -61,7 +61,7 @@ impl Peer {
         peer
     }
 
-    pub fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub fn inner(&self) -> MutexGuard<'_, PeerInner> {
         self.inner.lock().unwrap()
     }
 
@@ -125,7 +125,7 @@ fn command(reader: &mut impl BufRead) -> Option<Vec<String>> {
         .collect()
 }
 
-impl Inner {
+impl PeerInner {
     fn answer(&mut self, words: &[String]) -> Vec<u8> {
         self.asked += 1;
         if self.refuses {

@@ -34,7 +34,7 @@ enum Change {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct RamInner {
     values: BTreeMap<String, (Vec<u8>, u64)>,
     versions: u64,
     /// Changes with clients that have given up waiting, and that are still on their way.
@@ -47,7 +47,7 @@ struct Inner {
 
 /// The store.
 #[derive(Debug)]
-pub struct Ram(Mutex<Inner>);
+pub struct Ram(Mutex<RamInner>);
 
 /// Lets other futures go first.
 async fn turn() {
@@ -62,7 +62,7 @@ async fn turn() {
     .await;
 }
 
-impl Inner {
+impl RamInner {
     fn version(&self, key: &str) -> Version {
         Version(self.values.get(key).map_or(0, |(_, version)| *version).to_string())
     }
@@ -98,10 +98,10 @@ impl Ram {
     /// Makes an empty store; one operation in `faults` meets a fault.
     pub fn new(seed: u64, faults: usize) -> Ram {
         let (values, late) = (BTreeMap::new(), Vec::new());
-        Ram(Mutex::new(Inner { values, versions: 0, late, chance: Chance(seed), faults, operations: 0 }))
+        Ram(Mutex::new(RamInner { values, versions: 0, late, chance: Chance(seed), faults, operations: 0 }))
     }
 
-    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn inner(&self) -> std::sync::MutexGuard<'_, RamInner> {
         self.0.lock().unwrap()
     }
 
@@ -124,7 +124,7 @@ impl Ram {
         self.inner().operations
     }
 
-    async fn read<T>(&self, read: impl Fn(&Inner) -> T) -> Result<T, Error> {
+    async fn read<T>(&self, read: impl Fn(&RamInner) -> T) -> Result<T, Error> {
         turn().await;
         let mut inner = self.inner();
         if inner.has_fault() {

@@ -60,7 +60,7 @@ enum Now {
     There(Connection),
 }
 
-struct State {
+struct LinkState {
     now: Now,
     /// Error of the last attempt to connect.
     trouble: Option<String>,
@@ -73,14 +73,14 @@ struct State {
 struct Shared {
     clients: Arc<[(String, Client)]>,
     limits: Limits,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
 }
 
 /// A link to one of several peers.
 pub(super) struct Link(Arc<Shared>);
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,7 +117,7 @@ async fn make(shared: Arc<Shared>, first: usize, number: u64, tell: watch::Sende
 
 impl Link {
     pub(super) fn new(clients: Arc<[(String, Client)]>, limits: Limits) -> Link {
-        let state = Mutex::new(State { now: Now::Nothing, trouble: None, number: 0, at: 0 });
+        let state = Mutex::new(LinkState { now: Now::Nothing, trouble: None, number: 0, at: 0 });
         Link(Arc::new(Shared { clients, limits, state }))
     }
 

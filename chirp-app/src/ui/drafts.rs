@@ -1,6 +1,6 @@
 //! Chirps that are not posted yet: none is lost, and none is glued to another.
 
-use super::edit::Line;
+use super::edit::LineEditor;
 use crate::text::Text;
 
 /// Up to three chirps: one that is being written, one that is on its way, and one that came back while another was
@@ -8,7 +8,7 @@ use crate::text::Text;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drafts {
     /// The chirp that is being written; it stays when the person turns away from it.
-    pub(crate) line: Line,
+    pub(crate) line: LineEditor,
     sent: Option<Text>,
     /// A chirp that comes into the line when the next one is begun and the line is empty. There is at most one: at most
     /// one chirp is on its way, and to begin another beside it takes this one first.
@@ -21,7 +21,7 @@ impl Drafts {
         if self.is_line_empty()
             && let Some(text) = self.returned.take()
         {
-            self.line = Line::of(text.as_str());
+            self.line = LineEditor::of(text.as_str());
         }
     }
 
@@ -49,7 +49,7 @@ impl Drafts {
     pub(crate) fn failed(&mut self, text: &Text) {
         self.sent = None;
         if self.is_line_empty() {
-            self.line = Line::of(text.as_str());
+            self.line = LineEditor::of(text.as_str());
         } else {
             self.returned = Some(text.clone());
         }

@@ -1,4 +1,4 @@
-//! One line of text that is being written.
+//! Editor of one line of text.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -9,15 +9,15 @@ const BYTES_MAX: usize = 16 << 10;
 
 /// The text, and the place of the cursor in it, which is always between two grapheme clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct LineEditor {
     text: String,
     cursor: usize,
 }
 
-impl Line {
+impl LineEditor {
     /// Makes a line with this text, and the cursor behind it.
-    pub(crate) fn of(text: &str) -> Line {
-        Line { text: text.to_owned(), cursor: text.len() }
+    pub(crate) fn of(text: &str) -> LineEditor {
+        LineEditor { text: text.to_owned(), cursor: text.len() }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -30,7 +30,7 @@ impl Line {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Line::default();
+        *self = LineEditor::default();
     }
 
     /// Returns all places where the cursor may stand, in order.
@@ -118,16 +118,16 @@ mod tests {
 
     use super::*;
 
-    fn press(line: &mut Line, code: KeyCode) {
+    fn press(line: &mut LineEditor, code: KeyCode) {
         line.key(KeyEvent::new(code, KeyModifiers::NONE));
     }
 
-    fn control(line: &mut Line, c: char) {
+    fn control(line: &mut LineEditor, c: char) {
         line.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL));
     }
 
-    fn written(text: &str) -> Line {
-        let mut line = Line::default();
+    fn written(text: &str) -> LineEditor {
+        let mut line = LineEditor::default();
         text.chars().for_each(|c| press(&mut line, KeyCode::Char(c)));
         line
     }
@@ -153,7 +153,7 @@ mod tests {
         control(&mut line, 'k');
         assert_eq!((line.text(), line.cursor()), ("x", 1));
         control(&mut line, 'u');
-        assert_eq!(line, Line::default());
+        assert_eq!(line, LineEditor::default());
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
                 0..60,
             ),
         ) {
-            let mut line = Line::default();
+            let mut line = LineEditor::default();
             for key in keys {
                 press(&mut line, key);
                 let is_between = line.text().grapheme_indices(true).any(|(at, _)| at == line.cursor());

@@ -23,7 +23,7 @@ pub(crate) struct Shown {
 
 /// The page of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct ShownPage {
     pub(crate) profile: Profile,
     /// Number of all chirps.
     pub(crate) count: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Model {
     pub(crate) following: Vec<UserName>,
     /// Whether all users have been read once.
     pub(crate) has_read: bool,
-    pub(crate) page: Option<Page>,
+    pub(crate) page: Option<ShownPage>,
     /// Address of the connected peer; `None` without a connection.
     pub(crate) peer: Option<String>,
     pub(crate) notice: Option<Notice>,

@@ -6,8 +6,8 @@ use screen::terminal::{KeyCode, KeyEvent, KeyModifiers};
 use super::choice::Choice;
 use super::drafts::Drafts;
 use super::draw::{self, HelpRows};
-use super::edit::Line;
-use super::model::{Model, Page, Shown};
+use super::edit::LineEditor;
+use super::model::{Model, Shown, ShownPage};
 use super::worker::{Ask, News};
 use crate::error::Error;
 use crate::name::UserName;
@@ -53,7 +53,7 @@ pub(crate) struct State {
     pub(crate) view: View,
     pub(crate) writing: Option<Writing>,
     pub(crate) drafts: Drafts,
-    pub(crate) name: Line,
+    pub(crate) name: LineEditor,
     /// Whether the user's name is on its way, as [`Ask::Be`] or [`Ask::SignUp`]: it cannot be changed, and is not asked
     /// for again, until that is answered, however long it takes to find a peer.
     pub(crate) is_asking: bool,
@@ -90,7 +90,7 @@ impl State {
                     Error::NoUser(_) => (Some(Writing::SignUp), None),
                     _ => (Some(Writing::Name), Some(error.to_string())),
                 };
-                (self.name, self.is_asking) = (Line::of(name.as_str()), false);
+                (self.name, self.is_asking) = (LineEditor::of(name.as_str()), false);
             }
             News::Failed(Ask::SignUp(_), error) => {
                 (self.writing, self.problem) = (Some(Writing::Name), Some(error.to_string()));
@@ -125,7 +125,7 @@ impl State {
     }
 
     /// Returns the page that is looked at, where it has come.
-    pub(crate) fn visited_page<'a>(&self, model: &'a Model) -> Option<&'a Page> {
+    pub(crate) fn visited_page<'a>(&self, model: &'a Model) -> Option<&'a ShownPage> {
         model.page.as_ref().filter(|page| self.visited.as_ref() == Some(&page.profile.name))
     }
 
@@ -290,7 +290,7 @@ impl State {
     }
 
     /// Changes the text that is being written; `change` returns whether it changed anything.
-    fn edit(&mut self, writing: Writing, change: impl FnOnce(&mut Line) -> bool) {
+    fn edit(&mut self, writing: Writing, change: impl FnOnce(&mut LineEditor) -> bool) {
         let line = if writing == Writing::Chirp { &mut self.drafts.line } else { &mut self.name };
         if change(line) {
             self.problem = None;

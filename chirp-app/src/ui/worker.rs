@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-use super::model::{LINES_MAX, Page, Shown};
+use super::model::{LINES_MAX, Shown, ShownPage};
 use crate::chirp::Chirp;
 use crate::error::Error;
 use crate::list::AppendMode;
@@ -63,7 +63,7 @@ pub(crate) enum News {
     /// All users have been read once.
     Read,
     Following(Vec<UserName>),
-    Page(Box<Page>),
+    Page(Box<ShownPage>),
     /// The request is done.
     Done(Ask, String),
     /// The request failed.
@@ -314,7 +314,7 @@ impl Worker {
         match timeline::Page::read(chirp, &user, EACH).await {
             Ok(timeline::Page { profile, count, follows, lines }) => {
                 let lines = with_seals(chirp, lines).await;
-                self.tell(News::Page(Box::new(Page { profile, count, follows, lines })))
+                self.tell(News::Page(Box::new(ShownPage { profile, count, follows, lines })))
             }
             Err(error) => self.tell(News::Failed(Ask::Page(user), error)),
         }

@@ -8,7 +8,7 @@ use screen::ratatui::widgets::{Clear, Widget as _};
 use screen::safe;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::super::edit::Line;
+use super::super::edit::LineEditor;
 use super::super::model::Model;
 use super::super::state::{State, Writing};
 use super::{framed, put, right_of};
@@ -49,7 +49,7 @@ pub(super) fn compose(state: &State, palette: Palette, area: Rect, buffer: &mut 
 }
 
 /// Draws a line with a cursor, in as many rows as there is room for, the last ones where there is not.
-fn written(line: &Line, palette: Palette, area: Rect, buffer: &mut Buffer) {
+fn written(line: &LineEditor, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width).max(2);
     let mut rows: Vec<Vec<(String, bool)>> = vec![Vec::new()];
     let (mut used, mut cursor_row) = (0, 0);

@@ -6,7 +6,7 @@ use screen::ratatui::layout::Rect;
 use screen::ratatui::style::Style;
 use screen::safe;
 
-use super::super::model::{Model, Page, Shown};
+use super::super::model::{Model, Shown, ShownPage};
 use super::super::state::State;
 use super::{put, right_of};
 use crate::age::{age, day};
@@ -70,8 +70,8 @@ pub(super) fn page(model: &Model, state: &State, now_ms: u64, palette: Palette, 
     items(&page.lines, state, now_ms, palette, below, buffer);
 }
 
-fn about(page: &Page, palette: Palette, area: Rect, buffer: &mut Buffer) {
-    let Page { profile, count, follows, .. } = page;
+fn about(page: &ShownPage, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let ShownPage { profile, count, follows, .. } = page;
     let since = day(profile.since_ms / 1000);
     put(buffer, area, 0, &format!("  here since {since}"), palette.text());
     put(buffer, area, 1, &format!("  {count} chirps, follows {follows}"), palette.text());

@@ -104,7 +104,7 @@ fn who_is_visited_is_acted_on() {
     let (mut model, mut state) = (world(), State::new(false));
     let page_of = |user: &str| {
         let profile = Profile { name: name(user), since_ms: NOW_MS, key: None };
-        News::Page(Box::new(Page { profile, count: 1, follows: 1, lines: Vec::new() }))
+        News::Page(Box::new(ShownPage { profile, count: 1, follows: 1, lines: Vec::new() }))
     };
     let unfollow = |state: &State, model: &Model| press(&mut state.clone(), model, KeyCode::Char('u'));
     assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Page(name("bob"))));

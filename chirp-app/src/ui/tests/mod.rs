@@ -13,7 +13,7 @@ use screen::ratatui::layout::Rect;
 use screen::terminal::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::draw::draw;
-use super::model::{Model, Page, Shown};
+use super::model::{Model, Shown, ShownPage};
 use super::state::{Act, State, View, Writing};
 use super::worker::{Ask, News};
 use crate::error::Error;
@@ -55,10 +55,10 @@ fn world() -> Model {
     model
 }
 
-fn page() -> Page {
+fn page() -> ShownPage {
     let profile = Profile { name: name("bob"), since_ms: NOW_MS - 1_000_000_000, key: None };
     let lines = world().lines.into_iter().filter(|shown| shown.line.user == name("bob")).collect();
-    Page { profile, count: 117, follows: 3, lines }
+    ShownPage { profile, count: 117, follows: 3, lines }
 }
 
 fn press(state: &mut State, model: &Model, code: KeyCode) -> Act {
