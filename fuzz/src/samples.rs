@@ -256,9 +256,12 @@ fn client_messages() -> Vec<ClientMessage> {
     operations().into_iter().map(operate).chain(outcomes).collect()
 }
 
-fn messages() -> Vec<Message> {
-    let progress = Progress { applied: LogSlot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
-    let heartbeat = Heartbeat {
+fn progress() -> Progress {
+    Progress { applied: LogSlot(8), complete: vec![TERM], marks: vec![(TERM, 5)] }
+}
+
+fn heartbeat() -> Heartbeat {
+    Heartbeat {
         applied: LogSlot(8),
         leads: Some(BALLOT),
         chosen: LogSlot(8),
@@ -276,28 +279,34 @@ fn messages() -> Vec<Message> {
         absences: vec![(NODE, WallMillis(9))],
         capacity: Some(20_000),
         history: Some(group::control::history::History { failures: 3, lived_s: 70_000 }),
-        progress: Some(progress.clone()),
+        progress: Some(progress()),
         marks: vec![(TERM, 5)],
-    };
+    }
+}
+
+fn vouch() -> Vouch {
     let mut accepted = group::number_set::NumberSet::default();
     accepted.insert_range(2, 5);
-    let vouch = Vouch {
+    Vouch {
         promised: Some(BALLOT),
         accepted: vec![(LogSlot(9), BALLOT)],
         committees: vec![VouchedCommittee { ballot: TERM_BALLOT, range: RANGE, based: true, accepted }],
-        progress: Some(progress.clone()),
+        progress: Some(progress()),
         followed: 2,
         last: EPOCH,
         round: 7,
         ..Vouch::silent(LogSlot(8), EPOCH)
-    };
+    }
+}
+
+fn messages() -> Vec<Message> {
     let others = [
-        Message::Heartbeat(heartbeat.into()),
-        Message::Progress(progress),
+        Message::Heartbeat(heartbeat().into()),
+        Message::Progress(progress()),
         Message::Join(member()),
         Message::AskVouch,
         Message::AcceptLoss,
-        Message::Vouch(vouch),
+        Message::Vouch(vouch()),
         Message::State(Box::new(state())),
         Message::AskState,
         Message::Contact(contact()),
@@ -332,25 +341,49 @@ fn messages() -> Vec<Message> {
         .collect()
 }
 
+fn group_ref() -> GroupRef {
+    GroupRef { id: GroupId(5), epoch: Epoch(7), range: KeyRange::new(Point(3), Point(9)), members: vec![contact()] }
+}
+
+fn locate() -> Locate {
+    Locate {
+        ring: RingId(9),
+        point: Point(4),
+        origin: contact(),
+        wanted: Wanted::Sample,
+        way: Way::Up,
+        hops: 3,
+        taken_for: Some((GroupId(5), Epoch(7))),
+    }
+}
+
+fn located() -> Located {
+    let group = group_ref();
+    Located {
+        ring: RingId(9),
+        point: Point(4),
+        part: group.range,
+        unheard: group.nodes().take(1).collect(),
+        heard: Heard { epoch: Epoch(2), members: 1, needed: 2, of: 3 },
+        group,
+        ballot: TERM_BALLOT,
+        horizon: 3,
+        policies: 2,
+    }
+}
+
 /// Returns a frame of every kind.
 pub fn frames() -> Vec<Frame> {
     let order = CopyOrder { ring: RingId(9), number: 1 << 60, source: GroupId(6), ranges: vec![RANGE] };
     let told = CopyTold { ring: RingId(9), number: 1 << 60, source: GroupId(6), records: 300, done: true };
     let sender = Sender { node: NODE, epoch: EPOCH };
     let within = |message| Frame::Group { ring: RingId(9), group: GroupId(1 << 90), sender, message };
-    let group = GroupRef {
-        id: GroupId(5),
-        epoch: Epoch(7),
-        range: KeyRange::new(Point(3), Point(9)),
-        members: vec![contact()],
-    };
-    let origin = group.members[0].clone();
-    let sample = Sample { ring: None, origin: origin.clone() };
+    let sample = Sample { ring: None, origin: contact() };
     let sampled = Sampled {
         policies: Policies::default().agreed_on(5, 12),
         ring: RingId(9),
         point: Point(4),
-        group: group.clone(),
+        group: group_ref(),
         clusters: vec!["a".into()],
         own: false,
         risk: Some(1 << 30),
@@ -363,27 +396,7 @@ pub fn frames() -> Vec<Frame> {
     let change =
         PolicyChange { names: vec![("size".into(), "nines".into())], members_min: None, members_max: Some(15) };
     let agreed = ForwardedRequest { request: AdminRequest::SetPolicies(change), ..forwarded.clone() };
-    let locate = Locate {
-        ring: RingId(9),
-        point: Point(4),
-        origin,
-        wanted: Wanted::Sample,
-        way: Way::Up,
-        hops: 3,
-        taken_for: Some((GroupId(5), Epoch(7))),
-    };
-    let astray = Astray { ring: RingId(9), taken_for: (GroupId(6), Epoch(2)), group: Some(group.clone()) };
-    let located = Located {
-        ring: RingId(9),
-        point: Point(4),
-        part: group.range,
-        unheard: group.nodes().take(1).collect(),
-        heard: Heard { epoch: Epoch(2), members: 1, needed: 2, of: 3 },
-        group,
-        ballot: TERM_BALLOT,
-        horizon: 3,
-        policies: 2,
-    };
+    let astray = Astray { ring: RingId(9), taken_for: (GroupId(6), Epoch(2)), group: Some(group_ref()) };
     let outside = [
         Frame::Join { ring: Some(RingId(9)), member: member() },
         Frame::NotUnderstood { version: 2 },
@@ -392,8 +405,8 @@ pub fn frames() -> Vec<Frame> {
         Frame::Patience { ring: RingId(9), number: 1 << 60 },
         Frame::CopyOrder(order.into()),
         Frame::CopyTold(told.into()),
-        Frame::Locate(locate.into()),
-        Frame::Located(located.into()),
+        Frame::Locate(locate().into()),
+        Frame::Located(located().into()),
         Frame::Astray(astray.into()),
         Frame::Sample(sample.into()),
         Frame::Sampled(sampled.into()),
