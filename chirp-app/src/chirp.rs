@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use environment::unix_ms;
 
 use crate::error::Error;
 use crate::follows::{self, Following};
@@ -39,11 +40,6 @@ pub struct Updates {
     pub count: u64,
     /// Place behind the last post.
     pub place: Place,
-}
-
-/// Returns the time now, in milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Empties a full cache.
@@ -83,7 +79,7 @@ impl<S: Store> Chirp<S> {
     /// # Errors
     /// [`Error::Taken`] where another user has the name.
     pub async fn sign_up(&self, name: &UserName, key: Option<&UserKey>) -> Result<(), Error> {
-        let profile = Profile { name: name.clone(), since_ms: now_ms(), key: key.map(UserKey::public) };
+        let profile = Profile { name: name.clone(), since_ms: unix_ms(), key: key.map(UserKey::public) };
         match people::sign_up(&self.store, &profile).await {
             // The holder of the key has signed up already, and perhaps got no answer.
             Err(Error::Taken(_)) if key.is_some() && self.profile(name).await?.key == profile.key => Ok(()),
@@ -127,7 +123,7 @@ impl<S: Store> Chirp<S> {
             let how = if of_the_user.is_some() { "with another key" } else { "without a key" };
             return Err(KeyError::NotTheUsers(profile.name, how).into());
         }
-        let record = Record::new(user, text, now_ms(), key);
+        let record = Record::new(user, text, unix_ms(), key);
         self.append(self.updates_of(user), &record.to_item()).await?;
         Ok(record)
     }
@@ -141,7 +137,7 @@ impl<S: Store> Chirp<S> {
         if self.following(user).await?.has(&other) {
             return Ok(false);
         }
-        self.append(self.follows_of(user), &follows::item(&other, true, now_ms())).await?;
+        self.append(self.follows_of(user), &follows::item(&other, true, unix_ms())).await?;
         Ok(true)
     }
 
@@ -154,7 +150,7 @@ impl<S: Store> Chirp<S> {
         if !self.following(user).await?.has(other) {
             return Err(Error::NotFollowed(other.clone()));
         }
-        self.append(self.follows_of(user), &follows::item(other, false, now_ms())).await
+        self.append(self.follows_of(user), &follows::item(other, false, unix_ms())).await
     }
 
     /// Returns the users that a user follows.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::stream::{self, Stream, StreamExt as _};
 use tokio::sync::Notify;
 
-use crate::chirp::{Chirp, Updates, now_ms};
+use crate::chirp::{Chirp, Updates};
 use crate::error::Error;
 use crate::follows::Following;
 use crate::list::Place;
@@ -159,7 +159,7 @@ impl Timeline {
             while let Some((user, updates)) = unread.next().await {
                 match updates {
                     Ok(updates) => {
-                        merge.borrow_mut().add(&user, updates.records, now_ms());
+                        merge.borrow_mut().add(&user, updates.records, environment::unix_ms());
                         self.places.insert(user, updates.place);
                     }
                     Err(error) => failed.push(error),
@@ -198,7 +198,7 @@ impl Timeline {
         self.places.retain(|user, _| users.contains(user));
         let (mut lines, mut errors) = (Vec::new(), Vec::new());
         let mut add = |user: &UserName, records: Vec<Record>| {
-            lines.extend(records.into_iter().map(|record| Line::new(user.clone(), record, now_ms())));
+            lines.extend(records.into_iter().map(|record| Line::new(user.clone(), record, environment::unix_ms())));
         };
         let mut newly = pin!(self.unread(chirp, wanted));
         while let Some((user, updates)) = newly.next().await {
@@ -282,7 +282,7 @@ impl Page {
         let (updates, following) = tokio::join!(chirp.updates(user, wanted), chirp.following(user));
         let (updates, follows) = (updates?, following?.users().len());
         let newest = updates.records.into_iter().rev().take(wanted);
-        let lines = newest.map(|record| Line::new(profile.name.clone(), record, now_ms())).collect();
+        let lines = newest.map(|record| Line::new(profile.name.clone(), record, environment::unix_ms())).collect();
         Ok(Page { profile, count: updates.count, follows, lines })
     }
 }

@@ -1,6 +1,8 @@
-//! Settings from the environment, for all programs of the project. An empty variable counts as unset. A flag on the command line wins at
-//! any place. An error about the value of a variable names the variable, not a flag that was not typed.
+//! Settings from the environment and the wall clock, for all programs of the project. An empty variable counts as unset. A flag
+//! on the command line wins at any place. An error about the value of a variable names the variable, not a flag that was not
+//! typed.
 
+mod clock;
 mod hangup;
 
 use std::ffi::{OsStr, OsString};
@@ -9,6 +11,7 @@ use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command};
 
+pub use clock::{unix_ms, unix_time};
 pub use hangup::is_hangup_ignored;
 
 /// Function that returns the value of a variable of the environment.
@@ -19,8 +22,8 @@ pub fn of_process(name: &OsStr) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// Returns the command without the variables that are empty or have their flags in `typed`, here and in all subcommands. A global flag
-/// needs the second rule: clap prefers the variable where the flag stands before the subcommand.
+/// Returns the command without the variables that are empty or have their flags in `typed`, here and in all subcommands. A global
+/// flag needs the second rule: clap prefers the variable where the flag stands before the subcommand.
 pub fn without_unused(command: Command, typed: &[OsString], lookup: Lookup<'_>) -> Command {
     let is_empty = |arg: &Arg| arg.get_env().and_then(lookup).is_some_and(|value| value.is_empty());
     let is_typed = |arg: &Arg| arg.get_long().is_some_and(|long| is_typed(long, typed));
@@ -31,8 +34,8 @@ pub fn without_unused(command: Command, typed: &[OsString], lookup: Lookup<'_>) 
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, inside))
 }
 
-/// Returns the text for stderr about a refused command line: the error, and the environment variable of the wrong value, if any. Its
-/// quotations of the command line are escaped, so a terminal only shows them.
+/// Returns the text for stderr about a refused command line: the error, and the environment variable of the wrong value, if any.
+/// Its quotations of the command line are escaped, so a terminal only shows them.
 pub fn refusal(error: &clap::Error, command: &Command, typed: &[OsString], lookup: Lookup<'_>) -> String {
     let mut text = shown(&error.to_string());
     if let Some(name) = culprit(error, command, typed, lookup) {
@@ -41,7 +44,8 @@ pub fn refusal(error: &clap::Error, command: &Command, typed: &[OsString], looku
     text
 }
 
-/// Escapes a text from outside, so that a terminal only shows it: characters that could steer the terminal are escaped as in Rust.
+/// Escapes a text from outside, so that a terminal only shows it: characters that could steer the terminal are escaped as in
+/// Rust.
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {

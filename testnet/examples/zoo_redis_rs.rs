@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::io::{BufRead as _, stdin};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use redis::{
@@ -79,8 +79,7 @@ fn open(port: &str) -> RedisResult<Connection> {
 }
 
 fn id() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("rs{}", now.as_nanos())
+    format!("rs{}", environment::unix_time().as_nanos())
 }
 
 fn incr(key: &str, setting: &str) -> Cmd {

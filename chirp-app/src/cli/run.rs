@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::print::{Printer, Stop};
 use super::{Command, Output, Settings, UNPRINTED, show, timeline};
-use crate::chirp::{Chirp, now_ms};
+use crate::chirp::Chirp;
 use crate::error::Error;
 use crate::name::UserName;
 use crate::remote::Remote;
@@ -89,7 +89,7 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
             let (user, text) = (me(settings)?, text.parse().map_err(Error::from)?);
             let key = key(settings)?;
             let record = connect(settings).await?.post(&user, &text, key.as_ref()).await?;
-            let line = Line::new(user, record, now_ms());
+            let line = Line::new(user, record, environment::unix_ms());
             out.say(&format!("posted as {}", line.user), || show::json(&line, None))
         }
         Command::Follow { name } => {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::print::{Printer, Stop};
 use super::show;
 use crate::age::day;
-use crate::chirp::{Chirp, now_ms};
+use crate::chirp::Chirp;
 use crate::name::UserName;
 use crate::store::Store;
 use crate::timeline::{Found, Line, Page, Timeline, rest, seals};
@@ -99,7 +99,7 @@ async fn print_in_turn<S: Store>(
 }
 
 async fn print<S: Store>(chirp: &Chirp<S>, lines: &[Line], out: &Printer) -> Result<(), Stop> {
-    let now = now_ms();
+    let now = environment::unix_ms();
     for (line, seal) in lines.iter().zip(seals(chirp, lines).await) {
         out.say(&show::text(line, seal, now), || show::json(line, seal))?;
     }

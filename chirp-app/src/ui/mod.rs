@@ -24,7 +24,6 @@ use screen::ratatui::buffer::Buffer;
 use screen::ratatui::layout::Rect;
 use screen::terminal::{EnterError, Happening, Screen};
 
-use crate::chirp::now_ms;
 use model::Model;
 use state::{Act, State};
 pub use worker::Start;
@@ -65,7 +64,7 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
         screen.draw(|frame| {
             let area = frame.area();
             state.settle(&model, area);
-            draw::draw(&model, &state, now_ms(), palette, area, frame.buffer_mut());
+            draw::draw(&model, &state, environment::unix_ms(), palette, area, frame.buffer_mut());
         })?;
         // The silence of a worker shows that it has gone.
         let ask = |ask| drop(asks.send(ask));
@@ -134,7 +133,7 @@ pub fn once(start: Start, columns: u16, rows: u16, written: Written) -> Result<S
     let area = Rect::new(0, 0, columns, rows);
     let mut buffer = Buffer::empty(area);
     state.settle(&model, area);
-    draw::draw(&model, &state, now_ms(), palette, area, &mut buffer);
+    draw::draw(&model, &state, environment::unix_ms(), palette, area, &mut buffer);
     Ok(match written {
         Written::Text => picture::text(&buffer),
         Written::Ansi => picture::ansi(&buffer),

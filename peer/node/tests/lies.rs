@@ -63,6 +63,10 @@ fn no_lie_stops_a_node() {
         println!("{} lies", play(seed));
         return;
     }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "other seeds in each long run; a node's tests cannot use environment"
+    )]
     let (first, count) = match number("SCATTER_LIES") {
         Some(count) => {
             (SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64), count)

@@ -18,7 +18,7 @@ use serde_json::Map;
 
 use super::exit::{Exit, fail, note, printed};
 use super::json;
-use crate::machine::{DirectoryLock, keep_to_owner, store_dir, unix_ms};
+use crate::machine::{DirectoryLock, keep_to_owner, store_dir};
 use crate::store::{Engine, StoreConfig};
 
 /// Upper limit of the records of one read, in bytes.
@@ -167,7 +167,7 @@ fn walk(
 fn print(out: &mut impl Write, form: Form, key: &Key, found: &Found) -> io::Result<u64> {
     let Found { record, chosen } = found;
     let Some(value) = &record.value else { return Ok(0) };
-    if record.deadline.is_some_and(|deadline| deadline.0 <= unix_ms()) {
+    if record.deadline.is_some_and(|deadline| deadline.0 <= environment::unix_ms()) {
         return Ok(0);
     }
     match form {

@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use super::exit::{Exit, fail};
 use super::{print, web};
 use crate::config::Format;
-use crate::machine::unix_ms;
 use crate::names::Names;
 use crate::status::{GroupStatus, Groups, Located, LossStatus, QuorumStatus, RangeStatus, Ring, SilentRange};
 use crate::top::units;
@@ -59,7 +58,7 @@ pub fn groups(args: &LookArgs) -> ExitCode {
 /// Runs `scatter ring`: exit code 1 where some range does not answer or has no majority.
 pub fn ring(args: &RingArgs) -> ExitCode {
     look(&args.look, &format!("/v1/ring?lane={}", args.lane), |ring: &Ring| {
-        (describe_ring(ring, unix_ms()), ring.is_well())
+        (describe_ring(ring, environment::unix_ms()), ring.is_well())
     })
 }
 

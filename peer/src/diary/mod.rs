@@ -23,7 +23,6 @@ pub use neighbours::Neighbours;
 pub use ring_watch::{GROUPS_MAX, RingMetrics, RingWatch};
 
 use crate::lock::lock;
-use crate::machine::unix_ms;
 use crate::names::label;
 use crate::resp::latencies::Latencies;
 use crate::status::{GroupStatus, LeavingStatus, LoadSample, PeerTraffic, StatusSource, Told};
@@ -43,7 +42,7 @@ pub struct Diary {
 impl Diary {
     /// Adds an event that happens now. The log of this process reports it, too, but not each time where it flickers.
     pub fn tell(&self, happening: Happening) {
-        let count = lock(&self.log).tell(happening.clone(), unix_ms());
+        let count = lock(&self.log).tell(happening.clone(), environment::unix_ms());
         let Happening { kind, group, peer, text } = happening;
         // The daemon itself logs whether it serves.
         let is_said = matches!(kind, Kind::Ready | Kind::NotReady);
@@ -91,7 +90,7 @@ impl Diary {
                 // The first look only begins a sample.
                 if count.is_multiple_of(LOOKS_PER_SAMPLE) {
                     let traffic = traffic(&status.peers());
-                    lock(&self.load).sample(Instant::now(), unix_ms() / 1000, latencies.counts(), traffic);
+                    lock(&self.load).sample(Instant::now(), environment::unix_ms() / 1000, latencies.counts(), traffic);
                 }
             }
         };

@@ -18,7 +18,6 @@ use tokio::sync::watch;
 
 use crate::admin::Admin;
 use crate::lock::lock;
-use crate::machine::unix_ms;
 use crate::status::{Located, Ring, SilentRange, StatusSource, part_of_ring};
 
 /// Shortest pause between two walks.
@@ -66,7 +65,7 @@ impl RingWatch {
                     let Ok(walk) = admin.walk_ring(lane, None, GROUPS_MAX).await else { return };
                     let groups = u32::try_from(walk.groups.len()).unwrap_or(u32::MAX);
                     pause = pause.max(WALK_EVERY_PER_GROUP.saturating_mul(groups));
-                    self.learn(lane, &walk, unix_ms());
+                    self.learn(lane, &walk, environment::unix_ms());
                 }
                 tokio::time::sleep(pause).await;
             }
@@ -175,7 +174,7 @@ pub struct RingMetrics(pub Arc<RingWatch>);
 impl Collector for RingMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (ranges, part, since_ms) = self.0.sums();
-        let seconds = since_ms.map_or(0.0, |since| unix_ms().saturating_sub(since) as f64 / 1000.0);
+        let seconds = since_ms.map_or(0.0, |since| environment::unix_ms().saturating_sub(since) as f64 / 1000.0);
         let values = [
             (
                 "ring_unserved_ranges",

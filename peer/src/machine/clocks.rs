@@ -1,7 +1,5 @@
 //! The machine's clocks, as a node reads them.
 
-use std::time::SystemTime;
-
 use overlay::time::{Now, Time, WallMillis};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -29,14 +27,8 @@ impl Clocks {
 
     /// Reads the wall clock.
     pub fn wall(&self) -> WallMillis {
-        WallMillis(unix_ms().saturating_add_signed(self.wall_offset_ms))
+        WallMillis(environment::unix_ms().saturating_add_signed(self.wall_offset_ms))
     }
-}
-
-/// Returns the machine's wall clock, in milliseconds since 1970; 0 before that.
-pub fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn read(clock: ClockId) -> Time {

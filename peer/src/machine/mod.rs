@@ -27,7 +27,6 @@ mod store_port;
 mod surroundings;
 mod whole;
 
-pub(crate) use clocks::unix_ms;
 pub(crate) use data_dir::{DirectoryLock, check_formats, keep_to_owner};
 pub(crate) use key_hash::{Cost, KeyHash};
 pub use launch::launch;

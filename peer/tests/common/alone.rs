@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use group::op::Refusal;
 use node::{Durability, Event, Input, Node, NodeConfig, Output, Request, Restored};
@@ -27,8 +27,7 @@ pub fn start(router: &Arc<Router>) -> Arc<dyn Backend> {
         let started = Instant::now();
         let now = || {
             let time = Time(started.elapsed().as_nanos() as u64);
-            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            Now { time, awake: time, wall: WallMillis(wall.as_millis() as u64) }
+            Now { time, awake: time, wall: WallMillis(environment::unix_ms()) }
         };
         let mut config = NodeConfig::new(PeerKey([1; 32]), Incarnation(1));
         config.found = true;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use group::data::service::{Change, Delivery, Live, deliver};
@@ -160,7 +160,7 @@ impl Map {
 }
 
 fn wall() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+    environment::unix_ms()
 }
 
 /// Status source with a fixed status.

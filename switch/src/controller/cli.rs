@@ -4,7 +4,6 @@ use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hyper::Uri;
@@ -96,8 +95,7 @@ fn setup(args: &ControlArgs) -> Result<Setup, String> {
     });
     let device_config = args.device_config.as_deref().map(read).transpose()?.unwrap_or_default();
     let switch = SwitchConfig { endpoint: args.target.clone(), device: args.device, device_config };
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos());
-    let election = args.election_id.map_or_else(now, u128::from);
+    let election = args.election_id.map_or_else(|| environment::unix_time().as_nanos().max(1), u128::from);
     Ok(Setup { switch, election, peers, token: token.transpose()? })
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
 use tokio::sync::{mpsc, watch};
@@ -116,6 +116,5 @@ async fn request(setup: Arc<Setup>, ask: Ask, answers: mpsc::Sender<(Ask, Answer
 
 /// Returns the wall-clock time, in seconds since 1970.
 fn unix() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+    u32::try_from(environment::unix_time().as_secs()).unwrap_or(u32::MAX)
 }

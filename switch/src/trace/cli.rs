@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -61,7 +61,7 @@ fn given(args: &ReplayArgs) -> Result<(Trace, On), String> {
     let trace = text.parse().map_err(|wrong| format!("{}: {wrong}", args.trace.display()))?;
     let device_config = args.device_config.as_deref().map(read).transpose()?.unwrap_or_default();
     // Other controllers of the switch are expected to have lower election ids.
-    let election = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos());
+    let election = environment::unix_time().as_nanos().max(1);
     let control = SwitchConfig { endpoint: format!("http://{}", args.p4runtime), device: args.device, device_config };
     let (patience, quiet) = (Duration::from_secs(5), Duration::from_millis(200));
     Ok((trace, On { data: args.target, control, election, here: args.here, patience, quiet }))

@@ -5,7 +5,6 @@ use core::time::Duration;
 use group::op::{ExpireOnly, Expiry, Op};
 use overlay::time::WallMillis;
 
-use crate::machine::unix_ms;
 use crate::resp::call::{Call, Handled};
 use crate::resp::errors;
 use crate::resp::join::Shape;
@@ -77,7 +76,7 @@ impl Notation {
 
 /// Returns the wall-clock time, only to check whether a client's number fits at all.
 fn wall_millis() -> i64 {
-    i64::try_from(unix_ms()).unwrap_or(i64::MAX)
+    i64::try_from(environment::unix_ms()).unwrap_or(i64::MAX)
 }
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
