@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,12 +59,13 @@ pub fn run<P: Protocol>(
     mut at_edge: impl FnMut(),
 ) -> Result<Report, Failed> {
     plan.fault().map_or(Ok(()), |fault| Err(Failed::Plan(fault)))?;
-    let (tell, told) = channel();
+    // One message of each thread.
+    let (tell, told) = sync_channel(plan.threads);
     thread::scope(|scope| {
         let drivers = (0..plan.threads)
             .map(|part| {
                 let (tell, protocol) = (tell.clone(), &protocol);
-                let (begin, begun) = channel();
+                let (begin, begun) = sync_channel(1);
                 let work = move || {
                     let driver = Driver::open(plan, part, protocol);
                     let failed = driver.is_err();

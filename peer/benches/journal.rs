@@ -165,6 +165,7 @@ impl Threads {
         self.store = None;
         let _ = fs::remove_dir_all(&self.dir);
         let (engine, _) = Engine::open_dir(&self.dir, &StoreConfig::default()).expect("opens");
+        #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
         let (send, events) = channel();
         let thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");
         self.store = Some((thread, events));

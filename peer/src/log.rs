@@ -179,6 +179,7 @@ mod tests {
     }
 
     fn log(format: Format) -> (Log, Sender<io::Result<()>>, Arc<Mutex<String>>) {
+        #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
         let (go, may) = channel();
         let took = Arc::new(Mutex::new(String::new()));
         (Log::start(Reader { may, took: took.clone() }, format).unwrap(), go, took)

@@ -100,6 +100,7 @@ fn a_store_on_a_full_disk_opens_again() {
 }
 
 fn start(engine: Engine) -> (StoreThread, Receiver<StoreEvent>) {
+    #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
     let (send, events) = channel();
     (StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts"), events)
 }

@@ -40,6 +40,7 @@ fn child() {
         engine.checkpoint().expect("makes a checkpoint");
         println!("{first} records in the table after {:?}", began.elapsed());
     }
+    #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
     let (send, events) = channel();
     let mut thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");
     let mut acknowledged = 0;

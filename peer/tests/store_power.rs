@@ -204,6 +204,7 @@ fn working_child() {
     let Ok(dir) = std::env::var("STORE_CHILD_DIR") else { return };
     let (engine, restored) = Engine::open_dir(&dir, &working()).expect("opens");
     let next = restored.meta.get(&b"next"[..]).map(|next| String::from_utf8_lossy(next).parse().expect("a number"));
+    #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
     let (send, events) = channel();
     let mut thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");
     for number in next.unwrap_or(0u64).. {

@@ -127,6 +127,7 @@ fn next(events: &Receiver<StoreEvent>) -> StoreEvent {
 }
 
 fn start(engine: Engine) -> (StoreThread, Receiver<StoreEvent>) {
+    #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
     let (send, events) = channel();
     let thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");
     (thread, events)

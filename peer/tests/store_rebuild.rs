@@ -30,6 +30,7 @@ struct Bench {
 
 impl Bench {
     fn new(dir: &Path) -> Bench {
+        #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
         let (send, events) = channel();
         let (engine, _) = Engine::open_dir(dir, &config()).expect("opens");
         let thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");

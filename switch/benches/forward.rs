@@ -122,7 +122,7 @@ mod linux {
             work: impl FnOnce(&AtomicBool) + Send + 'static,
         ) -> Worker {
             let stop = Arc::new(AtomicBool::new(false));
-            let (tx, rx) = mpsc::channel();
+            let (tx, rx) = mpsc::sync_channel(1);
             let its = stop.clone();
             let thread = thread::Builder::new().name(name.into()).spawn(move || {
                 pin(0);

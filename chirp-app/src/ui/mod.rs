@@ -142,6 +142,10 @@ pub fn once(start: Start, columns: u16, rows: u16, written: Written) -> Result<S
 }
 
 fn begin(start: Start) -> (Sender<Ask>, Receiver<News>) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "neither keys nor the worker wait: a person asks little, and one picture takes all news"
+    )]
     let ((asks, asked), (tell, told)) = (channel(), channel());
     std::thread::spawn(move || worker::work(start, asked, tell));
     (asks, told)

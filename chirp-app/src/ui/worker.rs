@@ -79,6 +79,7 @@ struct Gone;
 
 /// Works until the other side has gone.
 pub(crate) fn work(start: Start, asks: Receiver<Ask>, tell: Sender<News>) {
+    #[expect(clippy::disallowed_methods, reason = "as many requests as a person types")]
     let (send, receive) = unbounded_channel();
     // A thread has to wait for requests that come from a thread.
     std::thread::spawn(move || {
@@ -157,6 +158,7 @@ impl Worker {
         user: &UserName,
         asks: &mut UnboundedReceiver<Ask>,
     ) -> Result<Ask, Gone> {
+        #[expect(clippy::disallowed_methods, reason = "as many requests as a person types")]
         let (change, changes) = unbounded_channel();
         let (visit, visited) = watch::channel(None);
         tokio::select! {

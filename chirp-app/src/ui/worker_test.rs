@@ -15,6 +15,7 @@ fn begin(peer: &Peer, follows: usize) -> (Sender<Ask>, Receiver<News>) {
         user: Some("ann".parse().unwrap()),
         key: None,
     };
+    #[expect(clippy::disallowed_methods, reason = "as in the program")]
     let ((asks, asked), (tell, told)) = (channel(), channel());
     std::thread::spawn(move || work(start, asked, tell));
     (asks, told)

@@ -220,6 +220,7 @@ mod tests {
     async fn what_was_heard_is_not_heard_again_and_who_does_not_listen_is_left_alone() {
         let chirp = Chirp::new(Table::default(), AppendMode::Atomic);
         begin(&chirp).await.unwrap();
+        #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
         let (seen, heard) = channel();
         let mut timeline = None;
         for count in [HISTORY.len(), 0] {

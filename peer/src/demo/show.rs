@@ -25,7 +25,9 @@ const LINES_MAX: usize = 100;
 ///
 /// A text for the user where the dashboard cannot start.
 pub fn show(network: &Shared) -> Result<(), String> {
+    #[expect(clippy::disallowed_methods, reason = "as many as the few simulated people post; each frame takes all")]
     let (seen, said) = channel();
+    #[expect(clippy::disallowed_methods, reason = "one message of each peer that ends")]
     let (tell, gone) = channel();
     let behind = network.clone();
     let background = thread::Builder::new().name("demo-people".into());
@@ -33,6 +35,7 @@ pub fn show(network: &Shared) -> Result<(), String> {
     let endpoints = network.clone();
     let http = lock(network).http();
     let model = top::look(&http).map_err(|(endpoint, trouble)| format!("{endpoint}: {trouble}"))?;
+    #[expect(clippy::disallowed_methods, reason = "one message of each key")]
     let (done, dones) = channel();
     let extra = |key: char, what: &str, does: fn(&Shared) -> String| {
         let done = done.clone();

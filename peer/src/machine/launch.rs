@@ -85,6 +85,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let (mut early, listen) = wait_for_addresses(&mut port)?;
     let peer_id = identity.peer_id().to_string();
     let showcase = Showcase::new(peer_id.clone(), config, surroundings);
+    #[expect(clippy::disallowed_methods, reason = "a loop must not wait for the daemon; events of a peer are few")]
     let (news_in, news) = mpsc::unbounded_channel();
     let rings = memo.rings();
     let memo = Arc::new(SharedMemo::new(memo, network));

@@ -1,7 +1,7 @@
 //! The inputs that wait for a loop, beside those that the network holds for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 
@@ -19,9 +19,9 @@ use crate::store::StoreEvent;
 #[derive(Debug)]
 pub enum Ask {
     /// Asks for the reason that prevents leaving, if there is one; `true` if the administrator insists.
-    MayLeave(bool, Sender<Option<LeaveRefusal>>),
+    MayLeave(bool, SyncSender<Option<LeaveRefusal>>),
     /// Leave, with `true` if the administrator insists. The answer is the present step of the leave.
-    Leave(bool, Sender<Option<LeaveStatus>>),
+    Leave(bool, SyncSender<Option<LeaveStatus>>),
     /// Carry out an administrator's request on a group.
     AdminRequest(GroupId, AdminRequest, UnboundedSender<AdminOutcome>),
     /// Walk along the ring from this point, to so many groups.

@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use group::control::history::{FAILURES_MAX, History};
@@ -101,8 +101,9 @@ impl Sessions {
     /// Begins a session, and starts a thread that notes its length at intervals. Without such a thread the length is not noted, and the
     /// log says so.
     pub fn keep(mut self, clocks: Clocks) -> Keeper {
-        let (ends, end) = channel();
-        let (tell, written) = channel();
+        // One message each way.
+        let (ends, end) = sync_channel(1);
+        let (tell, written) = sync_channel(1);
         let keep = move || {
             let since = clocks.now().awake;
             self.begin(clocks.wall().0 / 1000);
@@ -156,7 +157,7 @@ impl Sessions {
 /// The present session. Dropped without an end, it counts as failed at the next start.
 #[derive(Debug)]
 pub struct Keeper {
-    ends: Sender<()>,
+    ends: SyncSender<()>,
     written: Receiver<()>,
 }
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use group::op::Refusal;
@@ -89,6 +89,7 @@ impl Admin for Lanes {
     }
 
     fn request(&self, group: GroupId, request: AdminRequest) -> mpsc::UnboundedReceiver<AdminOutcome> {
+        #[expect(clippy::disallowed_methods, reason = "one answer of each lane")]
         let (asker, answers) = mpsc::unbounded_channel();
         self.mailboxes.iter().for_each(|mailbox| mailbox.ask(Ask::AdminRequest(group, request.clone(), asker.clone())));
         answers
@@ -138,6 +139,7 @@ pub struct Common {
 impl Whole {
     /// Creates the supervisor for the loops of these mailboxes, which report through the returned sender.
     pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> (Whole, Arc<Lanes>, Sender<Word>) {
+        #[expect(clippy::disallowed_methods, reason = "a loop must not wait for the supervisor, which waits for loops")]
         let (sender, words) = channel();
         let (count, stopping) = (mailboxes.len(), Arc::new(AtomicBool::new(false)));
         let lanes = Lanes { mailboxes: mailboxes.clone(), words: sender.clone(), stopping: stopping.clone() };
@@ -214,9 +216,9 @@ impl Whole {
         Ok(leaving_of(begun.iter().copied()).unwrap_or_default())
     }
 
-    fn ask_all<T>(&self, ask: impl Fn(Sender<T>) -> Ask) -> Vec<Option<T>> {
+    fn ask_all<T>(&self, ask: impl Fn(SyncSender<T>) -> Ask) -> Vec<Option<T>> {
         let asked = self.mailboxes.iter().map(|mailbox| {
-            let (asker, answer) = channel();
+            let (asker, answer) = sync_channel(1);
             mailbox.ask(ask(asker));
             answer
         });
@@ -370,7 +372,7 @@ mod tests {
         assert!(matches!(whole.follow(&memo(), drop), End::Fatal(_)));
         halts.join().unwrap();
         // No caller waits for an answer that the lane does not give.
-        let (asker, answer) = channel();
+        let (asker, answer) = sync_channel(1);
         mailboxes[1].ask(Ask::MayLeave(false, asker));
         assert!(answer.recv().is_err());
     }

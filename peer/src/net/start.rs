@@ -124,7 +124,7 @@ impl Net {
             listeners.insert(listener);
         }
 
-        let (stopped_tx, stopped) = mpsc::channel();
+        let (stopped_tx, stopped) = mpsc::sync_channel(1);
         let driver = Driver::new(shared.clone(), swarm, listeners);
         runtime.spawn(async move {
             driver.run().await;

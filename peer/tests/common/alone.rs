@@ -20,8 +20,9 @@ impl Backend for Alone {
 
 /// Starts the node's loop, and returns once it serves.
 pub fn start(router: &Arc<Router>) -> Arc<dyn Backend> {
+    #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
     let (sender, receiver) = mpsc::channel::<Vec<Request>>();
-    let (ready, is_ready) = mpsc::channel();
+    let (ready, is_ready) = mpsc::sync_channel(1);
     let mut replies = router.replies();
     std::thread::spawn(move || {
         let started = Instant::now();

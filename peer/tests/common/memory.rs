@@ -50,6 +50,7 @@ impl Backend for Memory {
 
 /// Starts the thread.
 pub fn start(router: &Arc<Router>, manner: Manner) -> Arc<dyn Backend> {
+    #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
     let (sender, receiver) = mpsc::channel();
     let replies = router.replies();
     std::thread::spawn(move || work(&receiver, replies, manner));

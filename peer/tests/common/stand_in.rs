@@ -56,6 +56,7 @@ impl Admin for Leaver {
     }
 
     fn request(&self, _: GroupId, _: AdminRequest) -> UnboundedReceiver<AdminOutcome> {
+        #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
         let (asker, answers) = unbounded_channel();
         asker.send(AdminOutcome::NotHere).expect("it is waited for");
         answers
@@ -88,6 +89,7 @@ fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     if config.entry == Entry::Known {
         return Err(peer::daemon::NO_NETWORK.to_owned().into());
     }
+    #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
     let (news, received) = tokio::sync::mpsc::unbounded_channel();
     // For a test of a slow stop.
     let stuck = std::env::var_os("STAND_IN_STUCK").is_some();

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
@@ -22,7 +22,7 @@ pub struct Signals {
     seen: Arc<Seen>,
     handle: Handle,
     /// Dropped with this value: so the thread learns that the program ended in time.
-    _alive: Sender<()>,
+    _alive: SyncSender<()>,
 }
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Signals {
     pub fn watch() -> io::Result<Signals> {
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCONT])?;
         let (handle, seen) = (signals.handle(), Arc::new(Seen::default()));
-        let (alive, watched) = channel::<()>();
+        let (alive, watched) = sync_channel::<()>(0);
         let told = seen.clone();
         let watch = move || {
             while !signals.is_closed() {

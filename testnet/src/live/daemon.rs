@@ -315,6 +315,7 @@ impl Daemon {
         dies_with_owner(&mut command);
         let mut child = command.spawn().expect("the daemon can be started");
         let stdout = child.stdout.take().expect("it is a pipe");
+        #[expect(clippy::disallowed_methods, reason = "a daemon must not wait for a reader of its lines")]
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             // Reads on without a receiver, so that the daemon never blocks.

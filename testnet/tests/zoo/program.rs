@@ -31,6 +31,7 @@ impl Program {
         }
         let mut child = program.spawn().unwrap_or_else(|error| panic!("{}: {error}", command[0]));
         let stdout = child.stdout.take().expect("it is a pipe");
+        #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
