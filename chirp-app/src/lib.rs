@@ -14,6 +14,35 @@
 //!
 //! Names are trusted: every client that claims to be `ann` may post as `ann`. A post can be signed, and readers see
 //! whether it is ([`signature`]).
+//!
+//! # Examples
+//!
+//! ```
+//! use chirp_app::{Record, Text, UserName};
+//!
+//! let (ann, text): (UserName, Text) = ("Ann".parse()?, "hello, world".parse()?);
+//! assert_eq!(ann.folded(), "ann");
+//! assert!("x".repeat(141).parse::<Text>().is_err(), "a chirp has at most 140 characters");
+//! // A chirp as it is stored.
+//! let record = Record::new(&ann, &text, 1_795_585_100_000, None);
+//! assert_eq!(Record::from_item(&record.to_item()), Some(record));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A post through a peer of a network:
+//!
+//! ```no_run
+//! use chirp_app::Chirp;
+//! use chirp_app::list::AppendMode;
+//! use chirp_app::remote::Remote;
+//!
+//! # async fn post() -> Result<(), Box<dyn std::error::Error>> {
+//! let peers = ["127.0.0.1:6479".to_owned()];
+//! let chirp = Chirp::new(Remote::connect(&peers, None).await?, AppendMode::Atomic);
+//! chirp.post(&"ann".parse()?, &"hello, world".parse()?, None).await?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod cli;
 pub mod error;

@@ -4,6 +4,21 @@
 //! an example at once. [`Golden`] compares their bytes with a file. Its message about a difference names the version
 //! constant to raise, and the one command that writes the file anew (`SCATTER_BLESS=1 cargo test … golden`). The command
 //! refuses where bytes have changed and the version has not.
+//!
+//! # Examples
+//!
+//! ```
+//! #[derive(serde::Deserialize)]
+//! #[allow(dead_code)]
+//! enum Order {
+//!     Stop,
+//!     Move { metres: u32 },
+//! }
+//!
+//! let found = golden::examples::<Order>();
+//! let names: Vec<&str> = found.values.iter().map(|(name, _)| name.as_str()).collect();
+//! assert_eq!(names, ["Order::Stop", "Order::Move"]);
+//! ```
 
 mod example;
 mod file;

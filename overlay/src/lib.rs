@@ -2,6 +2,20 @@
 //!
 //! All arithmetic is exact and wraps at 2^128. The crate has no I/O, and no function waits. No other crate compares raw
 //! points of the ring.
+//!
+//! # Examples
+//!
+//! ```
+//! use overlay::{Key, KeyRange, Point};
+//!
+//! let key = Key::new(b"greeting").expect("a name of at most 1,024 bytes");
+//! let middle = Point(1 << 127);
+//! let (lower, upper) = (KeyRange::new(Point(0), middle), KeyRange::new(middle, Point(0)));
+//! // Each key belongs to exactly one of two ranges that make up the ring.
+//! assert_ne!(lower.contains(key.point()), upper.contains(key.point()));
+//! // The ring has no end: distances wrap.
+//! assert_eq!(Point(u128::MAX).distance_to(Point(1)), 2);
+//! ```
 #![no_std]
 
 extern crate alloc;

@@ -2,6 +2,17 @@
 //!
 //! Policies never act, and mechanisms never decide: the node carries a proposal across. Each decision is a trait; another
 //! policy is another implementation.
+//!
+//! # Examples
+//!
+//! ```
+//! use policy::size::{Resize, Sizes, Sizing, Thresholds};
+//!
+//! let sizes = Sizes { own: 13, successor: Some(6), min: 5, max: 12, prospects: None };
+//! assert_eq!(Thresholds.propose(&sizes), Some(Resize::Split));
+//! assert_eq!(Thresholds.propose(&Sizes { own: 4, ..sizes }), Some(Resize::Merge));
+//! assert_eq!(Thresholds.propose(&Sizes { own: 8, ..sizes }), None);
+//! ```
 #![no_std]
 
 extern crate alloc;

@@ -24,6 +24,26 @@
 //! | 80- | the key, then a part of the value, up to the end of the datagram |
 //!
 //! Numbers are big-endian, as in switches.
+//!
+//! # Examples
+//!
+//! ```
+//! use header::{Header, Operation, Packet};
+//!
+//! let header = Header {
+//!     operation: Operation::Read,
+//!     partition: 5,
+//!     object: 77,
+//!     switch: 0,
+//!     term: 7,
+//!     sequence: 0,
+//!     committed: 0,
+//!     tag: 1,
+//! };
+//! let mut datagram = Vec::new();
+//! Packet::of(header, b"greeting").encode(&mut datagram);
+//! assert_eq!(Packet::decode(&datagram), Ok(Packet::of(header, b"greeting")));
+//! ```
 #![no_std]
 
 extern crate alloc;
