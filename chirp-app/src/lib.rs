@@ -43,6 +43,7 @@
 //! # Ok(())
 //! # }
 //! ```
+#![forbid(unsafe_code)]
 
 pub mod cli;
 pub mod error;

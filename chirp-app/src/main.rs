@@ -1,4 +1,5 @@
 //! The `chirp` program.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@
 //! assert_eq!(environment::shown("a\x1b[31m"), "a\\u{1b}[31m");
 //! # Ok::<(), clap::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod clock;
 mod hangup;

@@ -2,6 +2,7 @@
 //!
 //! `tests/mutations.rs` tries each with thousands of damaged encodings whenever the tests run. A real fuzzer goes on
 //! from there: see `fuzz_targets/decoders.rs`.
+#![forbid(unsafe_code)]
 
 mod disk;
 mod frames;

@@ -19,6 +19,7 @@
 //! let names: Vec<&str> = found.values.iter().map(|(name, _)| name.as_str()).collect();
 //! assert_eq!(names, ["Order::Stop", "Order::Move"]);
 //! ```
+#![forbid(unsafe_code)]
 
 mod example;
 mod file;

@@ -65,6 +65,7 @@
 //! assert_eq!(replica.leader(), Some(me));
 //! assert_eq!(replica.primary_of(key.point()).map(|ballot| ballot.node), Some(me));
 //! ```
+#![forbid(unsafe_code)]
 #![no_std]
 
 extern crate alloc;

@@ -37,6 +37,7 @@
 //! assert!(report.writes.done > 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod connection;
 mod driver;

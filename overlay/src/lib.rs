@@ -16,6 +16,7 @@
 //! // The ring has no end: distances wrap.
 //! assert_eq!(Point(u128::MAX).distance_to(Point(1)), 2);
 //! ```
+#![forbid(unsafe_code)]
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,5 @@
 //! `scatter`: the daemon and the client commands.
+#![forbid(unsafe_code)]
 
 /// Allocator: most memory is freed by another thread than the one that allocated it, at which the default
 /// allocators are slow.

@@ -13,6 +13,7 @@
 //! assert_eq!(Thresholds.propose(&Sizes { own: 4, ..sizes }), Some(Resize::Merge));
 //! assert_eq!(Thresholds.propose(&Sizes { own: 8, ..sizes }), None);
 //! ```
+#![forbid(unsafe_code)]
 #![no_std]
 
 extern crate alloc;

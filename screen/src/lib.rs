@@ -22,6 +22,7 @@
 //! let screen = Buffer::with_lines(["ann: hello", "bob: hi"]);
 //! assert_eq!(picture::text(&screen), "ann: hello\nbob: hi\n");
 //! ```
+#![forbid(unsafe_code)]
 
 pub mod colour;
 pub mod picture;

@@ -43,6 +43,7 @@
 //! assert_eq!(pipeline.process(&mut packet(Operation::Read), 1), Verdict::To(102));
 //! # Ok::<(), switch::tables::PartitionError>(())
 //! ```
+#![forbid(unsafe_code)]
 
 #[cfg(feature = "control")]
 pub mod controller;

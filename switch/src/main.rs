@@ -1,4 +1,5 @@
 //! The `scatter-switch` program.
+#![forbid(unsafe_code)]
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -2,6 +2,7 @@
 //!
 //! The driver hands inputs in with the time, and pulls outputs ([`Node::handle`], [`Node::poll_output`]). The same
 //! compiled node runs on a real network and in simulation.
+#![forbid(unsafe_code)]
 #![no_std]
 
 extern crate alloc;

@@ -44,6 +44,7 @@
 //! Packet::of(header, b"greeting").encode(&mut datagram);
 //! assert_eq!(Packet::decode(&datagram), Ok(Packet::of(header, b"greeting")));
 //! ```
+#![forbid(unsafe_code)]
 #![no_std]
 
 extern crate alloc;
