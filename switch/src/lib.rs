@@ -51,7 +51,7 @@ pub mod controller;
 pub mod device;
 pub mod dirty;
 #[cfg(feature = "soft")]
-pub mod monitoring;
+pub(crate) mod monitoring;
 #[cfg(feature = "p4runtime")]
 pub mod p4rt;
 pub mod pipeline;

@@ -1,12 +1,12 @@
 //! Controller: keeps a switch's tables in step with the groups that use it, and gives groups ids for it.
 //!
-//! The controller asks peers for reports about their groups ([`reports`]) and decides ([`core`], a value without I/O). Then it
+//! The controller asks peers for reports about their groups (`reports`) and decides (`core`, a value without I/O). Then it
 //! has the decision carried out: in the switch's tables by [`p4rt::client`](crate::p4rt::client), and by a request to a
-//! peer where a group needs an id ([`peer_client`], [`run`]).
+//! peer where a group needs an id (`peer_client`, [`run`]).
 //!
 //! # An id for a life
 //! An id is used for one life of one set of registers and slots (rule S1). The controller enforces that rule. In terms of
-//! [`core`], a partition gets a group's id only
+//! `core`, a partition gets a group's id only
 //!
 //! - if the partition is in the tables with that id already, and keeps its place and its term; or
 //! - if this controller asked the group for that id in this *mastership* and was told that it is chosen, and the partition has
@@ -22,15 +22,15 @@
 //!
 //! Each earlier controller followed the same rule, so the tables that are found obey it.
 
-pub mod allocator;
+mod allocator;
 pub mod cli;
-pub mod core;
+mod core;
 mod id_requests;
 mod mastership;
 mod notes;
-pub mod peer_client;
-pub mod peers;
+mod peer_client;
+mod peers;
 mod plan;
-pub mod reports;
+mod reports;
 pub mod run;
-pub mod tally;
+mod tally;

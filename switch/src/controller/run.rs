@@ -1,4 +1,4 @@
-//! Driver of the controller: the I/O around [`core`](super::core).
+//! Driver of the controller: the I/O around `core`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

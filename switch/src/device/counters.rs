@@ -141,7 +141,7 @@ impl Counters {
     }
 
     /// Counts `packets` that are not forwarded.
-    pub fn cut_many(&mut self, cut: Cut, packets: u64) {
+    pub(crate) fn cut_many(&mut self, cut: Cut, packets: u64) {
         self.cuts[cut as usize] += packets;
     }
 

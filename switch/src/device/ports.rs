@@ -66,7 +66,7 @@ impl Ports {
     }
 
     /// Returns whether a replica is at this address.
-    pub fn is_replica(&self, address: ReplyTo) -> bool {
+    pub(crate) fn is_replica(&self, address: ReplyTo) -> bool {
         self.at.contains_key(&address)
     }
 

@@ -6,16 +6,6 @@ use std::fmt::Write as _;
 pub type Family = (&'static str, &'static str, &'static str);
 
 /// Text in Prometheus's format. Names and labels are constants of this crate and numbers: they need no escaping.
-///
-/// # Examples
-///
-/// ```
-/// use switch::monitoring::Exposition;
-///
-/// let mut page = Exposition::new("scatter_switch");
-/// page.one(("ports", "gauge", "Replicas that have a port."), 3);
-/// assert!(page.into_text().ends_with("\nscatter_switch_ports 3\n"));
-/// ```
 #[derive(Debug)]
 pub struct Exposition {
     /// First part of all names.

@@ -19,13 +19,13 @@ use super::proto::google::rpc;
 use super::proto::p4::v1;
 
 /// Upper limit of roles. Each role is kept for good, because its highest election id is.
-pub const ROLES_MAX: usize = 16;
+pub(crate) const ROLES_MAX: usize = 16;
 
 /// Number of a controller's stream, given once.
-pub type StreamId = u64;
+pub(crate) type StreamId = u64;
 
 /// Notices for controllers, in this order.
-pub type Notices = Vec<(StreamId, v1::MasterArbitrationUpdate)>;
+pub(crate) type Notices = Vec<(StreamId, v1::MasterArbitrationUpdate)>;
 
 #[derive(Debug, Default)]
 struct Role {
@@ -44,7 +44,7 @@ struct Candidate {
 
 /// All controllers of one device.
 #[derive(Debug)]
-pub struct Arbitration {
+pub(crate) struct Arbitration {
     device: u64,
     roles: BTreeMap<String, Role>,
     controllers: BTreeMap<StreamId, Candidate>,
@@ -121,7 +121,7 @@ impl Arbitration {
     }
 
     /// Returns whether a stream is its role's primary.
-    pub fn is_primary(&self, stream: StreamId) -> bool {
+    pub(crate) fn is_primary(&self, stream: StreamId) -> bool {
         self.roles.values().any(|role| role.primary == Some(stream))
     }
 
@@ -134,7 +134,7 @@ impl Arbitration {
     ///
     /// # Errors
     /// If the device or the role does not exist, or the role has another primary or none.
-    pub fn may_write(&self, device: u64, role: &str, election: Option<&v1::Uint128>) -> Result<(), Problem> {
+    pub(crate) fn may_write(&self, device: u64, role: &str, election: Option<&v1::Uint128>) -> Result<(), Problem> {
         self.is_here(device)?;
         let election = election.map(number);
         // The default role exists before any controller has it.

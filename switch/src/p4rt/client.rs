@@ -75,7 +75,7 @@ pub struct Synced {
     pub mastership: u64,
     /// Mark of the wanted tables ([`SwitchClient::set_during`]); `None` if nothing was written.
     pub mark: Option<u64>,
-    /// Content of the tables, as far as it is this controller's to change. Ids may have been held back ([`Ids`]).
+    /// Content of the tables, as far as it is this controller's to change. Ids may have been held back (`Ids`).
     pub present: Arc<BTreeMap<Key, Value>>,
     /// Life of the switch. Switch ids have to be for this life ([`Wanted::lives`]), or they are held back.
     pub incarnation: Incarnation,

@@ -22,7 +22,7 @@ use crate::dirty::Region;
 use crate::tables::{Partition, Replica};
 
 /// Upper limit of the sum of an entry's weights, as in the P4 program.
-pub const WEIGHTS_MAX: u32 = 255;
+pub(crate) const WEIGHTS_MAX: u32 = 255;
 
 /// Key of an entry, with its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -50,6 +50,7 @@ impl Spent {
     }
 
     /// Returns the id up to which all ids are over.
+    #[cfg(any(feature = "control", test))]
     pub fn floor(&self) -> u32 {
         self.floor
     }

@@ -1,23 +1,23 @@
 //! P4Runtime: the protocol by which a controller sets the tables of a switch, be it this one in software, BMv2, or hardware.
 
 pub mod arbitration;
-pub mod arrays;
+mod arrays;
 pub mod client;
 pub mod connections;
 #[cfg(feature = "soft")]
 pub mod device;
 pub mod entry;
-pub mod ids;
+pub(crate) mod ids;
 pub mod p4info;
-pub mod places;
+mod places;
 pub mod problem;
 pub mod reconcile;
 pub mod server;
 pub mod service;
 pub mod standin;
-pub mod store;
+mod store;
 pub mod target;
-pub mod value;
+mod value;
 
 /// Returns a runtime of one thread: controllers send little, and all calls take one lock.
 ///

@@ -124,11 +124,6 @@ impl Place {
         }
         if self.is_lost { Poll::Ready(()) } else { Poll::Pending }
     }
-
-    /// Returns once another connection has this place.
-    pub async fn lost(&mut self) {
-        std::future::poll_fn(|context| self.poll_lost(context)).await;
-    }
 }
 
 impl Drop for Place {

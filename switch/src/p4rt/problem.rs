@@ -27,7 +27,7 @@ impl Problem {
     }
 
     /// Returns the problem of a valid request that this switch does not support.
-    pub fn unimplemented(message: impl Into<String>) -> Problem {
+    pub(crate) fn unimplemented(message: impl Into<String>) -> Problem {
         Problem::new(Code::Unimplemented, message)
     }
 }

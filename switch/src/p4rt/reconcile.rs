@@ -2,7 +2,7 @@
 //!
 //! The following holds for any present content, and for any order in which the updates of one batch are done. No update of ours
 //! fails. An intermediate state is safe: a packet without a partition is dropped, and a read without replicas goes to the
-//! primary. A second comparison finds nothing to write. [`Ids`](super::ids::Ids) decides which ids partitions may have at all,
+//! primary. A second comparison finds nothing to write. `Ids` decides which ids partitions may have at all,
 //! after those that they had before.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::proto::p4::v1::{self, update};
 use crate::tables::{Partition, Replica};
 
 /// Upper limit of updates in one batch: an answer has room for the error of each.
-pub const UPDATES_MAX: usize = 64;
+pub(crate) const UPDATES_MAX: usize = 64;
 
 /// Upper limit of replicas that share a partition's reads; further ones get none.
 const REPLICAS_MAX: usize = 100;
@@ -82,7 +82,7 @@ fn weighed(replicas: &[(Replica, u8)]) -> Vec<(Replica, u8)> {
 }
 
 /// Returns the updates that turn the present content into the wanted one, batch by batch. A partition that would move under the
-/// id that it has must have been held back before ([`Ids::hold`](super::ids::Ids::hold)): this function does not prevent that.
+/// id that it has must have been held back before (`Ids::hold`): this function does not prevent that.
 pub fn plan(present: &BTreeMap<Key, Value>, wanted: &BTreeMap<Key, Value>) -> Vec<Vec<v1::Update>> {
     let is_gone = |key: &&Key| !wanted.contains_key(key);
     let is_partition = |key: &&Key| matches!(key, Key::Partition(_));

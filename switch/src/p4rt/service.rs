@@ -4,7 +4,7 @@
 //! write. A former primary writes nothing after another controller got the notice that it is the primary.
 //!
 //! Streams are bounded in number, and a host that reaches the address may open as many as it can. So a newcomer that finds no
-//! room takes the place of another stream, as connections do ([`Places`](super::places)). A stream without an arbitration update
+//! room takes the place of another stream, as connections do (`Places`). A stream without an arbitration update
 //! goes first, then a backup's, then a primary's. Among these, a remote one goes before a local one, and then the oldest. Some
 //! places are kept for controllers on this machine.
 
@@ -68,7 +68,7 @@ struct ServiceState {
 }
 
 /// Device that controllers can set and read.
-pub struct Service {
+pub(crate) struct Service {
     target: Arc<dyn Target>,
     state: Mutex<ServiceState>,
 }

@@ -8,7 +8,7 @@
 //!   replica may name any address: replicas forward requests of clients. A read is sent to replicas only.
 //! - A packet of a write is accepted only from an address in the table of ports, and is sent to replicas only. Primaries send
 //!   their own writes; writes without completions would fill the dirty set.
-//! - An answer or a completion, too, is accepted only from such an address. It is sent on only to a recent client ([`clients`]).
+//! - An answer or a completion, too, is accepted only from such an address. It is sent on only to a recent client (`clients`).
 //!   A completion without an address is for the switch alone.
 //! - All other packets are dropped and counted, and so are packets that cannot be sent. No input and no error ends the loop.
 //!
@@ -16,7 +16,7 @@
 //! can claim that writes are complete.
 
 pub mod cli;
-pub mod clients;
+mod clients;
 mod forward;
 #[cfg(target_os = "linux")]
 mod many;
@@ -32,17 +32,17 @@ use std::time::{Duration, Instant};
 
 use header::{PACKET_BYTES_MAX, ReplyTo};
 
-pub use forward::Forwarder;
+use forward::Forwarder;
 #[cfg(target_os = "linux")]
 pub use many::{Link, bind};
-pub use metrics::{Metrics, Pulse};
+use metrics::{Metrics, Pulse};
 #[cfg(not(target_os = "linux"))]
 pub use single::{Link, bind};
 
 use crate::device::{Cut, Device};
 
 /// Upper limit of datagrams that are received, or sent, with one system call.
-pub const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 /// Size of a buffer in bytes: one more than the longest packet, so that a longer datagram is seen because it fills the buffer.
 const BUFFER_BYTES: usize = PACKET_BYTES_MAX + 1;
 /// Time after which a system call without a packet returns, so that the loop can end.
