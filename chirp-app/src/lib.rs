@@ -46,26 +46,26 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
-pub mod error;
 pub mod follows;
 pub mod list;
-pub mod name;
 pub mod patience;
 pub mod people;
-pub mod record;
 pub mod remote;
 pub mod signature;
 pub mod store;
-pub mod text;
 pub mod timeline;
-pub mod ui;
 
 mod age;
 mod chirp;
+mod error;
+mod name;
 #[cfg(test)]
 mod peer;
 #[cfg(test)]
 mod ram;
+mod record;
+mod text;
+mod ui;
 
 pub use chirp::Chirp;
 pub use error::Error;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// Upper limit of a name, in characters.
 pub const NAME_MAX: usize = 32;
 
-/// A user's name: 1 to [`NAME_MAX`] of the letters `a` to `z` in either case, digits, `_` and `-`, not beginning with `-`.
+/// A user's name: 1 to 32 of the letters `a` to `z` in either case, digits, `_` and `-`, not beginning with `-`.
 ///
 /// Only ASCII: with all of Unicode, names could look the same and be different. Names that differ in case alone are the
 /// same, but are shown as they were written at sign-up.

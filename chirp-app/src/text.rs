@@ -8,7 +8,7 @@ pub const GRAPHEMES_MAX: usize = 140;
 /// into a block with the other fields beside its text.
 pub const BYTES_MAX: usize = 4000;
 
-/// The text of a chirp: one line of 1 to [`GRAPHEMES_MAX`] grapheme clusters, without blanks around it.
+/// The text of a chirp: one line of 1 to 140 grapheme clusters, without blanks around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(String);
 

@@ -20,7 +20,7 @@ use crate::signature::Seal;
 use crate::store::Store;
 
 /// Upper limit of concurrent reads of users' lists.
-pub const READ_AT_ONCE: usize = 128;
+pub(crate) const READ_AT_ONCE: usize = 128;
 
 /// One chirp in a timeline. The order is that of a timeline: newest first. Chirps of the same moment have a fixed
 /// order, in which two chirps that differ in anything are two.
@@ -261,7 +261,7 @@ pub async fn seals<S: Store>(chirp: &Chirp<S>, lines: &[Line]) -> Vec<Option<Sea
 
 /// The page of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub(crate) struct Page {
     /// The user's profile.
     pub profile: Profile,
     /// Number of all chirps.

@@ -22,7 +22,7 @@ const LIGHT: f32 = 0.6;
 const HEAVY: f32 = 1.3;
 
 /// Returns the outline of a figure, to be filled, in the form of SVG's paths; `None` where the symbol is no figure.
-pub fn outline(symbol: &str, place: Place) -> Option<String> {
+pub(crate) fn outline(symbol: &str, place: Place) -> Option<String> {
     let mut chars = symbol.chars();
     let (char, None) = (chars.next()?, chars.next()) else { return None };
     match char {

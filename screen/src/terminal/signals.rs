@@ -65,7 +65,7 @@ impl Signals {
     }
 
     /// Returns whether the process went on since the last call.
-    pub fn take_continued(&self) -> bool {
+    pub(crate) fn take_continued(&self) -> bool {
         self.seen.continued.swap(false, Ordering::SeqCst)
     }
 }
