@@ -139,11 +139,16 @@ pub fn run(mut config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCod
     exit
 }
 
-/// Warns that `--nat on` is accepted and has no effect in this version, as its help says. Users must not believe that it works.
+/// Settings that are accepted and have no effect in this version, each with the value that asks for one. Their help says so, too.
+const IDLE: [(&str, &str); 1] = [("nat", "on")];
+
+/// Warns of settings without effect that the user gave. Users must not believe that they work.
 fn warn_of_idle(config: &Config) {
-    let is_set = |shown: &Shown| shown.name == "nat" && !matches!(shown.origin, Origin::Default | Origin::Profile(_));
-    if config.nat && config.shown.iter().any(is_set) {
-        tracing::warn!("--nat has no effect in this version");
+    let is_given = |shown: &&Shown| !matches!(shown.origin, Origin::Default | Origin::Profile(_));
+    for shown in config.shown.iter().filter(is_given) {
+        if IDLE.contains(&(shown.name, &*shown.value)) {
+            tracing::warn!("--{} has no effect in this version", shown.name);
+        }
     }
 }
 
@@ -598,4 +603,45 @@ fn watch_stdin() -> mpsc::Receiver<()> {
         drop(gone);
     });
     parent
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Appends the sources of this crate that may act on a setting: all but those that collect the settings.
+    fn append_sources(dir: &Path, sources: &mut String) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true if path.ends_with("config") => {}
+                true => append_sources(&path, sources),
+                false => sources.push_str(&fs::read_to_string(&path).unwrap()),
+            }
+        }
+    }
+
+    #[test]
+    fn settings_without_effect_are_those_that_nothing_reads() {
+        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut sources = String::new();
+        append_sources(&src, &mut sources);
+        let words: std::collections::HashSet<&str> =
+            sources.split(|letter: char| !(letter.is_alphanumeric() || "._".contains(letter))).collect();
+        let settings = fs::read_to_string(src.join("config/mod.rs")).unwrap();
+        let (_, fields) = settings.split_once("pub struct Config {").unwrap();
+        let (fields, _) = fields.split_once("\n}").unwrap();
+        let fields = fields.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split(':').next());
+        let reads = |field: &str| {
+            let path = format!("config.{field}");
+            words
+                .iter()
+                .any(|word| word.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+        };
+        let idle: Vec<String> = fields.filter(|field| !reads(field)).map(|field| field.replace('_', "-")).collect();
+        assert_eq!(idle, IDLE.map(|(name, _)| name));
+    }
 }
