@@ -24,10 +24,10 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::admin::Admin;
-use crate::cli::Exit;
 use crate::config::{Config, Format, Origin, Shown};
 use crate::descriptors::{self, Shares};
 use crate::diary::{Diary, Happening, Neighbours, RingMetrics, RingWatch};
+use crate::exit::Exit;
 use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
 use crate::names::Names;

@@ -11,9 +11,9 @@ use load::{CpuTime, Distribution, Failed, Pace, Plan, Report, Resp, cpu_time, re
 use serde_json::{Value as Json, json};
 
 use super::client::{Failure, password};
-use super::exit::{Exit, fail};
 use super::print;
 use crate::config::Format;
+use crate::exit::{Exit, fail};
 
 /// Upper limit of a connection's open requests in an open loop.
 const OPEN_IN_FLIGHT_MAX: usize = 1024;

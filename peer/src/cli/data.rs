@@ -8,9 +8,9 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Failure, Value, ask};
-use super::exit::Exit;
 use super::{Reach, json};
 use crate::config::Format;
+use crate::exit::Exit;
 
 /// Arguments of `scatter get`.
 #[derive(Debug, Args)]
@@ -193,13 +193,13 @@ fn finish(reach: &Reach, answer: Result<Value, Failure>, found: impl FnOnce(Valu
         (Ok(found), Format::Json) => (found.exit, Json::Object(found.fields).to_string().into_bytes()),
         // Nothing to print where the answer is no: an absent key is not an empty one.
         (Ok(Found { exit: Exit::No, text, .. }), Format::Text) if text.is_empty() => {
-            return super::exit::fail(Exit::No, "no (the key is absent, or the condition was not met)");
+            return crate::exit::fail(Exit::No, "no (the key is absent, or the condition was not met)");
         }
         (Ok(found), Format::Text) => (found.exit, found.text),
         (Err(failure), Format::Json) => {
             (failure.exit, json!({ "error": failure.why, "exit": failure.exit as u8 }).to_string().into_bytes())
         }
-        (Err(failure), Format::Text) => return super::exit::fail(failure.exit, &failure.why),
+        (Err(failure), Format::Text) => return crate::exit::fail(failure.exit, &failure.why),
     };
     super::print(&[&line[..], b"\n"].concat(), exit)
 }

@@ -16,8 +16,8 @@ use node::replicas::storage::{NAMESPACES, Space, decode_record};
 use overlay::Key;
 use serde_json::Map;
 
-use super::exit::{Exit, fail, note, printed};
 use super::json;
+use crate::exit::{Exit, fail, note, printed};
 use crate::machine::{DirectoryLock, keep_to_owner, store_dir};
 use crate::store::{Engine, StoreConfig};
 

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::exit::{Exit, fail, note};
 use super::groups::share;
-use super::web::{self, NoAnswer};
 use super::{print, token};
 use crate::config::Format;
+use crate::exit::{Exit, fail, note};
+use crate::http_client::{self, NoAnswer};
 use crate::names::Names;
 use crate::status::{GroupStatus, Groups, QuorumStatus};
 
@@ -225,7 +225,7 @@ fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
 ///
 /// The exit code and a text for the user, where no peer answers.
 pub(super) fn groups(http: &str) -> Result<Vec<GroupStatus>, (Exit, String)> {
-    let (_, body) = web::get(http, "/v1/groups").map_err(|error| unreachable(http, error))?;
+    let (_, body) = http_client::get(http, "/v1/groups").map_err(|error| unreachable(http, error))?;
     let groups: Groups = serde_json::from_slice(&body)
         .map_err(|_| (Exit::Refused, format!("{http} is no peer that this program knows")))?;
     Ok(groups.groups)
@@ -269,7 +269,7 @@ pub(super) fn post(
 ) -> Result<Value, (Exit, String)> {
     let token = token(token_file).map_err(|why| (Exit::Usage, why))?;
     let path = format!("/v1/groups/{group}/{operation}");
-    let answer = web::post_patiently(http, &path, token.as_deref(), body.to_string().as_bytes());
+    let answer = http_client::post_patiently(http, &path, token.as_deref(), body.to_string().as_bytes());
     let answer = answer.map_err(|why| match why {
         NoAnswer::Unreachable(error) => unreachable(http, error),
         NoAnswer::Lost(error) => {

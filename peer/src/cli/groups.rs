@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::de::DeserializeOwned;
 
-use super::exit::{Exit, fail};
-use super::{print, web};
+use super::print;
 use crate::config::Format;
+use crate::exit::{Exit, fail};
+use crate::http_client;
 use crate::names::Names;
 use crate::status::{GroupStatus, Groups, Located, LossStatus, QuorumStatus, RangeStatus, Ring, SilentRange};
 use crate::top::units;
@@ -157,7 +158,7 @@ pub fn locate(args: &WhereArgs) -> ExitCode {
 
 /// Sends a request, and prints the answer: as JSON, or in the text of `describe`, which also returns whether all is well.
 fn look<T: DeserializeOwned>(args: &LookArgs, path: &str, describe: impl Fn(&T) -> (String, bool)) -> ExitCode {
-    let (code, body) = match web::get(&args.http, path) {
+    let (code, body) = match http_client::get(&args.http, path) {
         Ok(answer) => answer,
         Err(error) => return fail(Exit::Unreachable, &format!("cannot reach a peer at {}: {error}", args.http)),
     };

@@ -9,10 +9,10 @@ use clap::Args;
 use overlay::{Called, PeerName};
 use serde_json::{Value, json};
 
-use super::exit::{Exit, fail, note};
-use super::web::NoAnswer;
-use super::{print, token, web, write};
+use super::{print, token, write};
 use crate::config::Format;
+use crate::exit::{Exit, fail, note};
+use crate::http_client::{self, NoAnswer};
 use crate::status::{LeavingStatus, Status};
 
 /// Interval of the requests for its progress. A peer that has left reports that for longer than this.
@@ -69,7 +69,7 @@ impl Ending {
 /// Runs `scatter leave`.
 pub fn leave(args: &LeaveArgs) -> ExitCode {
     match begin(args).and_then(|(leaver, first)| follow(args, &leaver, first)) {
-        Ok(printed) => super::exit::printed(Exit::Done, printed),
+        Ok(printed) => crate::exit::printed(Exit::Done, printed),
         Err(Ending { exit, why, reason }) => match args.output {
             Format::Text => fail(exit, &why),
             Format::Json => {
@@ -88,7 +88,7 @@ fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), Ending> {
     let http = &args.http;
     let token = token(args.admin_token_file.as_ref()).map_err(|why| Ending::new(Exit::Usage, why))?;
     let body = json!({ "force": args.force }).to_string();
-    let answer = web::post(http, "/v1/leave", token.as_deref(), body.as_bytes());
+    let answer = http_client::post(http, "/v1/leave", token.as_deref(), body.as_bytes());
     let answer = answer.map_err(|why| match why {
         NoAnswer::Unreachable(error) => {
             Ending::new(Exit::Unreachable, format!("cannot reach a peer at {http}: {error}"))
@@ -162,7 +162,8 @@ fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io:
 
 /// Returns the peer's progress, or the reason for which it is unknown.
 fn look(http: &str, peer_id: &str) -> Result<LeavingStatus, String> {
-    let (code, body) = web::get(http, "/v1/status").map_err(|error| format!("the peer at {http} is gone ({error})"))?;
+    let (code, body) =
+        http_client::get(http, "/v1/status").map_err(|error| format!("the peer at {http} is gone ({error})"))?;
     if code != 200 {
         return Err(format!("{http} answered {code}"));
     }

@@ -4,7 +4,6 @@ mod address;
 mod bench;
 mod client;
 mod data;
-mod exit;
 mod export;
 mod group;
 mod groups;
@@ -16,7 +15,6 @@ mod run;
 mod status;
 mod suggestion;
 mod top;
-pub(crate) mod web;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -28,7 +26,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::config::{Format, Layer};
 use crate::daemon::Launch;
 use crate::demo;
-pub use exit::Exit;
+use crate::exit::{self, Exit};
 
 /// A peer-to-peer key-value store that is linearizable and keeps itself running.
 #[derive(Debug, Parser)]

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use super::exit::{Exit, fail};
 use super::policies::{self, SetPolicyArgs, Where};
 use crate::config::network_key_is_long;
+use crate::exit::{Exit, fail};
 use crate::machine::{Cost, DirectoryLock, KeyHash, Memo, check_formats, keep_to_owner};
 
 /// Arguments of `scatter network`.

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::exit::Exit;
-use super::{group, print, web};
+use super::{group, print};
 use crate::config::{Format, Policy};
+use crate::exit::Exit;
+use crate::http_client;
 use crate::status::{PoliciesStatus, Ring, Status};
 
 /// Peer to ask, and form of the answer.
@@ -118,7 +119,7 @@ struct Agreed {
 
 fn agreed(at: &Where) -> Result<Agreed, (Exit, String)> {
     let get = |path: &str| -> Result<Vec<u8>, (Exit, String)> {
-        let (code, body) = web::get(&at.http, path)
+        let (code, body) = http_client::get(&at.http, path)
             .map_err(|error| (Exit::Unreachable, format!("cannot reach a peer at {}: {error}", at.http)))?;
         match code {
             200 => Ok(body),

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use serde_json::{Map, Value, json};
 
-use super::exit::{Exit, fail};
 use super::{RunArgs, print};
 use crate::config::{Config, Format, Sources, resolve};
 use crate::daemon::{self, Launch};
+use crate::exit::{Exit, fail};
 use crate::machine::{Memo, check_formats, recall};
 
 /// Runs `scatter run`.

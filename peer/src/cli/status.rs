@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{Exit, fail};
 use super::groups::doubt;
-use super::{leave, print, web};
+use super::{leave, print};
 use crate::config::Format;
+use crate::exit::{Exit, fail};
+use crate::http_client;
 use crate::names::Names;
 use crate::status::{GroupStatus, IdentityStatus, InDoubtStatus, PoliciesStatus, Status};
 
@@ -25,7 +26,8 @@ pub struct StatusArgs {
 
 /// Runs `scatter status`: exit code 1 where the peer does not serve clients.
 pub fn status(args: &StatusArgs) -> ExitCode {
-    let asked = web::get(&args.http, "/v1/status").and_then(|status| Ok((status, web::get(&args.http, "/readyz")?)));
+    let asked = http_client::get(&args.http, "/v1/status")
+        .and_then(|status| Ok((status, http_client::get(&args.http, "/readyz")?)));
     let ((code, body), (ready, _)) = match asked {
         Ok(answers) => answers,
         Err(error) => {

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use screen::colour::Palette;
 use screen::{picture, safe, terminal};
 
-use super::exit::{Exit, fail};
 use super::print;
+use crate::exit::{Exit, fail};
 use crate::top::model::Model;
 use crate::top::{self, Ended, Options, Trouble};
 

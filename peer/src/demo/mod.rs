@@ -17,7 +17,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::Exit;
+use crate::exit::Exit;
 use crate::lock::lock;
 use network::{Gone, Network, PEERS_MAX};
 use peer::{DemoPeer, quoted};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::peer::{DemoPeer, GROUP_MAX};
 use super::victim::{Running, Victim, victims};
-use crate::cli::web::{self, Bounds};
+use crate::http_client::{self, Bounds};
 use crate::status::{Ring, Status};
 
 /// Upper limit of the time until every peer is a member, in groups of the right size.
@@ -144,7 +144,8 @@ impl Network {
             whole &= is_settled && group.members.len() <= GROUP_MAX;
             if is_settled && group.members.len() > GROUP_MAX && group.leader.as_ref() == Some(me) {
                 // A refused split is requested again.
-                let _ = web::post(&peer.http().to_string(), &format!("/v1/groups/{}/split", group.id), None, b"{}");
+                let _ =
+                    http_client::post(&peer.http().to_string(), &format!("/v1/groups/{}/split", group.id), None, b"{}");
             }
         }
         let ring: Option<Ring> = self.peers.first().and_then(|peer| ask(peer.http(), "/v1/ring"));
@@ -221,7 +222,7 @@ impl Network {
                 .map(|(index, peer)| {
                     let http = peer.http().to_string();
                     let status = scope.spawn(move || {
-                        let (_, body) = web::get_within(&http, "/v1/status", bounds).ok()?;
+                        let (_, body) = http_client::get_within(&http, "/v1/status", bounds).ok()?;
                         serde_json::from_slice::<Status>(&body).ok()
                     });
                     (index, peer.name.clone(), status)
@@ -289,7 +290,7 @@ impl Network {
 }
 
 fn ask<T: serde::de::DeserializeOwned>(http: SocketAddr, path: &str) -> Option<T> {
-    let (code, body) = web::get(&http.to_string(), path).ok()?;
+    let (code, body) = http_client::get(&http.to_string(), path).ok()?;
     serde_json::from_slice(&body).ok().filter(|_| code == 200)
 }
 

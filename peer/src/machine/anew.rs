@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use overlay::Incarnation;
 
-use crate::cli::Exit;
 use crate::daemon::Ending;
+use crate::exit::Exit;
 use crate::store::{Aside, set_aside};
 
 /// Upper limit of new starts within [`SUCCESSION`]: a fault that returns at once is not repaired by another start.

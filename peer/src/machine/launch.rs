@@ -25,9 +25,9 @@ use super::show::Showcase;
 use super::store_port::StorePort;
 use super::surroundings::Surroundings;
 use super::whole::{Common, Watch, Whole, Word};
-use crate::cli::Exit;
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
+use crate::exit::Exit;
 use crate::net::{Identity, IdentityError, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
 use crate::store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, is_full, set_aside};
 

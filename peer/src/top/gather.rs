@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::model::Model;
-use crate::cli::web::{self, Bounds};
+use crate::http_client::{self, Bounds};
 use crate::status::{Budgets, Events, GroupStatus, Groups, Load, Peers, Ring, Status};
 
 /// Time limit of one answer: there may be other peers to ask.
@@ -144,7 +144,7 @@ fn optional<T: DeserializeOwned>(endpoint: &str, path: &str) -> Result<Option<T>
 
 fn ask(endpoint: &str, path: &str, time: Duration) -> Result<(u16, Vec<u8>), Trouble> {
     let bounds = Bounds { time, bytes: ANSWER_BYTES_MAX };
-    web::get_within(endpoint, path, bounds).map_err(|error| match error.kind() {
+    http_client::get_within(endpoint, path, bounds).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => Trouble::Refused(format!("no peer that this program knows: {error}")),
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
             Trouble::Unreachable(format!("no answer within {} s", time.as_secs()))
