@@ -23,7 +23,7 @@ use super::packets::PacketPort;
 use super::remembered::{Agreed, agreed_policies, contradictions};
 use super::show::Showcase;
 use super::store_port::StorePort;
-use super::whole::Word;
+use super::supervisor::Word;
 use crate::config::Config;
 use crate::net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
 use crate::priority::step_back;

@@ -23,8 +23,8 @@ use super::remembered::{Network, recall};
 use super::sessions::Sessions;
 use super::show::Showcase;
 use super::store_port::StorePort;
+use super::supervisor::{Common, Supervisor, Watch, Word};
 use super::surroundings::Surroundings;
-use super::whole::{Common, Watch, Whole, Word};
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
 use crate::exit::Exit;
@@ -89,7 +89,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let (news_in, news) = mpsc::unbounded_channel();
     let rings = memo.rings();
     let memo = Arc::new(SharedMemo::new(memo, network));
-    let (whole, lanes, words) = Whole::new(mailboxes.clone());
+    let (supervisor, lanes, words) = Supervisor::new(mailboxes.clone());
     let settings = Arc::new(config.clone());
     let mut packet_counts = Vec::new();
     for (lane, mailbox) in (0..config.lanes).zip(&mailboxes) {
@@ -132,9 +132,9 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let common = Common { clocks, net, store, memo, showcase: showcase.clone(), news: news_in.clone() };
     let store_dir = store_dir(&config.data_dir);
     std::thread::Builder::new()
-        .name("scatter-whole".into())
+        .name("scatter-superv".into())
         .spawn(move || {
-            finish(whole.run(common, session), store_dir, &news_in);
+            finish(supervisor.run(common, session), store_dir, &news_in);
             // No thread works on the directory any more.
             drop(lock);
         })

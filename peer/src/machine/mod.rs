@@ -1,7 +1,7 @@
 //! One running peer: a node, driven by a thread of its own, between store, network and clients.
 //!
 //! Start at [`launch()`]; the loop is in `drive`, and the state beside the store in `memo`. A peer with several lanes has
-//! a node and a loop for each lane; `whole` supervises all of them.
+//! a node and a loop for each lane; `supervisor` supervises all of them.
 
 mod anew;
 mod busy;
@@ -24,8 +24,8 @@ mod sealed;
 mod sessions;
 mod show;
 mod store_port;
+mod supervisor;
 mod surroundings;
-mod whole;
 
 pub(crate) use data_dir::{DirectoryLock, check_formats, keep_to_owner};
 pub(crate) use key_hash::{Cost, KeyHash};

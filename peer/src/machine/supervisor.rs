@@ -34,7 +34,7 @@ const ABANDON_MAX: Duration = Duration::from_secs(3);
 /// The caller that asked for a leave, and gets the answer.
 type Asker = oneshot::Sender<Result<LeavingStatus, LeaveError>>;
 
-/// Message of a peer's own threads to [`Whole`].
+/// Message of a peer's own threads to [`Supervisor`].
 pub enum Word {
     /// An event happened in a lane.
     Happened(u8, Event),
@@ -110,7 +110,7 @@ impl Admin for Lanes {
 }
 
 /// Supervisor of a peer's lanes until the peer's end.
-pub struct Whole {
+pub struct Supervisor {
     mailboxes: Vec<Arc<Mailbox>>,
     words: Receiver<Word>,
     stopping: Arc<AtomicBool>,
@@ -136,15 +136,15 @@ pub struct Common {
     pub news: mpsc::UnboundedSender<News>,
 }
 
-impl Whole {
+impl Supervisor {
     /// Creates the supervisor for the loops of these mailboxes, which report through the returned sender.
-    pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> (Whole, Arc<Lanes>, Sender<Word>) {
+    pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> (Supervisor, Arc<Lanes>, Sender<Word>) {
         #[expect(clippy::disallowed_methods, reason = "a loop must not wait for the supervisor, which waits for loops")]
         let (sender, words) = channel();
         let (count, stopping) = (mailboxes.len(), Arc::new(AtomicBool::new(false)));
         let lanes = Lanes { mailboxes: mailboxes.clone(), words: sender.clone(), stopping: stopping.clone() };
         let (ready, ended, last) = (vec![false; count], vec![None; count], vec![None; count]);
-        (Whole { mailboxes, words, stopping, ready, ended, last }, Arc::new(lanes), sender)
+        (Supervisor { mailboxes, words, stopping, ready, ended, last }, Arc::new(lanes), sender)
     }
 
     /// Runs until all lanes have ended, does the last steps, and returns how the peer ended.
@@ -329,10 +329,10 @@ mod tests {
     use super::super::remembered::Network;
     use super::*;
 
-    fn whole() -> (Whole, Arc<Lanes>, Sender<Word>, Vec<Arc<Mailbox>>) {
+    fn supervisor() -> (Supervisor, Arc<Lanes>, Sender<Word>, Vec<Arc<Mailbox>>) {
         let mailboxes: Vec<_> = (0..2).map(|_| Arc::new(Mailbox::default())).collect();
-        let (whole, lanes, words) = Whole::new(mailboxes.clone());
-        (whole, lanes, words, mailboxes)
+        let (supervisor, lanes, words) = Supervisor::new(mailboxes.clone());
+        (supervisor, lanes, words, mailboxes)
     }
 
     fn memo() -> SharedMemo {
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_panics_ends_the_peer() {
-        let (mut whole, _lanes, words, mailboxes) = whole();
+        let (mut supervisor, _lanes, words, mailboxes) = supervisor();
         let watch = Watch { lane: 1, words: words.clone(), mailbox: mailboxes[1].clone() };
         let panics = thread::spawn(move || {
             let _watch = watch;
@@ -369,7 +369,7 @@ mod tests {
             }
             words.send(Word::Ended(0, End::Halted, None)).unwrap();
         });
-        assert!(matches!(whole.follow(&memo(), drop), End::Fatal(_)));
+        assert!(matches!(supervisor.follow(&memo(), drop), End::Fatal(_)));
         halts.join().unwrap();
         // No caller waits for an answer that the lane does not give.
         let (asker, answer) = sync_channel(1);
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn it_is_ready_when_all_lanes_are() {
-        let (mut whole, _lanes, words, _) = whole();
+        let (mut supervisor, _lanes, words, _) = supervisor();
         let happen = |lane, event| words.send(Word::Happened(lane, event)).unwrap();
         happen(0, Event::Ready);
         happen(0, Event::Note("one is ready".into()));
@@ -391,14 +391,14 @@ mod tests {
         words.send(Word::Ended(1, End::Stopped, None)).unwrap();
         words.send(Word::Ended(0, End::Left, None)).unwrap();
         let mut told = Vec::new();
-        let end = whole.follow(&memo(), |event| told.push(event));
+        let end = supervisor.follow(&memo(), |event| told.push(event));
         assert_eq!(told, [Event::Note("one is ready".into()), Event::Ready, Event::NotReady, Event::Ready]);
         assert_eq!(end, End::Stopped, "it has not left with all its lanes");
     }
 
     #[test]
     fn no_lane_leaves_where_one_may_not() {
-        let (mut whole, lanes, words, mailboxes) = whole();
+        let (mut supervisor, lanes, words, mailboxes) = supervisor();
         let answer = lanes.leave(false);
         let loops = thread::spawn(move || {
             let refusals = [None, Some(LeaveRefusal::Few { remain: 2 })];
@@ -416,7 +416,7 @@ mod tests {
             (0..2).for_each(|lane| words.send(Word::Ended(lane, End::Left, None)).unwrap());
         });
         let memo = memo();
-        assert_eq!(whole.follow(&memo, drop), End::Left);
+        assert_eq!(supervisor.follow(&memo, drop), End::Left);
         assert_eq!(memo.with(|memo| memo.leaving()), None);
         loops.join().unwrap();
     }
