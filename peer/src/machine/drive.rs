@@ -21,7 +21,7 @@ use super::mailbox::{Ask, Mailbox};
 use super::memo::{Memo, SharedMemo};
 use super::packets::PacketPort;
 use super::remembered::{Agreed, agreed_policies, contradictions};
-use super::show::Showcase;
+use super::status_board::StatusBoard;
 use super::store_port::StorePort;
 use super::supervisor::Word;
 use crate::config::Config;
@@ -111,7 +111,7 @@ pub struct Drive {
     /// The peer's state beside the store.
     pub memo: Arc<SharedMemo>,
     /// The status that administrators see.
-    pub showcase: Arc<Showcase>,
+    pub status_board: Arc<StatusBoard>,
     /// The peer's settings, as they were given.
     pub config: Arc<Config>,
     /// The channel for reports of events.
@@ -262,7 +262,7 @@ impl Drive {
     fn picture(&self) {
         let status = self.node.status();
         self.agree(&status);
-        self.showcase.set(self.lane, status, self.clocks.now().wall.0 / 1000);
+        self.status_board.set(self.lane, status, self.clocks.now().wall.0 / 1000);
     }
 
     /// Remembers the network's agreed settings; logs once where this peer's settings contradict them.

@@ -21,7 +21,7 @@ use super::metrics::{NetMetrics, PacketMetrics, StoreMetrics};
 use super::packets::PacketPort;
 use super::remembered::{Network, recall};
 use super::sessions::Sessions;
-use super::show::Showcase;
+use super::status_board::StatusBoard;
 use super::store_port::StorePort;
 use super::supervisor::{Common, Supervisor, Watch, Word};
 use super::surroundings::Surroundings;
@@ -84,7 +84,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let mut port = net.port(0);
     let (mut early, listen) = wait_for_addresses(&mut port)?;
     let peer_id = identity.peer_id().to_string();
-    let showcase = Showcase::new(peer_id.clone(), config, surroundings);
+    let status_board = StatusBoard::new(peer_id.clone(), config, surroundings);
     #[expect(clippy::disallowed_methods, reason = "a loop must not wait for the daemon; events of a peer are few")]
     let (news_in, news) = mpsc::unbounded_channel();
     let rings = memo.rings();
@@ -116,7 +116,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
             mailbox: mailbox.clone(),
             replies: seat.router.replies(),
             memo: memo.clone(),
-            showcase: showcase.clone(),
+            status_board: status_board.clone(),
             words: words.clone(),
             config: settings.clone(),
             early: std::mem::take(&mut early),
@@ -129,7 +129,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         seat.registry.register_collector(Box::new(PacketMetrics(packet_counts)));
     }
     let session = sessions.keep(clocks.clone());
-    let common = Common { clocks, net, store, memo, showcase: showcase.clone(), news: news_in.clone() };
+    let common = Common { clocks, net, store, memo, status_board: status_board.clone(), news: news_in.clone() };
     let store_dir = store_dir(&config.data_dir);
     std::thread::Builder::new()
         .name("scatter-superv".into())
@@ -147,7 +147,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         listen,
         backend: lanes.clone(),
         admin: lanes,
-        status: showcase,
+        status: status_board,
         news,
         stop: Box::new(move || stopper.stop()),
     })

@@ -22,7 +22,7 @@ mod packets;
 mod remembered;
 mod sealed;
 mod sessions;
-mod show;
+mod status_board;
 mod store_port;
 mod supervisor;
 mod surroundings;

@@ -20,7 +20,7 @@ use super::drive::End;
 use super::mailbox::{Ask, Mailbox};
 use super::memo::{Memo, SharedMemo};
 use super::sessions::Keeper;
-use super::show::{Showcase, leaving_of};
+use super::status_board::{StatusBoard, leaving_of};
 use super::store_port::SharedStore;
 use crate::admin::{Admin, LeaveError};
 use crate::daemon::News;
@@ -131,7 +131,7 @@ pub struct Common {
     /// The peer's state beside the store.
     pub memo: Arc<SharedMemo>,
     /// The status that administrators see.
-    pub showcase: Arc<Showcase>,
+    pub status_board: Arc<StatusBoard>,
     /// The channel to the daemon.
     pub news: mpsc::UnboundedSender<News>,
 }
@@ -242,7 +242,7 @@ impl Supervisor {
 
     /// Does the last steps: the store is sealed after a stop, and only abandoned after any other end.
     fn end(mut self, end: End, common: Common) -> End {
-        let Common { clocks, net, store, memo, showcase, .. } = common;
+        let Common { clocks, net, store, memo, status_board, .. } = common;
         let wall_s = clocks.now().wall.0 / 1000;
         // The loops are over, and with them all other holders of the store.
         let store = store.and_then(Arc::into_inner).map(|store| store.into_inner().unwrap_or_else(|e| e.into_inner()));
@@ -276,7 +276,7 @@ impl Supervisor {
         let saved = memo.with(Memo::save);
         // Not before the end is written down: a caller that follows a leave sees the end here.
         for (lane, last) in self.last.drain(..).enumerate() {
-            last.into_iter().for_each(|last| showcase.set(lane as u8, *last, wall_s));
+            last.into_iter().for_each(|last| status_board.set(lane as u8, *last, wall_s));
         }
         net.shutdown();
         match (end, saved) {

@@ -1,4 +1,4 @@
-//! The status that a running peer shows.
+//! The status board of a running peer: the last status of each lane, for readers outside of the loops.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,7 +27,7 @@ use crate::status::{
 use crate::version::COMMIT;
 
 /// The last status of a peer's nodes, one for each lane, and the constant parts.
-pub struct Showcase {
+pub struct StatusBoard {
     peer_id: String,
     name: Option<PeerName>,
     network: String,
@@ -44,10 +44,10 @@ struct Picture {
     taken: Instant,
 }
 
-impl Showcase {
+impl StatusBoard {
     /// Creates a board without a status yet.
-    pub fn new(peer_id: String, config: &Config, surroundings: Surroundings) -> Arc<Showcase> {
-        Arc::new(Showcase {
+    pub fn new(peer_id: String, config: &Config, surroundings: Surroundings) -> Arc<StatusBoard> {
+        Arc::new(StatusBoard {
             peer_id,
             name: config.name.clone(),
             network: config.network.clone(),
@@ -106,7 +106,7 @@ fn names_of<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> BTreeMap<String,
     names
 }
 
-impl StatusSource for Showcase {
+impl StatusSource for StatusBoard {
     fn status(&self) -> Status {
         let pictures = self.pictures();
         let own = |picture: &Picture| picture.node.group.clone().into_iter().collect();
