@@ -36,7 +36,7 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "journal", run: disk::journal, corpus: disk::journals },
     Target { name: "manifest", run: disk::manifest, corpus: disk::manifests },
     Target { name: "store", run: disk::store, corpus: disk::stores },
-    Target { name: "memo", run: settings::memo, corpus: settings::memos },
+    Target { name: "peer_state", run: settings::peer_state, corpus: settings::peer_states },
     Target { name: "packet", run: packets::packet, corpus: packets::packets },
     Target { name: "settings", run: settings::settings, corpus: settings::settings_files },
 ];

@@ -6,11 +6,11 @@ use peer::config::{self, Sources};
 use peer::machine::fuzz;
 
 /// Decodes a `peer.json`.
-pub fn memo(text: &[u8]) -> bool {
-    fuzz::memo(text)
+pub fn peer_state(text: &[u8]) -> bool {
+    fuzz::peer_state(text)
 }
 
-pub fn memos() -> Vec<Vec<u8>> {
+pub fn peer_states() -> Vec<Vec<u8>> {
     let key = "0f".repeat(32);
     vec![
         b"{\"ring\": null, \"incarnation\": 0, \"peers\": {}}".to_vec(),

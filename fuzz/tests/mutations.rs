@@ -114,4 +114,4 @@ macro_rules! decoders {
     };
 }
 
-decoders! { frame record meta stream greeting resp journal manifest store memo packet settings }
+decoders! { frame record meta stream greeting resp journal manifest store peer_state packet settings }

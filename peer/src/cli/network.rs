@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use super::policies::{self, SetPolicyArgs, Where};
 use crate::config::network_key_is_long;
 use crate::exit::{Exit, fail};
-use crate::machine::{Cost, DirectoryLock, KeyHash, Memo, check_formats, keep_to_owner};
+use crate::machine::{Cost, DirectoryLock, KeyHash, PeerState, check_formats, keep_to_owner};
 
 /// Arguments of `scatter network`.
 #[derive(Debug, Args)]
@@ -104,16 +104,16 @@ fn change_key(dir: &Path, key: Option<&[u8]>, cost: Cost) -> Result<String, Stri
     check_formats(dir)?;
     keep_to_owner();
     let _lock = DirectoryLock::take(dir)?;
-    let mut memo = Memo::load(dir)?;
+    let mut peer_state = PeerState::load(dir)?;
     let hash = key.map(|key| KeyHash::new(key, cost)).transpose()?;
-    let Some(name) = memo.network().map(|network| network.name.clone()) else {
+    let Some(name) = peer_state.network().map(|network| network.name.clone()) else {
         return Err(format!(
             "the peer in {} is in no network: it takes the key that --network-key names when it enters one",
             dir.display()
         ));
     };
-    memo.change_network(|network| network.key = hash);
-    memo.save()?;
+    peer_state.change_network(|network| network.key = hash);
+    peer_state.save()?;
     Ok(name)
 }
 

@@ -10,7 +10,7 @@ use super::{RunArgs, print};
 use crate::config::{Config, Format, Sources, resolve};
 use crate::daemon::{self, Launch};
 use crate::exit::{Exit, fail};
-use crate::machine::{Memo, check_formats, recall};
+use crate::machine::{PeerState, check_formats, recall};
 
 /// Runs `scatter run`.
 pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) -> ExitCode {
@@ -44,8 +44,8 @@ pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) ->
 /// changed there: the daemon reads them again at its start, under a lock.
 fn remembered(mut config: Config) -> Result<Config, String> {
     check_formats(&config.data_dir)?;
-    let memo = Memo::load(&config.data_dir)?;
-    recall(&mut config, &memo)?;
+    let peer_state = PeerState::load(&config.data_dir)?;
+    recall(&mut config, &peer_state)?;
     Ok(config)
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use super::launch::store_dir;
-use super::memo::Memo;
+use super::peer_state::PeerState;
 use super::sessions::Sessions;
 use crate::net::Identity;
 use crate::store::Engine;
@@ -69,7 +69,7 @@ fn in_use(dir: &Path, file: &mut File) -> String {
 /// # Errors
 /// A text for the operator of this process: both versions, and the remedy.
 pub fn check_formats(dir: &Path) -> Result<(), String> {
-    Memo::check_format(dir)?;
+    PeerState::check_format(dir)?;
     Sessions::check_format(dir)?;
     Identity::check_format(&dir.join("identity")).map_err(|error| error.to_string())?;
     Engine::check_format(store_dir(dir)).map_err(|error| format!("{}: {error}", store_dir(dir).display()))

@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 use super::busy::BusyMeter;
 use super::clocks::Clocks;
 use super::mailbox::{Ask, Mailbox};
-use super::memo::{Memo, SharedMemo};
 use super::packets::PacketPort;
+use super::peer_state::{PeerState, SharedPeerState};
 use super::remembered::{Agreed, agreed_policies, contradictions};
 use super::status_board::StatusBoard;
 use super::store_port::StorePort;
@@ -109,7 +109,7 @@ pub struct Drive {
     /// Answers to clients.
     pub replies: Replies,
     /// The peer's state beside the store.
-    pub memo: Arc<SharedMemo>,
+    pub peer_state: Arc<SharedPeerState>,
     /// The status that administrators see.
     pub status_board: Arc<StatusBoard>,
     /// The peer's settings, as they were given.
@@ -151,7 +151,7 @@ impl Drive {
         let mut pictured = Time(0);
         let mut unsaved = Seldom::default();
         let mut outgoing: Vec<Outgoing> = Vec::new();
-        if let Some(force) = self.memo.with(|memo| memo.leaving()) {
+        if let Some(force) = self.peer_state.with(|peer_state| peer_state.leaving()) {
             tracing::info!("this peer was leaving when it ended, and goes on leaving");
             self.node.handle(self.clocks.now(), Input::Leave { force });
         }
@@ -243,7 +243,7 @@ impl Drive {
             if now.time.since(pictured) >= PICTURE_EVERY {
                 pictured = now.time;
                 self.picture();
-                if let Err(why) = self.memo.with(Memo::save)
+                if let Err(why) = self.peer_state.with(PeerState::save)
                     && let Some(failures) = unsaved.failed(Instant::now())
                 {
                     tracing::warn!(failures, "{why}");
@@ -271,7 +271,7 @@ impl Drive {
             return;
         };
         let (agreed, policies) = (Agreed::from(settings), agreed_policies(settings));
-        if !self.memo.agree(agreed, &policies) {
+        if !self.peer_state.agree(agreed, &policies) {
             return;
         }
         let overruled = contradictions(&self.config, agreed, &policies);
@@ -330,7 +330,7 @@ impl Drive {
                     let _ = self.askers.ring_walks.remove(&number).map(|asker| asker.send(walk));
                 }
                 Output::Dial { peer, addresses } => {
-                    self.memo.with(|memo| memo.learn(peer, &addresses));
+                    self.peer_state.with(|peer_state| peer_state.learn(peer, &addresses));
                     self.net.dial(peer, &addresses);
                 }
                 Output::Event(event) => end = end.or(self.on_event(event)),
@@ -355,7 +355,7 @@ impl Drive {
             Event::Damaged(why) => Some(End::Damaged(why.clone())),
             Event::Twin(why) => Some(End::Fatal(format!("peer {}: {why}", peer_id_of(&self.node.id().peer)))),
             Event::Quarantine(why) => Some(End::Quarantine(why.clone())),
-            Event::InRing(ring) => match self.memo.enter(self.lane, *ring) {
+            Event::InRing(ring) => match self.peer_state.enter(self.lane, *ring) {
                 Err(why) => return Some(End::Fatal(why)),
                 Ok(Some(network)) => {
                     self.net.set_ring(network);

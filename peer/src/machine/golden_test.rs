@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use golden::{Format, Golden};
 
-use super::memo::{Content, MEMO_VERSION, Memo};
+use super::peer_state::{Content, PEER_STATE_VERSION, PeerState};
 use super::remembered::{Agreed, Network};
 use super::sealed;
 use super::sessions::{self, SESSIONS_VERSION, Session};
 
-const MEMOS: Format = Format {
-    version: MEMO_VERSION as u64,
-    constant: "MEMO_VERSION in peer/src/machine/memo.rs",
+const PEER_STATES: Format = Format {
+    version: PEER_STATE_VERSION as u64,
+    constant: "PEER_STATE_VERSION in peer/src/machine/peer_state.rs",
     package: "peer --lib",
 };
 const SESSIONS: Format = Format {
@@ -23,7 +23,7 @@ const SESSIONS: Format = Format {
 const PROGRAM: &str = "scatter 0.1.0 (commit 0123456789ab)";
 
 #[test]
-fn golden_memo() {
+fn golden_peer_state() {
     let ring = "00000000000000000000000000001234".to_owned();
     let key = r#"{"memory_kib":8,"passes":1,"salt":"0a0b","hash":"0c0d"}"#;
     // Each with all of its fields: a new field has to be added here.
@@ -46,15 +46,16 @@ fn golden_memo() {
         name: "oak-7_b.c".parse().ok(),
     };
     let left = Content { left: Some(ring), incarnation: 5, ..Content::default() };
-    let mut golden = Golden::new(env!("CARGO_MANIFEST_DIR"), "memo", MEMOS);
+    let mut golden = Golden::new(env!("CARGO_MANIFEST_DIR"), "peer_state", PEER_STATES);
     let all = [("nothing", Content::default()), ("all", whole), ("left", left)];
-    let memo = |content: &Content| Memo::parse_unsealed(PathBuf::new(), &serde_json::to_vec(content).unwrap()).unwrap();
+    let peer_state =
+        |content: &Content| PeerState::parse_unsealed(PathBuf::new(), &serde_json::to_vec(content).unwrap()).unwrap();
     for (name, content) in &all {
-        golden.add(name, &memo(content).text_by(PROGRAM));
+        golden.add(name, &peer_state(content).text_by(PROGRAM));
     }
     golden.check();
     for (name, content) in &all {
-        assert_eq!(Memo::parse(PathBuf::new(), golden.bytes(name)), Ok(memo(content)), "{name}");
+        assert_eq!(PeerState::parse(PathBuf::new(), golden.bytes(name)), Ok(peer_state(content)), "{name}");
     }
 }
 

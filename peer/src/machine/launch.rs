@@ -15,10 +15,10 @@ use super::data_dir::{DirectoryLock, check_formats, keep_to_owner, tighten};
 use super::drive::{Askers, Drive, End, what_to_do};
 use super::key_hash::Cost;
 use super::mailbox::Mailbox;
-use super::memo::{Memo, SharedMemo};
 use super::memory::Shares;
 use super::metrics::{NetMetrics, PacketMetrics, StoreMetrics};
 use super::packets::PacketPort;
+use super::peer_state::{PeerState, SharedPeerState};
 use super::remembered::{Network, recall};
 use super::sessions::Sessions;
 use super::status_board::StatusBoard;
@@ -46,27 +46,27 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         .map_err(|error| format!("cannot make the data directory {}: {error}", config.data_dir.display()))?;
     let lock = DirectoryLock::take(&config.data_dir)?;
     tighten(&config.data_dir)?;
-    let mut memo = Memo::load(&config.data_dir)?;
-    may_enter(config, &memo)?;
+    let mut peer_state = PeerState::load(&config.data_dir)?;
+    may_enter(config, &peer_state)?;
     // As when the settings were settled: this time no other process can change the remembered state.
     let config = &mut config.clone();
-    recall(config, &memo)?;
-    let network = network(config, &mut memo)?;
+    recall(config, &peer_state)?;
+    let network = network(config, &mut peer_state)?;
     let config = &*config;
-    fits_lanes(config, &memo)?;
+    fits_lanes(config, &peer_state)?;
     let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| {
         let is_full = matches!(&error, IdentityError::Io { source, .. } if is_full(source.kind()));
         CannotStart(if is_full { Exit::Disk } else { Exit::No }, error.to_string())
     })?;
-    if memo.left().is_some() && store_dir(&config.data_dir).exists() {
+    if peer_state.left().is_some() && store_dir(&config.data_dir).exists() {
         // The process died between two steps of leaving.
         set_aside(store_dir(&config.data_dir), Aside::Left).map_err(|error| error.to_string())?;
     }
     let mailboxes: Vec<_> = (0..config.lanes).map(|_| Arc::new(Mailbox::default())).collect();
     mailboxes[0].adopt();
     // First, so that its connections exist when the store is read.
-    let net = start_net(config, &identity, &memo, &mailboxes, &seat)?;
-    for (peer, addresses) in memo.peers() {
+    let net = start_net(config, &identity, &peer_state, &mailboxes, &seat)?;
+    for (peer, addresses) in peer_state.peers() {
         net.handle().dial(peer, addresses);
     }
     seat.registry.register_collector(Box::new(NetMetrics(net.handle().clone())));
@@ -78,8 +78,8 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let store = store.map(|store| Arc::new(Mutex::new(store)));
     let seconds = clocks.wall().0 / 1000;
     // Written together with the incarnation.
-    memo.set_name(config.name.as_ref());
-    let incarnation = memo.fresh_incarnation(seconds << 20 | draw() >> 44)?;
+    peer_state.set_name(config.name.as_ref());
+    let incarnation = peer_state.fresh_incarnation(seconds << 20 | draw() >> 44)?;
     let sessions = Sessions::load(&config.data_dir);
     let mut port = net.port(0);
     let (mut early, listen) = wait_for_addresses(&mut port)?;
@@ -87,8 +87,8 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let status_board = StatusBoard::new(peer_id.clone(), config, surroundings);
     #[expect(clippy::disallowed_methods, reason = "a loop must not wait for the daemon; events of a peer are few")]
     let (news_in, news) = mpsc::unbounded_channel();
-    let rings = memo.rings();
-    let memo = Arc::new(SharedMemo::new(memo, network));
+    let rings = peer_state.rings();
+    let peer_state = Arc::new(SharedPeerState::new(peer_state, network));
     let (supervisor, lanes, words) = Supervisor::new(mailboxes.clone());
     let settings = Arc::new(config.clone());
     let mut packet_counts = Vec::new();
@@ -115,7 +115,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
             store: store.as_ref().map(|store| StorePort::new(lane, store.clone())),
             mailbox: mailbox.clone(),
             replies: seat.router.replies(),
-            memo: memo.clone(),
+            peer_state: peer_state.clone(),
             status_board: status_board.clone(),
             words: words.clone(),
             config: settings.clone(),
@@ -129,7 +129,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         seat.registry.register_collector(Box::new(PacketMetrics(packet_counts)));
     }
     let session = sessions.keep(clocks.clone());
-    let common = Common { clocks, net, store, memo, status_board: status_board.clone(), news: news_in.clone() };
+    let common = Common { clocks, net, store, peer_state, status_board: status_board.clone(), news: news_in.clone() };
     let store_dir = store_dir(&config.data_dir);
     std::thread::Builder::new()
         .name("scatter-superv".into())
@@ -154,8 +154,8 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
 }
 
 /// Returns the state to remember of the peer's network, after a check of the network's key.
-fn network(config: &Config, memo: &mut Memo) -> Result<Network, String> {
-    match memo.network() {
+fn network(config: &Config, peer_state: &mut PeerState) -> Result<Network, String> {
+    match peer_state.network() {
         Some(known) => known.check_key(config).map(|()| known.clone()),
         None => Ok(Network { founded: config.entry == Entry::New, ..Network::of(config, Cost::USUAL)? }),
     }
@@ -219,11 +219,11 @@ fn start_loop(drive: Drive) -> std::io::Result<()> {
 
 /// Checks that the peer belongs to a network, or was told to enter or found one: no peer founds a second one by accident
 /// (hazard 41).
-fn may_enter(config: &Config, memo: &Memo) -> Result<(), String> {
-    if memo.ring().is_some() {
+fn may_enter(config: &Config, peer_state: &PeerState) -> Result<(), String> {
+    if peer_state.ring().is_some() {
         return Ok(());
     }
-    match (&config.entry, memo.left()) {
+    match (&config.entry, peer_state.left()) {
         (Entry::Known, None) => Err(NO_NETWORK.into()),
         (Entry::Known, Some(ring)) => Err(format!("this peer has left its network (the ring {ring}): {AGAIN}")),
         // Perhaps written where this peer founded its network, and read at every start since.
@@ -236,8 +236,8 @@ fn may_enter(config: &Config, memo: &Memo) -> Result<(), String> {
 }
 
 /// Checks the number of lanes: keys are divided among lanes once and for all.
-fn fits_lanes(config: &Config, memo: &Memo) -> Result<(), String> {
-    match memo.rings().len() {
+fn fits_lanes(config: &Config, peer_state: &PeerState) -> Result<(), String> {
+    match peer_state.rings().len() {
         0 => Ok(()),
         lanes if lanes == usize::from(config.lanes) => Ok(()),
         lanes => Err(format!("this peer's network has --lanes {lanes}, for good: start it with that")),
@@ -300,7 +300,7 @@ fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<Sto
 fn start_net(
     config: &Config,
     identity: &Identity,
-    memo: &Memo,
+    peer_state: &PeerState,
     mailboxes: &[Arc<Mailbox>],
     seat: &Seat<'_>,
 ) -> Result<Net, String> {
@@ -313,7 +313,7 @@ fn start_net(
         listen,
         join,
         network_key: config.network_key.as_deref().map(NetworkKey::from_passphrase),
-        ring: memo.ring(),
+        ring: peer_state.ring(),
         durable: config.durability == Durability::Sync,
         mdns: config.mdns,
         dial_private: config.dial_private,

@@ -1,6 +1,6 @@
 //! One running peer: a node, driven by a thread of its own, between store, network and clients.
 //!
-//! Start at [`launch()`]; the loop is in `drive`, and the state beside the store in `memo`. A peer with several lanes has
+//! Start at [`launch()`]; the loop is in `drive`, and the state beside the store in `peer_state`. A peer with several lanes has
 //! a node and a loop for each lane; `supervisor` supervises all of them.
 
 mod anew;
@@ -15,10 +15,10 @@ mod golden_test;
 mod key_hash;
 mod launch;
 mod mailbox;
-mod memo;
 mod memory;
 mod metrics;
 mod packets;
+mod peer_state;
 mod remembered;
 mod sealed;
 mod sessions;
@@ -31,5 +31,5 @@ pub(crate) use data_dir::{DirectoryLock, check_formats, keep_to_owner};
 pub(crate) use key_hash::{Cost, KeyHash};
 pub use launch::launch;
 pub(crate) use launch::store_dir;
-pub(crate) use memo::Memo;
+pub(crate) use peer_state::PeerState;
 pub(crate) use remembered::recall;

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::key_hash::{Cost, KeyHash};
-use super::memo::Memo;
+use super::peer_state::PeerState;
 use crate::config::{Bytes, Config, Durability, Origin, Policy, Switch};
 
 /// A network, as one of its peers remembers it beside its identity.
@@ -131,8 +131,8 @@ fn is_said(config: &Config, name: &str) -> bool {
 }
 
 /// Puts the peer's last name into the settings, where this start gives none.
-fn recall_name(config: &mut Config, memo: &Memo) {
-    let Some(name) = memo.name().filter(|_| !is_said(config, "name")) else { return };
+fn recall_name(config: &mut Config, peer_state: &PeerState) {
+    let Some(name) = peer_state.name().filter(|_| !is_said(config, "name")) else { return };
     put_from(Origin::DataDir, config, "name", name.to_string(), |config| config.name = Some(name.clone()));
 }
 
@@ -140,9 +140,9 @@ fn recall_name(config: &mut Config, memo: &Memo) {
 ///
 /// # Errors
 /// A contradiction; the text is for the administrator who wrote the settings.
-pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
-    recall_name(config, memo);
-    let Some(network) = memo.network().filter(|_| memo.ring().is_some()) else { return Ok(()) };
+pub fn recall(config: &mut Config, peer_state: &PeerState) -> Result<(), String> {
+    recall_name(config, peer_state);
+    let Some(network) = peer_state.network().filter(|_| peer_state.ring().is_some()) else { return Ok(()) };
     let Network { name, durability, lanes, .. } = network;
     let dir = config.data_dir.display().to_string();
     let elsewhere = "to enter another network, take another --data-dir, or leave this one first (`scatter leave`)";
@@ -184,13 +184,13 @@ pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
         }
         put(config, "policy", policies(config).join(","), |_| {});
     }
-    only_stays_apart(config, memo, network)
+    only_stays_apart(config, peer_state, network)
 }
 
 /// Refuses `--join` at a founder that no peer has joined: the founder would stay in its own network for ever.
-fn only_stays_apart(config: &Config, memo: &Memo, network: &Network) -> Result<(), String> {
+fn only_stays_apart(config: &Config, peer_state: &PeerState, network: &Network) -> Result<(), String> {
     let crate::config::Entry::Join(_) = config.entry else { return Ok(()) };
-    if !network.founded || memo.peers().next().is_some() {
+    if !network.founded || peer_state.peers().next().is_some() {
         return Ok(());
     }
     Err(format!(

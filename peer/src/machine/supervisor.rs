@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::clocks::Clocks;
 use super::drive::End;
 use super::mailbox::{Ask, Mailbox};
-use super::memo::{Memo, SharedMemo};
+use super::peer_state::{PeerState, SharedPeerState};
 use super::sessions::Keeper;
 use super::status_board::{StatusBoard, leaving_of};
 use super::store_port::SharedStore;
@@ -129,7 +129,7 @@ pub struct Common {
     /// The store; `None` where nothing is durable.
     pub store: Option<SharedStore>,
     /// The peer's state beside the store.
-    pub memo: Arc<SharedMemo>,
+    pub peer_state: Arc<SharedPeerState>,
     /// The status that administrators see.
     pub status_board: Arc<StatusBoard>,
     /// The channel to the daemon.
@@ -150,7 +150,7 @@ impl Supervisor {
     /// Runs until all lanes have ended, does the last steps, and returns how the peer ended.
     pub fn run(mut self, common: Common, session: Keeper) -> End {
         // The daemon may have ended already.
-        let end = self.follow(&common.memo, |event| drop(common.news.send(News::Happened(event))));
+        let end = self.follow(&common.peer_state, |event| drop(common.news.send(News::Happened(event))));
         let end = self.end(end, common);
         if matches!(end, End::Stopped | End::Left | End::Reincarnate(..) | End::StartAgain(_)) {
             session.end();
@@ -159,7 +159,7 @@ impl Supervisor {
     }
 
     /// Follows the lanes until all have ended, and returns the outcome.
-    fn follow(&mut self, memo: &SharedMemo, mut tell: impl FnMut(Event)) -> End {
+    fn follow(&mut self, peer_state: &SharedPeerState, mut tell: impl FnMut(Event)) -> End {
         while self.ended.iter().any(Option::is_none) {
             // The loops hold senders, and report when they end.
             let Ok(word) = self.words.recv() else { break };
@@ -167,7 +167,7 @@ impl Supervisor {
                 Word::Happened(lane, event) => self.pass_on(lane, event, &mut tell),
                 Word::Leave(force, asker) => {
                     // The caller that asked may have gone.
-                    let _ = asker.send(self.leave(force, memo));
+                    let _ = asker.send(self.leave(force, peer_state));
                 }
                 Word::Ended(lane, end, last) => {
                     let lane = usize::from(lane);
@@ -197,7 +197,7 @@ impl Supervisor {
 
     /// Begins to leave, with all lanes or none. The leave is written down before any caller is told: a peer that dies in the
     /// middle of it must not come back as a member.
-    fn leave(&self, force: bool, memo: &SharedMemo) -> Result<LeavingStatus, LeaveError> {
+    fn leave(&self, force: bool, peer_state: &SharedPeerState) -> Result<LeavingStatus, LeaveError> {
         let answers = self.ask_all(|asker| Ask::MayLeave(force, asker));
         for answer in answers {
             // A lane that has ended does not answer.
@@ -205,12 +205,13 @@ impl Supervisor {
                 return Err(LeaveError::Refused(refusal));
             }
         }
-        memo.with(|memo| {
-            let before = memo.leaving();
-            memo.set_leaving(Some(force || before == Some(true)));
-            memo.save().inspect_err(|_| memo.set_leaving(before))
-        })
-        .map_err(LeaveError::Forgotten)?;
+        peer_state
+            .with(|peer_state| {
+                let before = peer_state.leaving();
+                peer_state.set_leaving(Some(force || before == Some(true)));
+                peer_state.save().inspect_err(|_| peer_state.set_leaving(before))
+            })
+            .map_err(LeaveError::Forgotten)?;
         let begun = self.ask_all(|asker| Ask::Leave(force, asker));
         let begun: Vec<LeaveStatus> = begun.into_iter().flatten().flatten().collect();
         Ok(leaving_of(begun.iter().copied()).unwrap_or_default())
@@ -242,7 +243,7 @@ impl Supervisor {
 
     /// Does the last steps: the store is sealed after a stop, and only abandoned after any other end.
     fn end(mut self, end: End, common: Common) -> End {
-        let Common { clocks, net, store, memo, status_board, .. } = common;
+        let Common { clocks, net, store, peer_state, status_board, .. } = common;
         let wall_s = clocks.now().wall.0 / 1000;
         // The loops are over, and with them all other holders of the store.
         let store = store.and_then(Arc::into_inner).map(|store| store.into_inner().unwrap_or_else(|e| e.into_inner()));
@@ -267,13 +268,13 @@ impl Supervisor {
             }
         };
         match end {
-            End::Left => memo.with(Memo::set_left),
-            End::Stopped if memo.with(|memo| memo.leaving().is_some()) => {
+            End::Left => peer_state.with(PeerState::set_left),
+            End::Stopped if peer_state.with(|peer_state| peer_state.leaving().is_some()) => {
                 tracing::warn!("it has not left yet: it goes on leaving with its next start");
             }
             _ => {}
         }
-        let saved = memo.with(Memo::save);
+        let saved = peer_state.with(PeerState::save);
         // Not before the end is written down: a caller that follows a leave sees the end here.
         for (lane, last) in self.last.drain(..).enumerate() {
             last.into_iter().for_each(|last| status_board.set(lane as u8, *last, wall_s));
@@ -335,7 +336,7 @@ mod tests {
         (supervisor, lanes, words, mailboxes)
     }
 
-    fn memo() -> SharedMemo {
+    fn peer_state() -> SharedPeerState {
         let dir = tempfile::tempdir().unwrap();
         let network = Network {
             name: "mine".into(),
@@ -346,7 +347,7 @@ mod tests {
             agreed: None,
             policies: Vec::new(),
         };
-        SharedMemo::new(Memo::load(dir.path()).unwrap(), network)
+        SharedPeerState::new(PeerState::load(dir.path()).unwrap(), network)
     }
 
     fn halted(mailbox: &Mailbox) -> bool {
@@ -369,7 +370,7 @@ mod tests {
             }
             words.send(Word::Ended(0, End::Halted, None)).unwrap();
         });
-        assert!(matches!(supervisor.follow(&memo(), drop), End::Fatal(_)));
+        assert!(matches!(supervisor.follow(&peer_state(), drop), End::Fatal(_)));
         halts.join().unwrap();
         // No caller waits for an answer that the lane does not give.
         let (asker, answer) = sync_channel(1);
@@ -391,7 +392,7 @@ mod tests {
         words.send(Word::Ended(1, End::Stopped, None)).unwrap();
         words.send(Word::Ended(0, End::Left, None)).unwrap();
         let mut told = Vec::new();
-        let end = supervisor.follow(&memo(), |event| told.push(event));
+        let end = supervisor.follow(&peer_state(), |event| told.push(event));
         assert_eq!(told, [Event::Note("one is ready".into()), Event::Ready, Event::NotReady, Event::Ready]);
         assert_eq!(end, End::Stopped, "it has not left with all its lanes");
     }
@@ -415,9 +416,9 @@ mod tests {
             assert!(mailboxes.iter().all(|mailbox| mailbox.take_asks().is_empty()), "none was asked to go");
             (0..2).for_each(|lane| words.send(Word::Ended(lane, End::Left, None)).unwrap());
         });
-        let memo = memo();
-        assert_eq!(supervisor.follow(&memo, drop), End::Left);
-        assert_eq!(memo.with(|memo| memo.leaving()), None);
+        let peer_state = peer_state();
+        assert_eq!(supervisor.follow(&peer_state, drop), End::Left);
+        assert_eq!(peer_state.with(|peer_state| peer_state.leaving()), None);
         loops.join().unwrap();
     }
 }

@@ -55,7 +55,7 @@ fn epoch(daemon: &Daemon) -> u64 {
 }
 
 /// Returns the file of a daemon beside its store.
-fn memo(daemon: &Daemon) -> serde_json::Value {
+fn peer_state(daemon: &Daemon) -> serde_json::Value {
     let text = std::fs::read(daemon.directory.join("peer.json")).expect("it remembers something");
     serde_json::from_slice(&text).expect("that is JSON")
 }
@@ -73,8 +73,11 @@ fn expect_left(daemon: &mut Daemon) {
     }
     let status = daemon.wait_end(Duration::from_secs(10)).expect("it ends then");
     assert!(status.success(), "{status}: {}", daemon.log_text());
-    let memo = memo(daemon);
-    assert!(memo["ring"].is_null() && memo["left"].is_string() && memo["leaving"].is_null(), "{memo}");
+    let peer_state = peer_state(daemon);
+    assert!(
+        peer_state["ring"].is_null() && peer_state["left"].is_string() && peer_state["leaving"].is_null(),
+        "{peer_state}"
+    );
 }
 
 /// Asserts that a daemon ends at once when it is started like this, and prints the reason.
@@ -112,7 +115,7 @@ fn a_member_leaves_and_may_come_again() {
     assert_eq!(voters(&cluster.daemons[0]).len(), 3);
 
     // The daemon joins no network by itself. The setting that once founded its network founds no other one.
-    let incarnation = memo(&gone)["incarnation"].as_u64();
+    let incarnation = peer_state(&gone)["incarnation"].as_u64();
     gone.start(&[]);
     expect_refused(&mut gone, "has left its network");
     gone.environment.push(("SCATTER_NEW".into(), "true".into()));
@@ -121,8 +124,8 @@ fn a_member_leaves_and_may_come_again() {
     gone.environment.clear();
     gone.start(&["--join".into(), cluster.daemons[1].entry()]);
     gone.wait_ready(SETTLED_MAX).expect("it is let in");
-    assert!(memo(&gone)["incarnation"].as_u64() > incarnation, "as somebody new");
-    assert!(memo(&gone)["left"].is_null());
+    assert!(peer_state(&gone)["incarnation"].as_u64() > incarnation, "as somebody new");
+    assert!(peer_state(&gone)["left"].is_null());
     cluster.daemons.push(gone);
     cluster.wait_members(SETTLED_MAX);
     expect_keys(&cluster);
@@ -192,7 +195,7 @@ fn who_dies_while_it_leaves_goes_on_leaving() {
         assert!(begun["leaving"]["step"].is_string(), "{begun}");
         std::thread::sleep(Duration::from_millis(pause));
         cluster.kill(last);
-        if memo(&cluster.daemons[last])["leaving"].is_boolean() {
+        if peer_state(&cluster.daemons[last])["leaving"].is_boolean() {
             went_on += 1;
             cluster.restart(last);
             expect_left(&mut cluster.daemons[last]);

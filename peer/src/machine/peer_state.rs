@@ -20,7 +20,7 @@ use crate::version::PROGRAM;
 
 /// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
 /// Files of version 1 do not name their version.
-pub(super) const MEMO_VERSION: u32 = 3;
+pub(super) const PEER_STATE_VERSION: u32 = 3;
 /// Upper limit of remembered peers.
 const PEERS_MAX: usize = 64;
 
@@ -52,22 +52,22 @@ fn ring(text: &str) -> Option<RingId> {
 
 /// The file `peer.json` of a data directory.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Memo {
+pub struct PeerState {
     path: PathBuf,
     content: Content,
     changed: bool,
 }
 
-impl Memo {
+impl PeerState {
     /// Refuses the file of another version of the program. Changes nothing; a broken file passes here, and fails in
-    /// [`Memo::load`].
+    /// [`PeerState::load`].
     ///
     /// # Errors
     /// A text for the operator of this process: both versions, and the remedy.
     pub fn check_format(data_dir: &Path) -> Result<(), String> {
         let path = data_dir.join("peer.json");
         match fs::read(&path) {
-            Ok(text) => sealed::check_format(&path, &text, MEMO_VERSION),
+            Ok(text) => sealed::check_format(&path, &text, PEER_STATE_VERSION),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(broken(&path, &error)),
         }
@@ -77,31 +77,31 @@ impl Memo {
     ///
     /// # Errors
     /// The file cannot be read, is broken, or is of another version. The text is for the administrator.
-    pub fn load(data_dir: &Path) -> Result<Memo, String> {
+    pub fn load(data_dir: &Path) -> Result<PeerState, String> {
         let path = data_dir.join("peer.json");
         match fs::read(&path) {
-            Ok(text) => Memo::parse(path, &text),
+            Ok(text) => PeerState::parse(path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(Memo { path, content: Content::default(), changed: false })
+                Ok(PeerState { path, content: Content::default(), changed: false })
             }
             Err(error) => Err(broken(&path, &error)),
         }
     }
 
     /// Parses the bytes that were read from `path`.
-    pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
-        sealed::check_format(&path, text, MEMO_VERSION)?;
-        let content = sealed::parse(MEMO_VERSION, text).map_err(|why| broken(&path, &why))?;
-        Memo::of(path, content)
+    pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<PeerState, String> {
+        sealed::check_format(&path, text, PEER_STATE_VERSION)?;
+        let content = sealed::parse(PEER_STATE_VERSION, text).map_err(|why| broken(&path, &why))?;
+        PeerState::of(path, content)
     }
 
     /// Parses the content of the file without its checksum, which no random change of bytes gets right.
-    pub(super) fn parse_unsealed(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
+    pub(super) fn parse_unsealed(path: PathBuf, text: &[u8]) -> Result<PeerState, String> {
         let content = serde_json::from_slice::<Content>(text).map_err(|error| broken(&path, &error))?;
-        Memo::of(path, content)
+        PeerState::of(path, content)
     }
 
-    fn of(path: PathBuf, content: Content) -> Result<Memo, String> {
+    fn of(path: PathBuf, content: Content) -> Result<PeerState, String> {
         if content.ring.iter().chain(&content.left).chain(&content.lanes).any(|text| ring(text).is_none()) {
             return Err(broken(&path, &"it names no ring"));
         }
@@ -111,7 +111,7 @@ impl Memo {
         if content.ring.is_some() != content.network.is_some() {
             return Err(broken(&path, &"it names a ring without its network, or a network without its ring"));
         }
-        Ok(Memo { path, content, changed: false })
+        Ok(PeerState { path, content, changed: false })
     }
 
     /// Returns the rings of all its lanes; none where the peer belongs to no network.
@@ -233,7 +233,7 @@ impl Memo {
 
     /// Returns the bytes as `program` would write them.
     pub(super) fn text_by(&self, program: &str) -> Vec<u8> {
-        sealed::text(MEMO_VERSION, program, &self.content)
+        sealed::text(PEER_STATE_VERSION, program, &self.content)
     }
 
     /// Writes the file, if anything changed.
@@ -252,36 +252,36 @@ impl Memo {
     }
 }
 
-/// The [`Memo`] that the lanes of a peer share.
+/// The [`PeerState`] that the lanes of a peer share.
 #[derive(Debug)]
-pub struct SharedMemo(Mutex<Shared>);
+pub struct SharedPeerState(Mutex<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    memo: Memo,
+    peer_state: PeerState,
     /// The network to remember once this peer is in a network.
     network: Network,
     entered: Vec<Option<RingId>>,
 }
 
-impl SharedMemo {
-    /// Creates the shared memo, for as many lanes as the peer's network has.
-    pub fn new(memo: Memo, network: Network) -> SharedMemo {
+impl SharedPeerState {
+    /// Creates the shared state, for as many lanes as the peer's network has.
+    pub fn new(peer_state: PeerState, network: Network) -> SharedPeerState {
         let entered = vec![None; usize::from(network.lanes)];
-        SharedMemo(Mutex::new(Shared { memo, network, entered }))
+        SharedPeerState(Mutex::new(Shared { peer_state, network, entered }))
     }
 
-    /// Reads or changes the memo under its lock.
-    pub fn with<T>(&self, act: impl FnOnce(&mut Memo) -> T) -> T {
-        act(&mut self.lock().memo)
+    /// Reads or changes the state under its lock.
+    pub fn with<T>(&self, act: impl FnOnce(&mut PeerState) -> T) -> T {
+        act(&mut self.lock().peer_state)
     }
 
-    /// Records the network's agreed settings and policies, and returns whether they are new. The next [`Memo::save`] writes
+    /// Records the network's agreed settings and policies, and returns whether they are new. The next [`PeerState::save`] writes
     /// them.
     pub fn agree(&self, agreed: Agreed, policies: &[String]) -> bool {
         let mut is_news = false;
-        self.with(|memo| {
-            memo.change_network(|network| {
+        self.with(|peer_state| {
+            peer_state.change_network(|network| {
                 is_news = network.agreed.replace(agreed) != Some(agreed) || network.policies != policies;
                 if is_news {
                     network.policies = policies.to_vec();
@@ -297,11 +297,11 @@ impl SharedMemo {
     /// # Errors
     /// The file cannot be written.
     pub fn enter(&self, lane: u8, ring: RingId) -> Result<Option<RingId>, String> {
-        let Shared { memo, network, entered } = &mut *self.lock();
+        let Shared { peer_state, network, entered } = &mut *self.lock();
         entered[usize::from(lane)] = Some(ring);
         let Some(rings) = entered.iter().copied().collect::<Option<Vec<RingId>>>() else { return Ok(None) };
-        memo.set_rings(network, rings[0], rings[1..].iter().copied());
-        memo.save().map(|()| Some(rings[0]))
+        peer_state.set_rings(network, rings[0], rings[1..].iter().copied());
+        peer_state.save().map(|()| Some(rings[0]))
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -351,13 +351,13 @@ mod tests {
     #[test]
     fn what_is_remembered_is_found_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut memo = Memo::load(dir.path()).unwrap();
-        assert_eq!(memo.ring(), None);
-        let first = memo.fresh_incarnation(1000).unwrap();
-        memo.set_rings(&network(), RingId(7), []);
-        memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
-        memo.save().unwrap();
-        let mut again = Memo::load(dir.path()).unwrap();
+        let mut peer_state = PeerState::load(dir.path()).unwrap();
+        assert_eq!(peer_state.ring(), None);
+        let first = peer_state.fresh_incarnation(1000).unwrap();
+        peer_state.set_rings(&network(), RingId(7), []);
+        peer_state.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
+        peer_state.save().unwrap();
+        let mut again = PeerState::load(dir.path()).unwrap();
         assert_eq!((again.ring(), again.rings()), (Some(RingId(7)), vec![RingId(7)]));
         assert_eq!(again.peers().map(|(peer, _)| peer).collect::<Vec<_>>(), [PeerKey([3; 32])]);
         // A wall clock that was set back does not bring back an old incarnation.
@@ -370,41 +370,41 @@ mod tests {
     #[test]
     fn a_leave_is_remembered_until_it_is_in_a_ring_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut memo = Memo::load(dir.path()).unwrap();
-        memo.set_rings(&network(), RingId(7), []);
-        memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
-        let first = memo.fresh_incarnation(1000).unwrap();
-        memo.set_leaving(Some(true));
-        memo.save().unwrap();
-        let mut leaving = Memo::load(dir.path()).unwrap();
+        let mut peer_state = PeerState::load(dir.path()).unwrap();
+        peer_state.set_rings(&network(), RingId(7), []);
+        peer_state.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
+        let first = peer_state.fresh_incarnation(1000).unwrap();
+        peer_state.set_leaving(Some(true));
+        peer_state.save().unwrap();
+        let mut leaving = PeerState::load(dir.path()).unwrap();
         assert_eq!((leaving.ring(), leaving.leaving(), leaving.left()), (Some(RingId(7)), Some(true), None));
         leaving.set_left();
         leaving.save().unwrap();
-        let mut left = Memo::load(dir.path()).unwrap();
+        let mut left = PeerState::load(dir.path()).unwrap();
         assert_eq!((left.ring(), left.leaving(), left.left()), (None, None, Some(RingId(7))));
         assert_eq!(left.peers().count(), 0, "it dials nobody there any more");
         assert!(left.fresh_incarnation(10).unwrap() > first, "a life that has left is not lived again");
         left.set_rings(&network(), RingId(7), []);
         left.save().unwrap();
-        let again = Memo::load(dir.path()).unwrap();
+        let again = PeerState::load(dir.path()).unwrap();
         assert_eq!((again.ring(), again.left()), (Some(RingId(7)), None));
     }
 
     #[test]
     fn a_name_is_remembered_until_there_is_another() {
         let dir = tempfile::tempdir().unwrap();
-        let load = || Memo::load(dir.path()).unwrap();
+        let load = || PeerState::load(dir.path()).unwrap();
         let name = |name: &str| name.parse::<PeerName>().ok();
         for (said, known) in [("", None), ("oak", Some("oak")), ("", Some("oak")), ("elm-2", Some("elm-2"))] {
-            let mut memo = load();
-            memo.set_name(name(said).as_ref());
-            memo.save().unwrap();
+            let mut peer_state = load();
+            peer_state.set_name(name(said).as_ref());
+            peer_state.save().unwrap();
             assert_eq!(load().name().map(PeerName::as_str), known);
         }
-        let mut memo = load();
-        memo.set_rings(&network(), RingId(7), []);
-        memo.set_left();
-        memo.save().unwrap();
+        let mut peer_state = load();
+        peer_state.set_rings(&network(), RingId(7), []);
+        peer_state.set_left();
+        peer_state.save().unwrap();
         assert_eq!(load().name(), name("elm-2").as_ref(), "it is the peer's, whichever network it is in");
     }
 
@@ -412,61 +412,62 @@ mod tests {
     fn another_version_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("peer.json");
-        let later = MEMO_VERSION + 1;
+        let later = PEER_STATE_VERSION + 1;
         for (text, names) in [
             (r#"{"ring":"7","incarnation":5,"peers":{},"crc32":7}"#.to_owned(), "format 1"),
             (format!(r#"{{"format":{later},"program":"scatter 9","new":[1]}}"#), "scatter 9"),
         ] {
             fs::write(&path, &text).unwrap();
-            let ours = format!("format {MEMO_VERSION}");
-            for refused in [Memo::load(dir.path()).unwrap_err(), Memo::check_format(dir.path()).unwrap_err()] {
+            let ours = format!("format {PEER_STATE_VERSION}");
+            for refused in [PeerState::load(dir.path()).unwrap_err(), PeerState::check_format(dir.path()).unwrap_err()]
+            {
                 assert!(refused.contains(names) && refused.contains(&ours) && refused.contains(PROGRAM), "{refused}");
             }
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         // A broken file is not a file of another version.
         fs::write(&path, "{").unwrap();
-        assert_eq!(Memo::check_format(dir.path()), Ok(()));
-        assert!(Memo::load(dir.path()).unwrap_err().contains("cannot be read"));
+        assert_eq!(PeerState::check_format(dir.path()), Ok(()));
+        assert!(PeerState::load(dir.path()).unwrap_err().contains("cannot be read"));
     }
 
     #[test]
     fn a_network_is_remembered_with_its_ring_and_forgotten_with_it() {
         let dir = tempfile::tempdir().unwrap();
-        let memo = SharedMemo::new(Memo::load(dir.path()).unwrap(), network());
-        assert!(memo.with(|memo| memo.network().is_none()), "it has entered none yet");
-        memo.enter(0, RingId(7)).unwrap();
+        let peer_state = SharedPeerState::new(PeerState::load(dir.path()).unwrap(), network());
+        assert!(peer_state.with(|peer_state| peer_state.network().is_none()), "it has entered none yet");
+        peer_state.enter(0, RingId(7)).unwrap();
         let agreed = Agreed { leases: true, coarse: false, min_group: 1, max_group: 9, max_value: 4096 };
         let policies = ["size=nines".to_owned()];
-        assert!(memo.agree(agreed, &policies));
-        assert!(!memo.agree(agreed, &policies), "told once");
-        memo.with(Memo::save).unwrap();
+        assert!(peer_state.agree(agreed, &policies));
+        assert!(!peer_state.agree(agreed, &policies), "told once");
+        peer_state.with(PeerState::save).unwrap();
         // Another start was given other settings: the remembered settings stay.
         let other = Network { name: "other".into(), ..network() };
-        let again = SharedMemo::new(Memo::load(dir.path()).unwrap(), other);
+        let again = SharedPeerState::new(PeerState::load(dir.path()).unwrap(), other);
         again.enter(0, RingId(7)).unwrap();
         let expected = Network { agreed: Some(agreed), policies: policies.to_vec(), ..network() };
-        assert_eq!(again.with(|memo| memo.network().cloned()), Some(expected));
-        again.with(Memo::set_left);
-        again.with(Memo::save).unwrap();
-        assert_eq!(Memo::load(dir.path()).unwrap().network(), None);
+        assert_eq!(again.with(|peer_state| peer_state.network().cloned()), Some(expected));
+        again.with(PeerState::set_left);
+        again.with(PeerState::save).unwrap();
+        assert_eq!(PeerState::load(dir.path()).unwrap().network(), None);
     }
 
     #[test]
     fn any_damage_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut memo = Memo::load(dir.path()).unwrap();
-        memo.set_rings(&network(), RingId(0x1234_5678), [RingId(0xfeed)]);
-        memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
-        memo.set_leaving(Some(false));
-        memo.content.left = Some(RingId(0x9abc).to_string());
-        memo.set_name("oak".parse().ok().as_ref());
+        let mut peer_state = PeerState::load(dir.path()).unwrap();
+        peer_state.set_rings(&network(), RingId(0x1234_5678), [RingId(0xfeed)]);
+        peer_state.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
+        peer_state.set_leaving(Some(false));
+        peer_state.content.left = Some(RingId(0x9abc).to_string());
+        peer_state.set_name("oak".parse().ok().as_ref());
         let key = super::super::key_hash::KeyHash::new(b"a key", super::super::key_hash::CHEAP).unwrap();
-        memo.change_network(|network| network.key = Some(key));
-        memo.fresh_incarnation(1000).unwrap();
+        peer_state.change_network(|network| network.key = Some(key));
+        peer_state.fresh_incarnation(1000).unwrap();
         let path = dir.path().join("peer.json");
         let whole = fs::read(&path).unwrap();
-        let understood = |bytes: &[u8]| Memo::parse(path.clone(), bytes).is_ok();
+        let understood = |bytes: &[u8]| PeerState::parse(path.clone(), bytes).is_ok();
         assert!(understood(&whole));
         let content = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
         for place in 0..whole.len() {
