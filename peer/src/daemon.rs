@@ -26,7 +26,7 @@ use tokio::time::MissedTickBehavior;
 use crate::admin::Admin;
 use crate::config::{Config, Format, Origin, Shown};
 use crate::descriptors::{self, Shares};
-use crate::diary::{Diary, Happening, Neighbours, RingMetrics, RingWatch};
+use crate::event_log::{EventLog, Happening, Neighbours, RingMetrics, RingWatch};
 use crate::exit::Exit;
 use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
@@ -266,9 +266,9 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
         let shared = Arc::new(Shared { backend, router, status, settings, metrics, started });
         endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
     }
-    let (followed, diary) = (Arc::new(Notify::new()), Arc::new(Diary::default()));
-    // Also without an endpoint: the diary logs peers that come and go.
-    runtime.spawn(diary.clone().keep(status.clone(), latencies, stopped.clone()));
+    let (followed, event_log) = (Arc::new(Notify::new()), Arc::new(EventLog::default()));
+    // Also without an endpoint: the event log reports peers that come and go.
+    runtime.spawn(event_log.clone().keep(status.clone(), latencies, stopped.clone()));
     if let Some(listener) = http_listener {
         let served = Served {
             status: status.clone(),
@@ -276,7 +276,7 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
             admin: peer.admin.clone(),
             token: config.admin_token.as_deref().map(Password::new),
             followed: followed.clone(),
-            diary: diary.clone(),
+            event_log: event_log.clone(),
             ring_watch: ring_watch.clone(),
             connections_max: shares.http,
         };
@@ -293,7 +293,7 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
         ready: ready_line(config.output, &peer, resp_address, http_address),
         left: left_line(config.output, &peer),
     };
-    let exit = runtime.block_on(live(peer, signals, &lines, &diary));
+    let exit = runtime.block_on(live(peer, signals, &lines, &event_log));
     if exit == Ending::Left && http_address.is_some() {
         let _ = runtime.block_on(async {
             tokio::time::timeout(FAREWELL_MAX, async {
@@ -413,7 +413,7 @@ fn say(line: &str) {
 }
 
 /// Follows the peer from its start to its end.
-async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) -> Ending {
+async fn live(peer: Peer, mut signals: Signals, lines: &Lines, event_log: &EventLog) -> Ending {
     let Peer { mut news, stop, status, .. } = peer;
     let mut announced = false;
     let mut unready = Unready::new(Instant::now());
@@ -436,11 +436,11 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
         match &event {
             Event::Ready => {
                 unready.ready();
-                diary.tell(Happening::serves(true));
+                event_log.tell(Happening::serves(true));
             }
             Event::NotReady => {
                 unready.not_ready(Instant::now());
-                diary.tell(Happening::serves(false));
+                event_log.tell(Happening::serves(false));
             }
             _ => {}
         }

@@ -7,7 +7,7 @@ pub mod config;
 pub mod daemon;
 mod demo;
 mod descriptors;
-pub mod diary;
+pub mod event_log;
 pub mod exit;
 pub mod http;
 mod http_client;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::authority::admit;
 use super::{Served, problem};
-use crate::diary::GROUPS_MAX;
+use crate::event_log::GROUPS_MAX;
 use crate::net::{peer_id_of, peer_key_of};
 use crate::status::{Groups, Located, QuorumStatus, Ring, SilentRange};
 

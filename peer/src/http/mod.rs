@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::admin::Admin;
-use crate::diary::{Diary, RingWatch};
+use crate::event_log::{EventLog, RingWatch};
 use crate::resp::Password;
 use crate::status::{LeavingStatus, StatusSource};
 use listener::Bounded;
@@ -46,7 +46,7 @@ pub struct Served {
     /// Notified when a client has seen in the status that this peer has left.
     pub followed: Arc<Notify>,
     /// Recent events and load.
-    pub diary: Arc<Diary>,
+    pub event_log: Arc<EventLog>,
     /// Ranges of the ring that are not served.
     pub ring_watch: Arc<RingWatch>,
     /// Upper limit of connections at once.

@@ -17,7 +17,7 @@ pub async fn peers(State(served): State<Served>) -> Response {
 /// `GET /v1/budgets`: the peer's limits and their use.
 pub async fn budgets(State(served): State<Served>) -> Response {
     let mut budgets: Budgets = served.status.budgets();
-    budgets.bandwidth.used = budgets.bandwidth.used.or(served.diary.bandwidth());
+    budgets.bandwidth.used = budgets.bandwidth.used.or(served.event_log.bandwidth());
     answer(StatusCode::OK, &budgets)
 }
 
@@ -31,7 +31,7 @@ pub async fn events(State(served): State<Served>, RawQuery(query): RawQuery) -> 
     let Ok(after) = parameter(query.as_deref(), "after").unwrap_or("0").parse() else {
         return problem(StatusCode::BAD_REQUEST, "say the last number that you have seen: /v1/events?after=SEQ");
     };
-    let (events, last) = served.diary.after(after);
+    let (events, last) = served.event_log.after(after);
     answer(StatusCode::OK, &Events { peer_id: served.status.peer_id(), last, events })
 }
 
@@ -40,7 +40,7 @@ pub async fn load(State(served): State<Served>, RawQuery(query): RawQuery) -> Re
     let Ok(after) = parameter(query.as_deref(), "after").unwrap_or("0").parse::<u64>() else {
         return problem(StatusCode::BAD_REQUEST, "say the last second that you have seen: /v1/load?after=UNIX_S");
     };
-    let mut samples = served.diary.load();
+    let mut samples = served.event_log.load();
     let last = samples.last().map(|sample| sample.unix_s);
     samples.retain(|sample| sample.unix_s > after);
     answer(StatusCode::OK, &Load { peer_id: served.status.peer_id(), last, samples })

@@ -1,4 +1,4 @@
-//! Log of the last events, each told once: an event that recurs within seconds is one entry with a count.
+//! The last events, each told once: an event that recurs within seconds is one entry with a count.
 
 use std::collections::VecDeque;
 
@@ -12,13 +12,13 @@ const AGAIN_MS: u64 = 10_000;
 
 /// Bounded list of events, in the order of `seq`.
 #[derive(Debug, Default)]
-pub struct Log {
+pub struct RecentEvents {
     entries: VecDeque<(Family, Told)>,
     /// Last `seq` that was given.
     last: u64,
 }
 
-impl Log {
+impl RecentEvents {
     /// Adds an event at this wall-clock time, which may go back. Returns its number of occurrences, or `None` where it is
     /// in the log already.
     pub fn tell(&mut self, happening: Happening, unix_ms: u64) -> Option<u64> {
@@ -76,13 +76,13 @@ mod tests {
         Happening::of(kind, Some("g"), Some(peer), format!("{peer} {}", kind.name()))
     }
 
-    fn told(log: &Log) -> Vec<(u64, u64, String, u64)> {
+    fn told(log: &RecentEvents) -> Vec<(u64, u64, String, u64)> {
         log.after(0).0.into_iter().map(|told| (told.id, told.seq, told.text, told.count)).collect()
     }
 
     #[test]
     fn what_flickers_is_one_thing() {
-        let mut log = Log::default();
+        let mut log = RecentEvents::default();
         for (at, kind) in [(0, Kind::Suspected), (1, Kind::HeardAgain), (8, Kind::Suspected), (9, Kind::HeardAgain)] {
             log.tell(happening(kind, "a"), at * 1000);
             log.tell(happening(Kind::Suspected, "b"), at * 1000);
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn who_falls_silent_does_so_once_whatever_lanes_there_are() {
-        let mut log = Log::default();
+        let mut log = RecentEvents::default();
         for kind in [Kind::Suspected, Kind::HeardAgain] {
             for (lane, group) in ["g", "h", "i", "j"].into_iter().enumerate() {
                 log.tell(Happening::of(kind, Some(group), Some("a"), format!("a {}", kind.name())), lane as u64 * 250);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_leader_is_told_once() {
-        let mut log = Log::default();
+        let mut log = RecentEvents::default();
         for peer in ["a", "a", "b", "a", "a"] {
             log.tell(happening(Kind::Led, peer), 1000);
         }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn who_is_let_in_and_becomes_a_member_is_one_thing() {
-        let mut log = Log::default();
+        let mut log = RecentEvents::default();
         log.tell(happening(Kind::Learning, "a"), 1000);
         log.tell(happening(Kind::Joined, "a"), 2000);
         log.tell(happening(Kind::Learning, "b"), 2000);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn it_is_bounded_and_survives_a_clock_that_goes_back() {
-        let mut log = Log::default();
+        let mut log = RecentEvents::default();
         for n in 0..3000_u64 {
             log.tell(happening(Kind::Joined, &n.to_string()), 3_000_000 - n * 1000);
         }

@@ -5,8 +5,8 @@
 
 mod happenings;
 mod load;
-mod log;
 mod neighbours;
+mod recent;
 mod ring_watch;
 
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,8 @@ use tracing::field::display;
 
 pub use happenings::{Happening, Kind, happenings};
 use load::Recorder;
-use log::Log;
 pub use neighbours::Neighbours;
+use recent::RecentEvents;
 pub use ring_watch::{GROUPS_MAX, RingMetrics, RingWatch};
 
 use crate::lock::lock;
@@ -34,12 +34,12 @@ const LOOKS_PER_SAMPLE: u64 = 4;
 
 /// Recent events and load of a peer.
 #[derive(Default)]
-pub struct Diary {
-    log: Mutex<Log>,
+pub struct EventLog {
+    log: Mutex<RecentEvents>,
     load: Mutex<Recorder>,
 }
 
-impl Diary {
+impl EventLog {
     /// Adds an event that happens now. The log of this process reports it, too, but not each time where it flickers.
     pub fn tell(&self, happening: Happening) {
         let count = lock(&self.log).tell(happening.clone(), environment::unix_ms());
@@ -74,7 +74,7 @@ impl Diary {
 
     /// Follows the status until `stop` becomes true.
     pub async fn keep(
-        self: Arc<Diary>,
+        self: Arc<EventLog>,
         status: Arc<dyn StatusSource>,
         latencies: Arc<Latencies>,
         mut stop: watch::Receiver<bool>,
@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn each_step_of_a_leave_is_told_once() {
-        let diary = Diary::default();
+        let event_log = EventLog::default();
         let mut last = Look::default();
         for step in ["handing over primaries", "handing over primaries", "left", "left"] {
-            last = diary.look(&Leaver(step), last);
+            last = event_log.look(&Leaver(step), last);
         }
-        let (told, seq) = diary.after(0);
+        let (told, seq) = event_log.after(0);
         let texts: Vec<&str> = told.iter().map(|told| told.text.as_str()).collect();
         assert_eq!(texts, ["Leaver is leaving: handing over primaries", "Leaver is leaving: left"]);
-        assert_eq!((diary.after(seq).0, diary.after(1).0.len()), (vec![], 1));
+        assert_eq!((event_log.after(seq).0, event_log.after(1).0.len()), (vec![], 1));
     }
 }
