@@ -17,7 +17,7 @@ const OBSERVED_MAX: usize = 8;
 
 /// The reach of an address, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
+enum AddressReach {
     Global,
     Private,
     Loopback,
@@ -42,7 +42,7 @@ impl Ours {
     /// Notes that `by` saw the local peer under this address. Its port is that of a single dial and means nothing.
     /// Where the address is public and not the local peer's own, a router may forward the listening port under it.
     pub(super) fn observed(&mut self, address: &Multiaddr, by: PeerId) {
-        let Some(ip) = ip_of(address).filter(|ip| reach(*ip) == Reach::Global) else {
+        let Some(ip) = ip_of(address).filter(|ip| reach(*ip) == AddressReach::Global) else {
             return;
         };
         if self.observed.len() >= OBSERVED_MAX && !self.observed.contains_key(&ip) {
@@ -60,17 +60,17 @@ impl Ours {
     /// Returns the addresses to report, best first. Loopback only where there is no other: on another machine it is
     /// another peer.
     pub(super) fn told(&self) -> Vec<String> {
-        let mut told: Vec<(Reach, Multiaddr)> =
+        let mut told: Vec<(AddressReach, Multiaddr)> =
             self.listen.iter().filter_map(|address| Some((reach(ip_of(address)?), address.clone()))).collect();
         for (ip, by) in &self.observed {
             if by.len() >= WITNESSES && !told.iter().any(|(_, address)| ip_of(address) == Some(*ip)) {
                 let behind: BTreeSet<Multiaddr> = self.listen.iter().map(|address| moved(address, *ip)).collect();
-                told.extend(behind.into_iter().map(|address| (Reach::Global, address)));
+                told.extend(behind.into_iter().map(|address| (AddressReach::Global, address)));
             }
         }
         told.sort();
-        if told.first().is_some_and(|(best, _)| *best < Reach::Loopback) {
-            told.retain(|(reach, _)| *reach < Reach::Loopback);
+        if told.first().is_some_and(|(best, _)| *best < AddressReach::Loopback) {
+            told.retain(|(reach, _)| *reach < AddressReach::Loopback);
         }
         told.into_iter().map(|(_, address)| address.to_string()).collect()
     }
@@ -103,7 +103,7 @@ pub(super) fn dialable(peer: &PeerKey, texts: &[String], private: bool, max: usi
 
 /// Returns whether this build supports the address, and may dial it.
 pub(super) fn is_dialable(address: &Multiaddr, private: bool) -> bool {
-    let is_allowed = |ip: IpAddr| !ip.is_unspecified() && (private || reach(ip) == Reach::Global);
+    let is_allowed = |ip: IpAddr| !ip.is_unspecified() && (private || reach(ip) == AddressReach::Global);
     via(address).is_some() && ip_of(address).is_some_and(is_allowed)
 }
 
@@ -177,18 +177,18 @@ fn moved(address: &Multiaddr, ip: IpAddr) -> Multiaddr {
     address.iter().skip(1).fold(Multiaddr::from(ip), |moved, part| moved.with(part))
 }
 
-fn reach(ip: IpAddr) -> Reach {
+fn reach(ip: IpAddr) -> AddressReach {
     match ip {
-        IpAddr::V4(ip) if ip.is_loopback() => Reach::Loopback,
+        IpAddr::V4(ip) if ip.is_loopback() => AddressReach::Loopback,
         // Providers share out 100.64.0.0/10 behind their own NAT.
-        IpAddr::V4(ip) if ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64 => Reach::Private,
-        IpAddr::V4(ip) if ip.is_private() || ip.is_link_local() || ip.is_unspecified() => Reach::Private,
-        IpAddr::V4(_) => Reach::Global,
+        IpAddr::V4(ip) if ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64 => AddressReach::Private,
+        IpAddr::V4(ip) if ip.is_private() || ip.is_link_local() || ip.is_unspecified() => AddressReach::Private,
+        IpAddr::V4(_) => AddressReach::Global,
         IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
             Some(ip) => reach(IpAddr::V4(ip)),
-            None if ip == Ipv6Addr::LOCALHOST => Reach::Loopback,
-            None if ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified() => Reach::Private,
-            None => Reach::Global,
+            None if ip == Ipv6Addr::LOCALHOST => AddressReach::Loopback,
+            None if ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified() => AddressReach::Private,
+            None => AddressReach::Global,
         },
     }
 }

@@ -16,18 +16,18 @@ use overlay::PeerKey;
 
 use super::addresses::via_of_connection;
 use super::event::{NetEvent, RefusedBy, Via};
-use super::handler::{Attached, Handler, Order, Report};
+use super::handler::{Attached, ConnectionReport, Handler, Order};
 use super::hello::Refused;
 use super::identity::peer_key_of;
 use super::link::Link;
-use super::shared::Shared;
+use super::shared::SharedNet;
 
 /// Time that a refused peer may take to close the connection itself, after it has read the reason.
 const REFUSED_LINGER: Duration = Duration::from_secs(2);
 
 /// Events of the behaviour for the driver.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum StreamsEvent {
     /// A hello between the local peer and this one was accepted, by either side.
     Accepted(PeerKey),
     /// One side refused the other: the peer, and the reason for administrators.
@@ -42,21 +42,21 @@ pub(super) enum Event {
 
 /// The behaviour that opens streams by connection; see the module.
 pub(super) struct Streams {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNet>,
     // Filled in `on_swarm_event` only: a connection that a handler was made for may still be denied.
-    peers: HashMap<PeerId, Peer>,
-    actions: VecDeque<ToSwarm<Event, Order>>,
+    peers: HashMap<PeerId, ConnectedPeer>,
+    actions: VecDeque<ToSwarm<StreamsEvent, Order>>,
     waker: Option<Waker>,
 }
 
-struct Peer {
+struct ConnectedPeer {
     link: Arc<Link>,
-    connections: Vec<Connection>,
+    connections: Vec<PeerConnection>,
     /// The connection that the local peer writes on.
     writing: ConnectionId,
 }
 
-struct Connection {
+struct PeerConnection {
     id: ConnectionId,
     via: Via,
     accepted: bool,
@@ -71,7 +71,7 @@ struct Connection {
 #[error("its key is not an ed25519 key")]
 struct ForeignKey;
 
-impl Peer {
+impl ConnectedPeer {
     /// Returns whether a connection by `via` would be better than the one that the local peer writes on.
     fn would_be_better(&self, via: Via) -> bool {
         let writing = self.connections.iter().find(|connection| connection.id == self.writing);
@@ -101,13 +101,13 @@ impl Peer {
 }
 
 impl Streams {
-    pub(super) fn new(shared: Arc<Shared>) -> Streams {
+    pub(super) fn new(shared: Arc<SharedNet>) -> Streams {
         Streams { shared, peers: HashMap::new(), actions: VecDeque::new(), waker: None }
     }
 
     /// Closes connections without a result. Cheap; called about every second.
     pub(super) fn tick(&mut self, now: Instant) {
-        let due = |peer: (&PeerId, &Peer)| -> Vec<(PeerId, ConnectionId)> {
+        let due = |peer: (&PeerId, &ConnectedPeer)| -> Vec<(PeerId, ConnectionId)> {
             let due = peer.1.connections.iter().filter(|c| (c.refused || !c.accepted) && c.until <= now);
             due.map(|connection| (*peer.0, connection.id)).collect()
         };
@@ -147,7 +147,7 @@ impl Streams {
         // Half as long again as a hello may take: streams are opened one after the other.
         let until = Instant::now() + self.shared.config.timing.hello * 3 / 2;
         let shared = &self.shared;
-        let peer = self.peers.entry(peer_id).or_insert_with(|| Peer {
+        let peer = self.peers.entry(peer_id).or_insert_with(|| ConnectedPeer {
             link: shared.links.get_or_add(key),
             connections: Vec::new(),
             writing: connection,
@@ -156,7 +156,14 @@ impl Streams {
             // All other connections are refused, or being closed.
             peer.writing = connection;
         }
-        peer.connections.push(Connection { id: connection, via, accepted: false, left: false, until, refused: false });
+        peer.connections.push(PeerConnection {
+            id: connection,
+            via,
+            accepted: false,
+            left: false,
+            until,
+            refused: false,
+        });
         let (link, is_first, is_better) = (peer.link.clone(), peer.writing == connection, peer.would_be_better(via));
         if is_first {
             link.set_via(Some(via));
@@ -181,7 +188,7 @@ impl Streams {
             self.order(peer_id, connection, Order::Open);
             self.order(peer_id, left, Order::Leave);
         }
-        self.act(ToSwarm::GenerateEvent(Event::Accepted(key)));
+        self.act(ToSwarm::GenerateEvent(StreamsEvent::Accepted(key)));
     }
 
     fn closed(&mut self, peer_id: PeerId, connection: ConnectionId) {
@@ -198,7 +205,7 @@ impl Streams {
             let key = peer.link.peer;
             peer.link.set_via(None);
             self.peers.remove(&peer_id);
-            self.act(ToSwarm::GenerateEvent(Event::Gone(key)));
+            self.act(ToSwarm::GenerateEvent(StreamsEvent::Gone(key)));
         } else if peer.writing == connection {
             match peer.next() {
                 Some((next, via)) => {
@@ -215,7 +222,7 @@ impl Streams {
             }
         }
         if let Some(key) = tcp_gone {
-            self.act(ToSwarm::GenerateEvent(Event::TcpGone(key)));
+            self.act(ToSwarm::GenerateEvent(StreamsEvent::TcpGone(key)));
         }
     }
 
@@ -248,14 +255,14 @@ impl Streams {
             RefusedBy::Us => format!("refused {peer_id}: {refused}"),
             RefusedBy::Them => format!("refused by {peer_id}: {refused}"),
         };
-        self.act(ToSwarm::GenerateEvent(Event::Refused(key, words)));
+        self.act(ToSwarm::GenerateEvent(StreamsEvent::Refused(key, words)));
     }
 
     fn order(&mut self, peer_id: PeerId, connection: ConnectionId, event: Order) {
         self.act(ToSwarm::NotifyHandler { peer_id, handler: NotifyHandler::One(connection), event });
     }
 
-    fn act(&mut self, action: ToSwarm<Event, Order>) {
+    fn act(&mut self, action: ToSwarm<StreamsEvent, Order>) {
         self.actions.push_back(action);
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -270,7 +277,7 @@ impl Streams {
 
 impl NetworkBehaviour for Streams {
     type ConnectionHandler = Handler;
-    type ToSwarm = Event;
+    type ToSwarm = StreamsEvent;
 
     fn handle_established_inbound_connection(
         &mut self,
@@ -306,19 +313,19 @@ impl NetworkBehaviour for Streams {
 
     fn on_connection_handler_event(&mut self, peer_id: PeerId, id: ConnectionId, report: THandlerOutEvent<Self>) {
         match report {
-            Report::Accepted => self.accepted(peer_id, id),
-            Report::Refused(refused, by) => self.refused(peer_id, id, &refused, by),
-            Report::Broken(why) => {
+            ConnectionReport::Accepted => self.accepted(peer_id, id),
+            ConnectionReport::Refused(refused, by) => self.refused(peer_id, id, &refused, by),
+            ConnectionReport::Broken(why) => {
                 tracing::debug!(peer = %peer_id, %why, "closing a connection");
                 if let Some(key) = peer_key_of(&peer_id) {
-                    self.act(ToSwarm::GenerateEvent(Event::Broken(key, format!("connected, and then: {why}"))));
+                    self.act(ToSwarm::GenerateEvent(StreamsEvent::Broken(key, format!("connected, and then: {why}"))));
                 }
                 self.close(peer_id, id);
             }
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<Event, THandlerInEvent<Self>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<StreamsEvent, THandlerInEvent<Self>>> {
         if let Some(action) = self.actions.pop_front() {
             return Poll::Ready(action);
         }

@@ -14,13 +14,13 @@ use libp2p::{PeerId, Swarm, identify, mdns, ping};
 use tokio::time::{MissedTickBehavior, sleep_until, timeout};
 
 use super::addresses::{Ours, dialable, is_dialable, split, via_of_connection};
-use super::behaviour::{Event, Streams};
+use super::behaviour::{Streams, StreamsEvent};
 use super::event::{NetEvent, Via};
 use super::identity::{peer_id_of, peer_key_of};
-use super::limits::Limits;
+use super::limits::ConnectionLimits;
 use super::redial::{ADDRESSES_MAX, Attempt, Due, Redial, Target, Until};
-use super::shared::{Pending, Shared};
-use super::tried::Outcome;
+use super::shared::{PendingOrders, SharedNet};
+use super::tried::DialOutcome;
 
 /// Interval of the work that has no event of its own.
 const TICK: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 /// The behaviours that libp2p runs on each connection. `limits` first: no other behaviour hears of a denied connection.
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
-    limits: Limits,
+    limits: ConnectionLimits,
     streams: Streams,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
@@ -44,7 +44,7 @@ pub(super) struct Behaviour {
 
 /// The state of the task; see the module.
 pub(super) struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNet>,
     swarm: Swarm<Behaviour>,
     redial: Redial,
     ours: Ours,
@@ -56,7 +56,7 @@ pub(super) struct Driver {
 }
 
 impl Behaviour {
-    pub(super) fn new(shared: &Arc<Shared>, key: libp2p::identity::PublicKey) -> Behaviour {
+    pub(super) fn new(shared: &Arc<SharedNet>, key: libp2p::identity::PublicKey) -> Behaviour {
         let timing = &shared.config.timing;
         let me = key.to_peer_id();
         let mdns = shared.config.mdns.then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), me));
@@ -69,7 +69,7 @@ impl Behaviour {
             .with_cache_size(0);
         let ping = ping::Config::new().with_interval(timing.ping_interval).with_timeout(timing.ping_timeout);
         Behaviour {
-            limits: Limits::new(shared.clone()),
+            limits: ConnectionLimits::new(shared.clone()),
             streams: Streams::new(shared.clone()),
             identify: identify::Behaviour::new(identify),
             ping: ping::Behaviour::new(ping),
@@ -79,7 +79,7 @@ impl Behaviour {
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>, swarm: Swarm<Behaviour>, listeners: HashSet<ListenerId>) -> Driver {
+    pub(super) fn new(shared: Arc<SharedNet>, swarm: Swarm<Behaviour>, listeners: HashSet<ListenerId>) -> Driver {
         let mut redial = Redial::new(shared.config.timing.clone());
         let now = Instant::now();
         for address in &shared.config.join {
@@ -131,17 +131,19 @@ impl Driver {
         let now = Instant::now();
         match event {
             SwarmEvent::Behaviour(BehaviourEvent::Streams(event)) => match event {
-                Event::Accepted(peer) => {
+                StreamsEvent::Accepted(peer) => {
                     self.redial.note_peer(peer, None);
                     self.redial.accepted(peer, now);
                 }
-                Event::Refused(peer, words) => {
-                    self.redial.note_peer(peer, Some(Outcome { words, lasting: true }));
+                StreamsEvent::Refused(peer, words) => {
+                    self.redial.note_peer(peer, Some(DialOutcome { words, lasting: true }));
                     self.redial.refused(peer, now);
                 }
-                Event::Broken(peer, words) => self.redial.note_peer(peer, Some(Outcome { words, lasting: false })),
-                Event::TcpGone(peer) => self.redial.tcp_gone(peer, now),
-                Event::Gone(peer) => self.redial.gone(peer, now),
+                StreamsEvent::Broken(peer, words) => {
+                    self.redial.note_peer(peer, Some(DialOutcome { words, lasting: false }))
+                }
+                StreamsEvent::TcpGone(peer) => self.redial.tcp_gone(peer, now),
+                StreamsEvent::Gone(peer) => self.redial.gone(peer, now),
             },
             SwarmEvent::Behaviour(BehaviourEvent::Ping(event)) => self.on_ping(event),
             SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
@@ -218,7 +220,7 @@ impl Driver {
     }
 
     /// Carries out the orders, and returns whether they told the task to stop.
-    fn carry_out(&mut self, orders: Pending) -> bool {
+    fn carry_out(&mut self, orders: PendingOrders) -> bool {
         let now = Instant::now();
         for (peer, texts) in orders.dial {
             let addresses = dialable(&peer, &texts, self.shared.config.dial_private, ADDRESSES_MAX);

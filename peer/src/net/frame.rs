@@ -24,11 +24,11 @@ pub(super) fn prefix(frame: &[u8]) -> [u8; PREFIX_BYTES] {
 
 /// Decoder that cuts received bytes into frames. It holds only received bytes: an announced length reserves no memory.
 #[derive(Default)]
-pub(super) struct Decoder {
+pub(super) struct FrameDecoder {
     buffer: BytesMut,
 }
 
-impl Decoder {
+impl FrameDecoder {
     /// Appends received bytes.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_longest_frame_passes_and_one_byte_more_does_not() {
-        let mut decoder = Decoder::default();
+        let mut decoder = FrameDecoder::default();
         decoder.extend(&(FRAME_BYTES_MAX as u32).to_le_bytes());
         assert_eq!(decoder.next(), Ok(None));
         decoder.extend(&vec![1; FRAME_BYTES_MAX]);
@@ -80,7 +80,7 @@ mod tests {
                 sent.extend_from_slice(&prefix(frame));
                 sent.extend_from_slice(frame);
             }
-            let mut decoder = Decoder::default();
+            let mut decoder = FrameDecoder::default();
             let mut received = Vec::new();
             let mut rest = &sent[..];
             for cut in cuts.iter().cycle() {
@@ -100,7 +100,7 @@ mod tests {
 
         #[test]
         fn garbage_never_panics_nor_grows(bytes in prop::collection::vec(any::<u8>(), 0..5000)) {
-            let mut decoder = Decoder::default();
+            let mut decoder = FrameDecoder::default();
             decoder.extend(&bytes);
             while let Ok(Some(frame)) = decoder.next() {
                 prop_assert!(frame.len() <= bytes.len());

@@ -7,12 +7,12 @@ use libp2p::futures::executor::block_on;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::frame::{Decoder, prefix};
-use super::hello::{self, Answer, Hello};
+use super::frame::{FrameDecoder, prefix};
+use super::hello::{self, Hello, HelloAnswer};
 
 /// Returns the frames in these received pieces, and whether a forbidden length follows them.
 pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Bytes>, bool) {
-    let (mut decoder, mut frames) = (Decoder::default(), Vec::new());
+    let (mut decoder, mut frames) = (FrameDecoder::default(), Vec::new());
     for piece in pieces {
         decoder.extend(piece);
         loop {
@@ -35,7 +35,7 @@ pub fn framed(frame: &[u8]) -> Vec<u8> {
 /// back.
 pub fn greeting(bytes: &[u8]) -> bool {
     let hello = reads_back::<Hello>(bytes);
-    reads_back::<Answer>(bytes) || hello
+    reads_back::<HelloAnswer>(bytes) || hello
 }
 
 /// Returns greetings as they are sent.

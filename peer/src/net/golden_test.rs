@@ -3,8 +3,8 @@
 use golden::{Format, Golden, examples};
 use libp2p::futures::executor::block_on;
 
-use super::frame::{Decoder, MOVED, prefix};
-use super::hello::{Answer, HELLO_VERSION, Hello, PROTOCOL, VERSION, parse, read, write};
+use super::frame::{FrameDecoder, MOVED, prefix};
+use super::hello::{HELLO_VERSION, Hello, HelloAnswer, PROTOCOL, VERSION, parse, read, write};
 use super::identity::{IDENTITY_VERSION, Identity};
 use super::pipe::pipe;
 
@@ -34,10 +34,10 @@ fn golden_hellos() {
 #[test]
 fn golden_answers() {
     let mut answers = Golden::new(env!("CARGO_MANIFEST_DIR"), "answers", HELLOS);
-    answers.add_all(body::<Answer>);
+    answers.add_all(body::<HelloAnswer>);
     answers.check();
-    for (name, answer) in examples::<Answer>().values {
-        assert_eq!(parse::<Answer>(answers.bytes(&name)).ok(), Some(answer), "{name}");
+    for (name, answer) in examples::<HelloAnswer>().values {
+        assert_eq!(parse::<HelloAnswer>(answers.bytes(&name)).ok(), Some(answer), "{name}");
     }
 }
 
@@ -48,7 +48,7 @@ fn golden_stream() {
     golden.add("prefix of a frame of 300 bytes", &prefix(&[0; 300]));
     golden.add("moved", &MOVED.to_le_bytes());
     golden.check();
-    let mut decoder = Decoder::default();
+    let mut decoder = FrameDecoder::default();
     decoder.extend(golden.bytes("prefix of a frame of 300 bytes"));
     decoder.extend(&[5; 300]);
     assert_eq!(decoder.next().map(|frame| frame.map(|frame| frame.len())), Ok(Some(300)));

@@ -23,11 +23,11 @@ use overlay::PeerKey;
 use tokio::sync::watch;
 
 use super::event::RefusedBy;
-use super::hello::{self, Agreed, GreetingError, PROTOCOL, Purpose, Refusal, Refused};
+use super::hello::{self, AcceptedHello, GreetingError, PROTOCOL, Purpose, Refusal, Refused};
 use super::link::{CLASSES, Link};
-use super::shared::Shared;
+use super::shared::SharedNet;
 use super::stats::count;
-use super::stream::{self, End};
+use super::stream::{self, StreamEnd};
 
 /// Time that a reader has to hand over arrived frames after its connection is gone.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Attached {
 
 /// Reports of a connection to the behaviour.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum ConnectionReport {
     /// A hello was accepted, by either side.
     Accepted,
     /// One side refused the other.
@@ -68,17 +68,17 @@ pub(super) enum Report {
 
 /// The handler of one connection; see the module.
 pub(super) struct Handler {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNet>,
     peer: PeerKey,
     peer_id: PeerId,
     connection: ConnectionId,
     link: Option<Arc<Link>>,
     /// Streams of the other side that were accepted before [`Order::Attach`] came.
-    early: Vec<(Agreed, Stream)>,
+    early: Vec<(AcceptedHello, Stream)>,
     /// Classes for which the other side has opened its stream. It has one each.
     reading: [bool; 3],
     open: VecDeque<Purpose>,
-    reports: VecDeque<Report>,
+    reports: VecDeque<ConnectionReport>,
     accepted: bool,
     waker: Option<Waker>,
     /// Dropped with the handler: tells the tasks that the connection is gone.
@@ -88,7 +88,7 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(shared: Arc<Shared>, peer: PeerKey, peer_id: PeerId, connection: ConnectionId) -> Handler {
+    pub(super) fn new(shared: Arc<SharedNet>, peer: PeerKey, peer_id: PeerId, connection: ConnectionId) -> Handler {
         Handler {
             shared,
             peer,
@@ -110,7 +110,7 @@ impl Handler {
         Greeting { shared: self.shared.clone(), peer: self.peer, purpose }
     }
 
-    fn report(&mut self, report: Report) {
+    fn report(&mut self, report: ConnectionReport) {
         self.reports.push_back(report);
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -118,7 +118,7 @@ impl Handler {
     }
 
     /// Notes that a hello was accepted. Returns the class of the stream's frames, if it carries frames.
-    fn accept(&mut self, link: &Link, agreed: Agreed) -> Option<Class> {
+    fn accept(&mut self, link: &Link, agreed: AcceptedHello) -> Option<Class> {
         let dead = link.accept(self.connection, agreed.instance, &self.shared.inbox);
         if !dead.is_empty() {
             let dead = dead.into_iter().map(|connection| (self.peer_id, connection));
@@ -126,7 +126,7 @@ impl Handler {
         }
         if !self.accepted {
             self.accepted = true;
-            self.report(Report::Accepted);
+            self.report(ConnectionReport::Accepted);
         }
         match agreed.purpose {
             Purpose::Frames(class) => Some(class),
@@ -134,7 +134,7 @@ impl Handler {
         }
     }
 
-    fn opened_by_them(&mut self, agreed: Agreed, stream: Stream) {
+    fn opened_by_them(&mut self, agreed: AcceptedHello, stream: Stream) {
         let Some(link) = self.link.clone() else {
             // One for each class and a check: a peer that opens more is not of this program.
             if self.early.len() <= CLASSES.len() {
@@ -147,14 +147,14 @@ impl Handler {
         };
         if std::mem::replace(&mut self.reading[class as usize], true) {
             count(&self.shared.counters.violations);
-            self.report(Report::Broken(format!("a second {class:?} stream")));
+            self.report(ConnectionReport::Broken(format!("a second {class:?} stream")));
             return;
         }
         let shared = self.shared.clone();
         self.spawn(Some(LAST_WORDS), async move { stream::read(stream, &link, class, &shared).await });
     }
 
-    fn opened_by_us(&mut self, agreed: Agreed, stream: Stream) {
+    fn opened_by_us(&mut self, agreed: AcceptedHello, stream: Stream) {
         let Some(link) = self.link.clone() else {
             return;
         };
@@ -173,7 +173,7 @@ impl Handler {
 
     /// Runs one end of a stream until it ends or its connection is gone, then has the connection closed: a broken stream
     /// is repaired like a broken connection, by a new one.
-    fn spawn(&self, last_words: Option<Duration>, run: impl Future<Output = End> + Send + 'static) {
+    fn spawn(&self, last_words: Option<Duration>, run: impl Future<Output = StreamEnd> + Send + 'static) {
         let (shared, connection) = (self.shared.clone(), (self.peer_id, self.connection));
         let (peer, mut gone) = (self.peer, self.gone.subscribe());
         tokio::spawn(async move {
@@ -188,12 +188,12 @@ impl Handler {
                 () = gone => return,
             };
             match end {
-                End::Stalled => _ = count(&shared.counters.stalled),
-                End::Violation(_) => _ = count(&shared.counters.violations),
-                End::Closed | End::Moved | End::Io(_) => {}
+                StreamEnd::Stalled => _ = count(&shared.counters.stalled),
+                StreamEnd::Violation(_) => _ = count(&shared.counters.violations),
+                StreamEnd::Closed | StreamEnd::Moved | StreamEnd::Io(_) => {}
             }
             tracing::debug!(?peer, %end, "a stream ended");
-            if let End::Moved = end {
+            if let StreamEnd::Moved = end {
                 return;
             }
             shared.orders.give(|orders| _ = orders.close.insert(connection));
@@ -202,23 +202,23 @@ impl Handler {
 
     fn failed(&mut self, error: GreetingError) {
         self.report(match error {
-            GreetingError::RefusedByUs(refused) => Report::Refused(refused, RefusedBy::Us),
-            GreetingError::RefusedByThem(refused) => Report::Refused(refused, RefusedBy::Them),
+            GreetingError::RefusedByUs(refused) => ConnectionReport::Refused(refused, RefusedBy::Us),
+            GreetingError::RefusedByThem(refused) => ConnectionReport::Refused(refused, RefusedBy::Them),
             GreetingError::Version(by, theirs) => {
-                Report::Refused(Refused::of(Refusal::Version, &self.shared.membership(), Some(theirs)), by)
+                ConnectionReport::Refused(Refused::of(Refusal::Version, &self.shared.membership(), Some(theirs)), by)
             }
             GreetingError::Garbage => {
                 count(&self.shared.counters.violations);
-                Report::Broken("not a greeting".into())
+                ConnectionReport::Broken("not a greeting".into())
             }
-            GreetingError::Io(error) => Report::Broken(error.to_string()),
+            GreetingError::Io(error) => ConnectionReport::Broken(error.to_string()),
         });
     }
 }
 
 impl ConnectionHandler for Handler {
     type FromBehaviour = Order;
-    type ToBehaviour = Report;
+    type ToBehaviour = ConnectionReport;
     type InboundProtocol = Greeting;
     type OutboundProtocol = Greeting;
     type InboundOpenInfo = ();
@@ -274,7 +274,7 @@ impl ConnectionHandler for Handler {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionHandlerEvent<Greeting, Purpose, Report>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionHandlerEvent<Greeting, Purpose, ConnectionReport>> {
         if let Some(report) = self.reports.pop_front() {
             return Poll::Ready(ConnectionHandlerEvent::NotifyBehaviour(report));
         }
@@ -290,7 +290,7 @@ impl ConnectionHandler for Handler {
 
 /// Hello and answer as libp2p's upgrade of a stream, so that its deadline covers them too.
 pub(super) struct Greeting {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNet>,
     peer: PeerKey,
     /// The purpose to send; unused where the other side opened the stream.
     purpose: Purpose,
@@ -306,7 +306,7 @@ impl UpgradeInfo for Greeting {
 }
 
 impl InboundUpgrade<Stream> for Greeting {
-    type Output = (Agreed, Stream);
+    type Output = (AcceptedHello, Stream);
     type Error = GreetingError;
     type Future = BoxFuture<'static, Result<Self::Output, GreetingError>>;
 
@@ -329,7 +329,7 @@ impl InboundUpgrade<Stream> for Greeting {
 }
 
 impl OutboundUpgrade<Stream> for Greeting {
-    type Output = (Agreed, Stream);
+    type Output = (AcceptedHello, Stream);
     type Error = GreetingError;
     type Future = BoxFuture<'static, Result<Self::Output, GreetingError>>;
 

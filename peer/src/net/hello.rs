@@ -4,7 +4,7 @@
 //! opener   u16 length | u16 version | body: network, ring, lanes, durability, instance, purpose, proof   (postcard)
 //! acceptor u16 length | u16 version | body: accepted, or refused and why              (postcard)
 //! ```
-//! The length, the version and [`Answer::Refused`] with its reasons keep their shape in all versions, so a peer of any
+//! The length, the version and [`HelloAnswer::Refused`] with its reasons keep their shape in all versions, so a peer of any
 //! version can read the reason of its refusal.
 
 use std::fmt;
@@ -190,7 +190,7 @@ pub(super) struct Instance(pub(super) u64);
 
 /// The result of a hello that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Agreed {
+pub(super) struct AcceptedHello {
     pub(super) purpose: Purpose,
     /// The other side's instance.
     pub(super) instance: Instance,
@@ -208,7 +208,7 @@ pub(super) struct Hello {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum HelloAnswer {
     Accepted { ring: Option<RingId>, instance: Instance, proof: Option<[u8; 32]> },
     Refused(Refusal),
 }
@@ -259,7 +259,7 @@ pub(super) async fn open<S>(
     me: &PeerKey,
     peer: &PeerKey,
     purpose: Purpose,
-) -> Result<Agreed, GreetingError>
+) -> Result<AcceptedHello, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -274,19 +274,19 @@ where
         Err(_) => return Err(GreetingError::Garbage),
     };
     match answer {
-        Answer::Refused(Refusal::Version) => Err(GreetingError::Version(RefusedBy::Them, version)),
-        Answer::Refused(reason) => {
+        HelloAnswer::Refused(Refusal::Version) => Err(GreetingError::Version(RefusedBy::Them, version)),
+        HelloAnswer::Refused(reason) => {
             let theirs = parse::<Side>(rest).ok();
             Err(GreetingError::RefusedByThem(Refused::between(reason, mine, None, theirs.as_ref())))
         }
-        Answer::Accepted { .. } if version != VERSION => Err(GreetingError::Version(RefusedBy::Us, version)),
-        Answer::Accepted { ring, instance, proof } => {
+        HelloAnswer::Accepted { .. } if version != VERSION => Err(GreetingError::Version(RefusedBy::Us, version)),
+        HelloAnswer::Accepted { ring, instance, proof } => {
             // It has accepted all other values of ours.
             let theirs = Side { keyed: proof.is_some(), ring, ..mine.side() };
             let refused = |reason| Refused::between(reason, mine, None, Some(&theirs));
             mine.check_proof(Half::Answer, peer, me, proof)
                 .and_then(|()| mine.check_ring(ring))
-                .map(|()| Agreed { purpose, instance })
+                .map(|()| AcceptedHello { purpose, instance })
                 .map_err(|reason| GreetingError::RefusedByUs(refused(reason)))
         }
     }
@@ -298,7 +298,7 @@ pub(super) async fn accept<S>(
     mine: &Membership,
     me: &PeerKey,
     peer: &PeerKey,
-) -> Result<Agreed, GreetingError>
+) -> Result<AcceptedHello, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -317,24 +317,24 @@ where
         Ok(()) => {
             write(
                 stream,
-                &Answer::Accepted {
+                &HelloAnswer::Accepted {
                     ring: mine.ring,
                     instance: mine.instance,
                     proof: mine.proof(Half::Answer, me, peer),
                 },
             )
             .await?;
-            Ok(Agreed { purpose: hello.purpose, instance: hello.instance })
+            Ok(AcceptedHello { purpose: hello.purpose, instance: hello.instance })
         }
     }
 }
 
-async fn refuse<S>(stream: &mut S, mine: &Membership, refused: Refused) -> Result<Agreed, GreetingError>
+async fn refuse<S>(stream: &mut S, mine: &Membership, refused: Refused) -> Result<AcceptedHello, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     // The other side may not receive the answer any more; the refusal stands.
-    let _ = write(stream, &(Answer::Refused(refused.reason), mine.side())).await;
+    let _ = write(stream, &(HelloAnswer::Refused(refused.reason), mine.side())).await;
     Err(GreetingError::RefusedByUs(refused))
 }
 
@@ -393,11 +393,11 @@ pub(super) fn examples() -> Vec<Hello> {
 }
 
 /// Returns answers of every kind, as seeds of the fuzzer.
-pub(super) fn example_answers() -> Vec<Answer> {
+pub(super) fn example_answers() -> Vec<HelloAnswer> {
     let refusals =
         [Refusal::Version, Refusal::Network, Refusal::Key, Refusal::Ring, Refusal::Lanes, Refusal::Durability];
-    let refusals = refusals.map(Answer::Refused);
-    let accepted = Answer::Accepted { ring: Some(RingId(9)), instance: Instance(u64::MAX), proof: Some([5; 32]) };
+    let refusals = refusals.map(HelloAnswer::Refused);
+    let accepted = HelloAnswer::Accepted { ring: Some(RingId(9)), instance: Instance(u64::MAX), proof: Some([5; 32]) };
     refusals.into_iter().chain([accepted]).collect()
 }
 
@@ -427,10 +427,10 @@ mod tests {
         }
     }
 
-    type Outcome = (Result<Agreed, String>, Result<Agreed, String>);
+    type Greeted = (Result<AcceptedHello, String>, Result<AcceptedHello, String>);
 
     /// Runs a greeting: A opens a stream to B.
-    fn greet(a: &Membership, b: &Membership) -> Outcome {
+    fn greet(a: &Membership, b: &Membership) -> Greeted {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (mut one, mut two) = pipe(4096, None);
@@ -444,7 +444,7 @@ mod tests {
         })
     }
 
-    fn both_refuse(outcome: &Outcome, reason: Refusal, opener: &str, acceptor: &str) {
+    fn both_refuse(outcome: &Greeted, reason: Refusal, opener: &str, acceptor: &str) {
         assert_eq!(outcome.0, Err(format!("we were refused: {reason} ({opener} here, {acceptor} there)")));
         assert_eq!(outcome.1, Err(format!("refused: {reason} ({acceptor} here, {opener} there)")));
     }
@@ -454,7 +454,7 @@ mod tests {
         for (a, b) in [(None, None), (Some(1), None), (None, Some(1)), (Some(1), Some(1))] {
             for key in [None, Some(5)] {
                 let outcome = greet(&member("net", key, a), &member("net", key, b));
-                let agreed = Agreed { purpose: Purpose::Frames(Class::Data), instance: Instance(7) };
+                let agreed = AcceptedHello { purpose: Purpose::Frames(Class::Data), instance: Instance(7) };
                 assert_eq!(outcome, (Ok(agreed), Ok(agreed)));
             }
         }
@@ -483,7 +483,7 @@ mod tests {
             let mine = member("net", None, None);
             let acceptor = async {
                 read(&mut two).await.unwrap();
-                write(&mut two, &Answer::Refused(Refusal::Network)).await.unwrap();
+                write(&mut two, &HelloAnswer::Refused(Refusal::Network)).await.unwrap();
             };
             let (opened, ()) = join!(open(&mut one, &mine, &A, &B, Purpose::Check), acceptor);
             assert_eq!(opened.unwrap_err().to_string(), "we were refused: another network name (\"net\" here)");
@@ -511,7 +511,7 @@ mod tests {
             };
             let ((version, body), accepted) = join!(opener, accept(&mut two, &mine, &B, &A));
             assert_eq!(version, VERSION);
-            assert_eq!(parse::<Answer>(&body).unwrap(), Answer::Refused(Refusal::Version));
+            assert_eq!(parse::<HelloAnswer>(&body).unwrap(), HelloAnswer::Refused(Refusal::Version));
             assert!(matches!(accepted, Err(GreetingError::Version(RefusedBy::Us, theirs)) if theirs == 0x0909));
         });
     }

@@ -34,12 +34,12 @@ pub(super) struct Inbox {
 
 /// The events that wait for one loop.
 struct Lane {
-    inner: Mutex<Inner>,
+    inner: Mutex<InboxState>,
     wake: Wake,
 }
 
 #[derive(Default)]
-struct Inner {
+struct InboxState {
     /// Control frames and all events that are not frames, drained before the rest.
     urgent: VecDeque<NetEvent>,
     rest: VecDeque<NetEvent>,
@@ -94,7 +94,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Reports an event that is not a frame to the loops. Never waits, and still bounded: see [`Inner::tell`].
+    /// Reports an event that is not a frame to the loops. Never waits, and still bounded: see [`InboxState::tell`].
     pub(super) fn tell(&self, event: NetEvent) {
         for lane in &self.lanes {
             lane.push(|inner| inner.tell(event.clone()));
@@ -128,7 +128,7 @@ impl Inbox {
 
 impl Lane {
     /// Wakes the loop where it may be asleep: the loop is awake as long as an event waits.
-    fn push(&self, add: impl FnOnce(&mut Inner)) {
+    fn push(&self, add: impl FnOnce(&mut InboxState)) {
         let was_empty = {
             let mut inner = lock(&self.inner);
             let was_empty = inner.urgent.is_empty() && inner.rest.is_empty();
@@ -141,7 +141,7 @@ impl Lane {
     }
 }
 
-impl Inner {
+impl InboxState {
     /// Adds an event, within bounds: two changes per peer (down and up again, or up and down), a few hundred refusals, one
     /// set of addresses.
     fn tell(&mut self, event: NetEvent) {

@@ -20,7 +20,7 @@ use libp2p::{Multiaddr, PeerId};
 
 use super::addresses::ip_of;
 use super::identity::peer_key_of;
-use super::shared::Shared;
+use super::shared::SharedNet;
 use super::stats::count;
 
 /// Upper limit of inbound connections with an unfinished handshake; never more than the limit of all connections.
@@ -31,8 +31,8 @@ const PENDING_IN_PER_IP_MAX: usize = 64;
 const PER_PEER_MAX: usize = 4;
 
 /// The limits and the connections that they count; see the module.
-pub(super) struct Limits {
-    shared: Arc<Shared>,
+pub(super) struct ConnectionLimits {
+    shared: Arc<SharedNet>,
     /// Handshakes under way, with their source addresses.
     pending_in: HashMap<ConnectionId, Option<IpAddr>>,
     // Counted in `on_swarm_event` only: a connection that another behaviour denies later is never established, and would
@@ -51,9 +51,9 @@ struct Established {
 #[error("limit of connections reached: {0}")]
 struct OverLimit(&'static str);
 
-impl Limits {
-    pub(super) fn new(shared: Arc<Shared>) -> Limits {
-        Limits { shared, pending_in: HashMap::new(), established: HashMap::new(), per_peer: HashMap::new() }
+impl ConnectionLimits {
+    pub(super) fn new(shared: Arc<SharedNet>) -> ConnectionLimits {
+        ConnectionLimits { shared, pending_in: HashMap::new(), established: HashMap::new(), per_peer: HashMap::new() }
     }
 
     fn deny<T>(&self, what: &'static str) -> Result<T, ConnectionDenied> {
@@ -82,7 +82,7 @@ impl Limits {
     }
 }
 
-impl NetworkBehaviour for Limits {
+impl NetworkBehaviour for ConnectionLimits {
     type ConnectionHandler = dummy::ConnectionHandler;
     type ToSwarm = Infallible;
 

@@ -23,10 +23,10 @@ const DISCARD_BYTES: usize = 4 * 1024;
 pub(super) struct Linger<S> {
     stream: S,
     parting: Duration,
-    state: State,
+    state: LingerState,
 }
 
-enum State {
+enum LingerState {
     Open,
     /// This side's half is closed; until then the other side may close its own.
     Parting(Pin<Box<Sleep>>),
@@ -36,7 +36,7 @@ enum State {
 impl<S> Linger<S> {
     /// Wraps a stream. Closing waits for the other side for `parting` at most.
     pub(super) fn new(stream: S, parting: Duration) -> Linger<S> {
-        Linger { stream, parting, state: State::Open }
+        Linger { stream, parting, state: LingerState::Open }
     }
 }
 
@@ -78,16 +78,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Linger<S> {
 
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if let State::Open = this.state {
+        if let LingerState::Open = this.state {
             ready!(Pin::new(&mut this.stream).poll_close(cx))?;
-            this.state = State::Parting(Box::pin(sleep(this.parting)));
+            this.state = LingerState::Parting(Box::pin(sleep(this.parting)));
         }
-        if let State::Parting(until) = &mut this.state {
+        if let LingerState::Parting(until) = &mut this.state {
             // Checked first, so that a side that never stops sending is cut off too.
             if until.as_mut().poll(cx).is_pending() {
                 ready!(this.poll_discard(cx));
             }
-            this.state = State::Closed;
+            this.state = LingerState::Closed;
         }
         Poll::Ready(Ok(()))
     }

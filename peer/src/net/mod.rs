@@ -90,4 +90,4 @@ pub use libp2p::{Multiaddr, PeerId};
 pub use network_key::{NetworkKey, NetworkKeyError};
 pub use start::{Net, NetError, NetHandle, NetPort};
 pub use stats::{ClassStats, NetStats, PeerStats};
-pub use tried::{Outcome, Tried, hopeless, told};
+pub use tried::{DialOutcome, Tried, hopeless, told};

@@ -10,14 +10,14 @@ use libp2p::futures::{AsyncRead, AsyncWrite};
 
 /// Counts I/O calls of both ends and fails from the n-th on.
 #[derive(Clone)]
-pub(super) struct Fault {
+pub(super) struct PipeFault {
     calls: Arc<AtomicU64>,
     at: u64,
 }
 
-impl Fault {
-    pub(super) fn at(at: u64) -> Fault {
-        Fault { calls: Arc::default(), at }
+impl PipeFault {
+    pub(super) fn at(at: u64) -> PipeFault {
+        PipeFault { calls: Arc::default(), at }
     }
 
     /// Returns whether there were so many calls at all.
@@ -34,24 +34,24 @@ impl Fault {
 }
 
 /// One end.
-pub(super) struct End {
+pub(super) struct PipeEnd {
     io: tokio::io::DuplexStream,
-    fault: Option<Fault>,
+    fault: Option<PipeFault>,
 }
 
 /// Returns two ends with so many bytes between them.
-pub(super) fn pipe(bytes: usize, fault: Option<Fault>) -> (End, End) {
+pub(super) fn pipe(bytes: usize, fault: Option<PipeFault>) -> (PipeEnd, PipeEnd) {
     let (one, two) = tokio::io::duplex(bytes);
-    (End { io: one, fault: fault.clone() }, End { io: two, fault })
+    (PipeEnd { io: one, fault: fault.clone() }, PipeEnd { io: two, fault })
 }
 
-impl End {
+impl PipeEnd {
     fn check(&self) -> io::Result<()> {
-        self.fault.as_ref().map_or(Ok(()), Fault::check)
+        self.fault.as_ref().map_or(Ok(()), PipeFault::check)
     }
 }
 
-impl AsyncRead for End {
+impl AsyncRead for PipeEnd {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = tokio::io::ReadBuf::new(buf);
         match tokio::io::AsyncRead::poll_read(Pin::new(&mut self.io), cx, &mut buf) {
@@ -61,7 +61,7 @@ impl AsyncRead for End {
     }
 }
 
-impl AsyncWrite for End {
+impl AsyncWrite for PipeEnd {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check()?;
         tokio::io::AsyncWrite::poll_write(Pin::new(&mut self.io), cx, buf)

@@ -52,12 +52,12 @@ pub(super) struct Queue {
     limits: ClassLimits,
     keep: Keep,
     memory: Memory,
-    inner: Mutex<Inner>,
+    inner: Mutex<QueueState>,
     ready: Notify,
 }
 
-struct Inner {
-    entries: VecDeque<Entry>,
+struct QueueState {
+    entries: VecDeque<QueueEntry>,
     bytes: usize,
     /// Frames that the writer took and did not yet account for.
     in_hand: usize,
@@ -66,7 +66,7 @@ struct Inner {
     counts: QueueCounts,
 }
 
-struct Entry {
+struct QueueEntry {
     frame: Bytes,
     until: Instant,
 }
@@ -96,8 +96,13 @@ impl Memory {
 
 impl Queue {
     pub(super) fn new(limits: ClassLimits, keep: Keep, memory: Memory) -> Queue {
-        let inner =
-            Inner { entries: VecDeque::new(), bytes: 0, in_hand: 0, sleeping: false, counts: QueueCounts::default() };
+        let inner = QueueState {
+            entries: VecDeque::new(),
+            bytes: 0,
+            in_hand: 0,
+            sleeping: false,
+            counts: QueueCounts::default(),
+        };
         Queue { limits, keep, memory, inner: Mutex::new(inner), ready: Notify::new() }
     }
 
@@ -123,7 +128,7 @@ impl Queue {
             return Err(SendError::Full);
         }
         inner.bytes += frame.len();
-        inner.entries.push_back(Entry { frame, until: now + self.limits.patience });
+        inner.entries.push_back(QueueEntry { frame, until: now + self.limits.patience });
         Ok(std::mem::take(&mut inner.sleeping))
     }
 
@@ -211,8 +216,8 @@ impl Queue {
     }
 }
 
-impl Inner {
-    fn pop(&mut self) -> Option<Entry> {
+impl QueueState {
+    fn pop(&mut self) -> Option<QueueEntry> {
         let entry = self.entries.pop_front()?;
         self.bytes -= entry.frame.len();
         Some(entry)

@@ -19,7 +19,7 @@ use overlay::PeerKey;
 use super::addresses::via;
 use super::config::Timing;
 use super::event::Via;
-use super::tried::{Outcome, Tried};
+use super::tried::{DialOutcome, Tried};
 
 /// Upper limit of dials under way; further dials wait.
 const DIALS_MAX: usize = 64;
@@ -72,20 +72,20 @@ pub(super) enum Attempt {
 /// The schedule of all dials; see the module.
 pub(super) struct Redial {
     timing: Timing,
-    entries: HashMap<Target, Entry>,
+    entries: HashMap<Target, DialEntry>,
     random: RandomState,
     draws: u64,
 }
 
-struct Entry {
+struct DialEntry {
     addresses: Vec<Multiaddr>,
     until: Until,
-    state: State,
+    state: DialState,
     failures: u32,
     refusals: u32,
     /// The number of dials, and the last result, for administrators.
     dials: u32,
-    outcome: Option<Outcome>,
+    outcome: Option<DialOutcome>,
     /// No dial before this time, after a refusal: of two simultaneous connections one may still come up and end after the
     /// other was refused.
     not_before: Instant,
@@ -98,7 +98,7 @@ struct Entry {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum DialState {
     /// The target is to be dialled at this time.
     Idle(Instant),
     Dialing(Dialing),
@@ -126,7 +126,7 @@ struct Better {
     tries: u32,
 }
 
-impl Entry {
+impl DialEntry {
     fn addresses(&self, by: Via) -> Vec<Multiaddr> {
         self.addresses.iter().filter(|address| via(address) == Some(by)).cloned().collect()
     }
@@ -138,18 +138,18 @@ impl Entry {
     /// Returns when the next dial is due.
     fn at(&self) -> Option<Instant> {
         match self.state {
-            State::Idle(at) => Some(at).filter(|_| !self.addresses.is_empty()),
-            State::Dialing(dialing) => dialing.second_at,
-            State::Connected { better, .. } => better.map(|better| better.at).filter(|_| self.has(Via::Tcp)),
+            DialState::Idle(at) => Some(at).filter(|_| !self.addresses.is_empty()),
+            DialState::Dialing(dialing) => dialing.second_at,
+            DialState::Connected { better, .. } => better.map(|better| better.at).filter(|_| self.has(Via::Tcp)),
         }
     }
 
     /// Returns the dial that is then due, with its addresses.
     fn due(&self, now: Instant) -> (Attempt, Vec<Multiaddr>) {
         match self.state {
-            State::Idle(_) => (Attempt::First, self.addresses(self.order(now).0)),
-            State::Dialing(dialing) => (Attempt::Second, self.addresses(dialing.second_by)),
-            State::Connected { .. } => (Attempt::Better, self.addresses(Via::Tcp)),
+            DialState::Idle(_) => (Attempt::First, self.addresses(self.order(now).0)),
+            DialState::Dialing(dialing) => (Attempt::Second, self.addresses(dialing.second_by)),
+            DialState::Connected { .. } => (Attempt::Better, self.addresses(Via::Tcp)),
         }
     }
 
@@ -179,11 +179,11 @@ impl Entry {
     }
 
     fn is_dialing(&self) -> bool {
-        matches!(self.state, State::Dialing(_))
+        matches!(self.state, DialState::Dialing(_))
     }
 
     fn is_connected_to(&self, peer: PeerKey) -> bool {
-        matches!(self.state, State::Connected { peer: connected, .. } if connected == peer)
+        matches!(self.state, DialState::Connected { peer: connected, .. } if connected == peer)
     }
 }
 
@@ -219,11 +219,11 @@ impl Redial {
         let draw = self.draw();
         let state = match (&target, connected) {
             (Target::Peer(peer), Some(by)) => {
-                State::Connected { peer: *peer, better: Better::beside(by, 0, &self.timing, draw, now) }
+                DialState::Connected { peer: *peer, better: Better::beside(by, 0, &self.timing, draw, now) }
             }
-            _ => State::Idle(now),
+            _ => DialState::Idle(now),
         };
-        let entry = self.entries.entry(target).or_insert(Entry {
+        let entry = self.entries.entry(target).or_insert(DialEntry {
             addresses: Vec::new(),
             until,
             state,
@@ -239,7 +239,7 @@ impl Redial {
         entry.until = entry.until.max(until);
         if !addresses.is_empty() && addresses != entry.addresses {
             // New addresses are tried at once, unless the peer itself refuses us.
-            if let (State::Idle(at), 0) = (&mut entry.state, entry.refusals) {
+            if let (DialState::Idle(at), 0) = (&mut entry.state, entry.refusals) {
                 *at = now;
             }
             entry.addresses = addresses;
@@ -265,9 +265,9 @@ impl Redial {
     /// Returns the dials that are due now. Forgets the targets whose time is over.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Due> {
         self.entries.retain(|_, entry| match (entry.until, entry.state) {
-            (Until::Forever, _) | (_, State::Connected { .. } | State::Dialing(_)) => true,
-            (Until::Wanted(until), State::Idle(_)) => until > now,
-            (Until::Found, State::Idle(at)) => match entry.refusals {
+            (Until::Forever, _) | (_, DialState::Connected { .. } | DialState::Dialing(_)) => true,
+            (Until::Wanted(until), DialState::Idle(_)) => until > now,
+            (Until::Found, DialState::Idle(at)) => match entry.refusals {
                 0 => entry.failures < FOUND_FAILURES_MAX,
                 // Kept through the pause: a target that is found again meanwhile is not dialled again.
                 _ => at > now,
@@ -288,7 +288,7 @@ impl Redial {
 
     /// Returns when the next dial is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.entries.values().filter_map(Entry::at).min()
+        self.entries.values().filter_map(DialEntry::at).min()
     }
 
     pub(super) fn is_wanted(&self, peer: &PeerKey) -> bool {
@@ -302,35 +302,35 @@ impl Redial {
             return;
         };
         match (&mut entry.state, due.attempt) {
-            (State::Dialing(dialing), _) => {
+            (DialState::Dialing(dialing), _) => {
                 dialing.second = Some(id);
                 dialing.second_at = None;
             }
             // With any result: the next attempt has its time. `connected` reports a success.
-            (State::Connected { better: Some(better), .. }, _) => {
+            (DialState::Connected { better: Some(better), .. }, _) => {
                 better.at = now + backoff(self.timing.tcp_retry_min, self.timing.tcp_retry_max, better.tries + 1, draw);
                 better.tries = better.tries.saturating_add(1);
             }
-            (State::Connected { better: None, .. }, _) => {}
-            (State::Idle(_), _) => {
+            (DialState::Connected { better: None, .. }, _) => {}
+            (DialState::Idle(_), _) => {
                 let (_, second_by) = entry.order(now);
                 entry.dials = entry.dials.saturating_add(1);
                 let second_at = Some(now + start).filter(|_| entry.has(second_by));
-                entry.state = State::Dialing(Dialing { first: Some(id), second: None, second_at, second_by });
+                entry.state = DialState::Dialing(Dialing { first: Some(id), second: None, second_at, second_by });
             }
         }
     }
 
     /// Notes the error of a dial, for administrators: called before [`Redial::failed`].
     pub(super) fn note_dial(&mut self, id: ConnectionId, error: &DialError) {
-        let is_its = |entry: &&mut Entry| matches!(entry.state, State::Dialing(dialing) if dialing.has(id));
+        let is_its = |entry: &&mut DialEntry| matches!(entry.state, DialState::Dialing(dialing) if dialing.has(id));
         if let Some(entry) = self.entries.values_mut().find(is_its) {
-            entry.outcome = Some(Outcome::of(error, !entry.addresses.is_empty()));
+            entry.outcome = Some(DialOutcome::of(error, !entry.addresses.is_empty()));
         }
     }
 
     /// Notes the state of a connection to `peer`, for administrators; `None` where it is sound.
-    pub(super) fn note_peer(&mut self, peer: PeerKey, outcome: Option<Outcome>) {
+    pub(super) fn note_peer(&mut self, peer: PeerKey, outcome: Option<DialOutcome>) {
         for entry in self.entries.values_mut().filter(|entry| entry.is_connected_to(peer)) {
             entry.outcome = outcome.clone();
         }
@@ -338,7 +338,7 @@ impl Redial {
 
     /// Returns all targets, those that the settings name first.
     pub(super) fn tried(&self) -> Vec<Tried> {
-        let tried = |entry: &Entry| Tried {
+        let tried = |entry: &DialEntry| Tried {
             addresses: entry.addresses.clone(),
             named: entry.until == Until::Forever,
             dials: entry.dials,
@@ -352,7 +352,7 @@ impl Redial {
     /// Notes that a dial failed, or could not even begin.
     pub(super) fn failed(&mut self, id: ConnectionId, now: Instant) {
         let failed = self.entries.iter_mut().find_map(|(target, entry)| match &mut entry.state {
-            State::Dialing(dialing) if dialing.has(id) => Some((target, dialing)),
+            DialState::Dialing(dialing) if dialing.has(id) => Some((target, dialing)),
             _ => None,
         });
         let Some((target, dialing)) = failed else {
@@ -376,7 +376,7 @@ impl Redial {
         let draw = self.draw();
         if let Some(entry) = self.entries.get_mut(target) {
             let pause = backoff(self.timing.redial_min, self.timing.redial_max, entry.failures, draw);
-            entry.state = State::Idle((now + pause).max(entry.not_before));
+            entry.state = DialState::Idle((now + pause).max(entry.not_before));
             entry.failures = entry.failures.saturating_add(1);
         }
     }
@@ -385,14 +385,14 @@ impl Redial {
     pub(super) fn connected(&mut self, peer: PeerKey, id: ConnectionId, by: Via, now: Instant) {
         let draw = self.draw();
         for (target, entry) in &mut self.entries {
-            let dialled = matches!(entry.state, State::Dialing(dialing) if dialing.has(id));
+            let dialled = matches!(entry.state, DialState::Dialing(dialing) if dialing.has(id));
             if *target == Target::Peer(peer) || dialled {
                 let better = match entry.state {
                     // Of two connections the better one counts, and the number of its attempts.
-                    State::Connected { better, .. } => better.filter(|_| by == Via::Quic),
+                    DialState::Connected { better, .. } => better.filter(|_| by == Via::Quic),
                     _ => Better::beside(by, entry.tcp_breaks, &self.timing, draw, now),
                 };
-                entry.state = State::Connected { peer, better };
+                entry.state = DialState::Connected { peer, better };
                 if by == Via::Tcp {
                     entry.tcp_since.get_or_insert(now);
                 }
@@ -419,7 +419,7 @@ impl Redial {
             if let Some(entry) = self.entries.get_mut(&target) {
                 entry.tcp_gone(&self.timing, draw, now);
                 let better = Better::beside(Via::Quic, entry.tcp_breaks, &self.timing, draw, now);
-                entry.state = State::Connected { peer, better };
+                entry.state = DialState::Connected { peer, better };
             }
         }
     }
@@ -451,7 +451,7 @@ impl Redial {
                 entry.not_before = now + pause;
                 entry.refusals = entry.refusals.saturating_add(1);
             }
-            entry.state = State::Idle(entry.not_before);
+            entry.state = DialState::Idle(entry.not_before);
         }
     }
 

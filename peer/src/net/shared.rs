@@ -18,7 +18,7 @@ use super::tried::Tried;
 use crate::lock::lock;
 
 /// The shared state; see the module.
-pub(super) struct Shared {
+pub(super) struct SharedNet {
     pub(super) me: PeerKey,
     pub(super) config: NetConfig,
     pub(super) links: Links,
@@ -34,13 +34,13 @@ pub(super) struct Shared {
 /// orders.
 #[derive(Default)]
 pub(super) struct Orders {
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingOrders>,
     ready: Notify,
 }
 
 /// Orders that are not yet carried out.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct PendingOrders {
     /// Connect to these peers.
     pub(super) dial: HashMap<PeerKey, Vec<String>>,
     /// These connections broke in a stream.
@@ -51,9 +51,9 @@ pub(super) struct Pending {
     pub(super) stop: bool,
 }
 
-impl Shared {
-    pub(super) fn new(me: PeerKey, config: NetConfig, wakes: Vec<Wake>) -> Shared {
-        Shared {
+impl SharedNet {
+    pub(super) fn new(me: PeerKey, config: NetConfig, wakes: Vec<Wake>) -> SharedNet {
+        SharedNet {
             me,
             links: Links::new(&config),
             inbox: Inbox::new(&config, wakes),
@@ -95,13 +95,13 @@ impl Shared {
 }
 
 impl Orders {
-    pub(super) fn give(&self, order: impl FnOnce(&mut Pending)) {
+    pub(super) fn give(&self, order: impl FnOnce(&mut PendingOrders)) {
         order(&mut lock(&self.pending));
         self.ready.notify_one();
     }
 
     /// Waits for orders and takes them all. No order is lost where the wait is given up.
-    pub(super) async fn take(&self) -> Pending {
+    pub(super) async fn take(&self) -> PendingOrders {
         self.ready.notified().await;
         std::mem::take(&mut lock(&self.pending))
     }

@@ -27,7 +27,7 @@ use super::inbox::Wake;
 use super::linger::{Linger, PARTING};
 use super::link::{CLASSES, Link};
 use super::quic;
-use super::shared::Shared;
+use super::shared::SharedNet;
 use super::stats::{NetStats, count};
 use super::tried::Tried;
 
@@ -71,7 +71,7 @@ pub struct Net {
 /// A handle to the network for any thread.
 #[derive(Clone)]
 pub struct NetHandle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNet>,
 }
 
 /// The network as the loop of one lane holds it.
@@ -99,7 +99,7 @@ impl Net {
             return Err(NetError::NetworkName);
         }
         let _context = runtime.enter();
-        let shared = Arc::new(Shared::new(identity.peer(), config, wakes));
+        let shared = Arc::new(SharedNet::new(identity.peer(), config, wakes));
         let behaviour = Behaviour::new(&shared, identity.keypair().public());
         let mut swarm = SwarmBuilder::with_existing_identity(identity.keypair().clone())
             .with_tokio()
@@ -311,17 +311,17 @@ fn transport(
         .authenticate(noise::Config::new(key)?)
         .multiplex(yamux)
         .map(|(peer, connection), _| (peer, StreamMuxerBox::new(connection)));
-    let quic = quic::Transport::new(key, &quic_settings(config))?
+    let quic = quic::QuicTransport::new(key, &quic_settings(config))?
         .map(|(peer, connection), _| (peer, StreamMuxerBox::new(connection)));
     Ok(tcp.or_transport(quic).map(|either, _| either.into_inner()).boxed())
 }
 
 /// Returns QUIC's settings for this peer's limits. QUIC's own windows only bound the memory that a peer can occupy if it
 /// ignores this peer's windows.
-fn quic_settings(config: &NetConfig) -> quic::Settings {
+fn quic_settings(config: &NetConfig) -> quic::QuicSettings {
     let bytes = |windows: usize| u32::try_from(windows + QUIC_BYTES_MORE).unwrap_or(u32::MAX);
     let windows = CLASSES.map(|class| config.class(class).window_bytes);
-    quic::Settings {
+    quic::QuicSettings {
         idle: config.timing.quic_idle,
         keep_alive: config.timing.quic_keep_alive,
         streams_max: QUIC_STREAMS_MAX,

@@ -15,10 +15,10 @@ use libp2p::futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use node::Class;
 use tokio::time::timeout;
 
-use super::frame::{Decoder, FrameTooLong, MOVED, PREFIX_BYTES, prefix};
+use super::frame::{FrameDecoder, FrameTooLong, MOVED, PREFIX_BYTES, prefix};
 use super::link::Link;
 use super::queue::{BATCH_FRAMES_MAX, Queue};
-use super::shared::Shared;
+use super::shared::SharedNet;
 
 /// Bytes per read: Yamux hands over frames of 16 KiB.
 const READ_BYTES: usize = 16 * 1024;
@@ -29,7 +29,7 @@ const WRITE_BYTES: usize = 16 * 1024;
 
 /// Reason for the end of a stream.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum End {
+pub(super) enum StreamEnd {
     /// The other side closed it, or the connection is gone.
     #[error("closed")]
     Closed,
@@ -47,11 +47,11 @@ pub(super) enum End {
     Io(#[from] io::Error),
 }
 
-impl From<FrameTooLong> for End {
-    fn from(FrameTooLong(announced): FrameTooLong) -> End {
+impl From<FrameTooLong> for StreamEnd {
+    fn from(FrameTooLong(announced): FrameTooLong) -> StreamEnd {
         match announced {
-            MOVED => End::Moved,
-            _ => End::Violation("a frame too long was announced"),
+            MOVED => StreamEnd::Moved,
+            _ => StreamEnd::Violation("a frame too long was announced"),
         }
     }
 }
@@ -63,13 +63,13 @@ pub(super) async fn write<S>(
     class: Class,
     stall: Duration,
     leave: impl Future<Output = ()>,
-) -> End
+) -> StreamEnd
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut leave = pin!(leave);
     let queue = link.queue(class);
-    let mut batch = Batch { queue, frames: Vec::with_capacity(BATCH_FRAMES_MAX) };
+    let mut batch = FrameBatch { queue, frames: Vec::with_capacity(BATCH_FRAMES_MAX) };
     let mut gather = Vec::new();
     let mut confirmations = Confirmations::default();
     let mut unconfirmed = 0;
@@ -80,7 +80,7 @@ where
                 () = &mut leave => break,
                 confirmed = timeout(stall, confirmations.next(&mut stream)) => match confirmed {
                     Ok(confirmed) => Some(confirmed),
-                    Err(_) => return End::Stalled,
+                    Err(_) => return StreamEnd::Stalled,
                 },
             }
         } else {
@@ -95,7 +95,7 @@ where
         if let Some(confirmed) = confirmed {
             match confirmed.map(|bytes| unconfirmed.checked_sub(bytes)) {
                 Ok(Some(rest)) => unconfirmed = rest,
-                Ok(None) => return End::Violation("more was confirmed than was sent"),
+                Ok(None) => return StreamEnd::Violation("more was confirmed than was sent"),
                 Err(error) => return ended(error),
             }
             continue;
@@ -115,7 +115,7 @@ where
 }
 
 /// Announces that the next frames come on another stream, and stays until all earlier frames were read.
-async fn move_on<S>(mut stream: S, stall: Duration) -> End
+async fn move_on<S>(mut stream: S, stall: Duration) -> StreamEnd
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -124,20 +124,20 @@ where
         stream.close().await?;
         // Confirmations of frames that are still being read are of no use any more.
         while stream.read(&mut [0; 64]).await? > 0 {}
-        Ok(End::Moved)
+        Ok(StreamEnd::Moved)
     };
-    timeout(stall, said).await.unwrap_or(Ok(End::Stalled)).unwrap_or_else(ended)
+    timeout(stall, said).await.unwrap_or(Ok(StreamEnd::Stalled)).unwrap_or_else(ended)
 }
 
 /// Frames taken from a queue. Frames that were not written by the drop count as lost, for any reason. A writer that ends
 /// wakes the next one. Where streams move there are two for a moment, and the next one may have slept since before this
 /// one took the frames of its wake-up.
-struct Batch<'a> {
+struct FrameBatch<'a> {
     queue: &'a Queue,
     frames: Vec<Bytes>,
 }
 
-impl Drop for Batch<'_> {
+impl Drop for FrameBatch<'_> {
     fn drop(&mut self) {
         self.queue.lost(self.frames.len());
         self.queue.wake();
@@ -145,7 +145,7 @@ impl Drop for Batch<'_> {
 }
 
 /// Hands arrived frames to the loop, until the stream ends.
-pub(super) async fn read<S>(mut stream: S, link: &Link, class: Class, shared: &Shared) -> End
+pub(super) async fn read<S>(mut stream: S, link: &Link, class: Class, shared: &SharedNet) -> StreamEnd
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -153,12 +153,12 @@ where
     // Often enough that the sender never waits for a confirmation that is merely late.
     let confirm_at = link.queue(class).window_bytes() / 4;
     let mut bytes = vec![0; READ_BYTES];
-    let mut decoder = Decoder::default();
+    let mut decoder = FrameDecoder::default();
     let mut unconfirmed = 0;
     loop {
         let n = match stream.read(&mut bytes).await {
             // Also within a frame: a stream ends so where a process dies.
-            Ok(0) => return End::Closed,
+            Ok(0) => return StreamEnd::Closed,
             Ok(n) => n,
             Err(error) => return ended(error),
         };
@@ -168,14 +168,14 @@ where
             match decoder.next() {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break None,
-                Err(too_long) => break Some(End::from(too_long)),
+                Err(too_long) => break Some(StreamEnd::from(too_long)),
             }
         };
         if !frames.is_empty() {
             link.received(class, frames.len(), frames.iter().map(Bytes::len).sum());
             // Only here does a reader wait for the loop.
             if shared.inbox.deliver(link.peer, class, frames).await.is_err() {
-                return End::Closed;
+                return StreamEnd::Closed;
             }
         }
         if let Some(end) = end {
@@ -198,7 +198,7 @@ where
 /// Writes all of a batch and flushes once: a flush for each frame costs seven times as much.
 ///
 /// Plain writes, not a sink: `flush` of a `FramedWrite` would be ambiguous between the sink's and the stream's.
-async fn write_batch<S>(stream: &mut S, batch: &[Bytes], gather: &mut Vec<u8>, stall: Duration) -> Result<(), End>
+async fn write_batch<S>(stream: &mut S, batch: &[Bytes], gather: &mut Vec<u8>, stall: Duration) -> Result<(), StreamEnd>
 where
     S: AsyncWrite + Unpin,
 {
@@ -220,23 +220,25 @@ where
     flush(stream, stall).await
 }
 
-async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], stall: Duration) -> Result<(), End> {
+async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], stall: Duration) -> Result<(), StreamEnd> {
     for chunk in bytes.chunks(WRITE_BYTES) {
-        timeout(stall, stream.write_all(chunk)).await.map_err(|_| End::Stalled)?.map_err(ended)?;
+        timeout(stall, stream.write_all(chunk)).await.map_err(|_| StreamEnd::Stalled)?.map_err(ended)?;
     }
     Ok(())
 }
 
-async fn flush<S: AsyncWrite + Unpin>(stream: &mut S, stall: Duration) -> Result<(), End> {
-    timeout(stall, stream.flush()).await.map_err(|_| End::Stalled)?.map_err(ended)
+async fn flush<S: AsyncWrite + Unpin>(stream: &mut S, stall: Duration) -> Result<(), StreamEnd> {
+    timeout(stall, stream.flush()).await.map_err(|_| StreamEnd::Stalled)?.map_err(ended)
 }
 
 /// Returns the end for an I/O error: a vanished stream counts as closed, for each of these error kinds.
-fn ended(error: io::Error) -> End {
+fn ended(error: io::Error) -> StreamEnd {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero | io::ErrorKind::BrokenPipe => End::Closed,
-        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::NotConnected => End::Closed,
-        _ => End::Io(error),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero | io::ErrorKind::BrokenPipe => StreamEnd::Closed,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::NotConnected => {
+            StreamEnd::Closed
+        }
+        _ => StreamEnd::Io(error),
     }
 }
 
@@ -270,16 +272,16 @@ mod tests {
 
     use super::super::config::NetConfig;
     use super::super::event::NetEvent;
-    use super::super::pipe::{Fault, pipe};
+    use super::super::pipe::{PipeFault, pipe};
     use super::*;
 
     const PEER: PeerKey = PeerKey([1; 32]);
 
-    fn side(window_bytes: usize) -> (Arc<Shared>, Arc<Link>) {
+    fn side(window_bytes: usize) -> (Arc<SharedNet>, Arc<Link>) {
         let mut config = NetConfig::new("test");
         config.data.window_bytes = window_bytes;
         config.timing.stall = Duration::from_millis(300);
-        let shared = Arc::new(Shared::new(PeerKey([2; 32]), config, vec![Box::new(|| {})]));
+        let shared = Arc::new(SharedNet::new(PeerKey([2; 32]), config, vec![Box::new(|| {})]));
         let link = shared.links.get_or_add(PEER);
         (shared, link)
     }
@@ -291,7 +293,7 @@ mod tests {
         frame.into()
     }
 
-    fn drained(shared: &Shared) -> Vec<Bytes> {
+    fn drained(shared: &SharedNet) -> Vec<Bytes> {
         let mut events = Vec::new();
         shared.inbox.drain(0, &mut events);
         let frames = events.into_iter().filter_map(|event| match event {
@@ -303,7 +305,7 @@ mod tests {
 
     /// Sends 40 frames through a pipe with a fault at the n-th call, until both ends ended. Returns the number that
     /// arrived.
-    async fn run(fault: Option<Fault>) -> usize {
+    async fn run(fault: Option<PipeFault>) -> usize {
         let ((here, out), (there, _)) = (side(64 * 1024), side(64 * 1024));
         let incoming = there.links.get_or_add(PEER);
         let (one, two) = pipe(10_000, fault);
@@ -344,7 +346,7 @@ mod tests {
     #[tokio::test]
     async fn a_fault_anywhere_ends_both_ends() {
         for n in 1.. {
-            let fault = Fault::at(n);
+            let fault = PipeFault::at(n);
             let arrived = run(Some(fault.clone())).await;
             if !fault.was_reached() {
                 assert_eq!(arrived, 40);
@@ -379,8 +381,8 @@ mod tests {
                 let there = there.clone();
                 async move { read(two, &incoming, Class::Data, &there).await }
             });
-            assert!(matches!(writer.await.unwrap(), End::Moved));
-            assert!(matches!(reader.await.unwrap(), End::Moved));
+            assert!(matches!(writer.await.unwrap(), StreamEnd::Moved));
+            assert!(matches!(reader.await.unwrap(), StreamEnd::Moved));
             let (arrived, counts) = (drained(&there), queue.counts());
             assert!((0..).zip(&arrived).all(|(i, got)| *got == frame(i)));
             assert_eq!((arrived.len() as u64, counts.lost), (counts.sent_frames, 0));
@@ -419,7 +421,7 @@ mod tests {
         assert_eq!(bytes[PREFIX_BYTES..], [2; 10]);
         drop((first, second));
         let (one, two) = (leaving.await.unwrap(), staying.await.unwrap());
-        assert!(matches!((&one, &two), (End::Moved | End::Closed, End::Closed)), "{one:?}, {two:?}");
+        assert!(matches!((&one, &two), (StreamEnd::Moved | StreamEnd::Closed, StreamEnd::Closed)), "{one:?}, {two:?}");
     }
 
     #[tokio::test]
@@ -443,7 +445,7 @@ mod tests {
         two.read_exact(&mut bytes[..4000]).await.unwrap();
         assert!(timeout(stall / 3, two.read(&mut bytes)).await.is_err());
         // Then no more bytes are confirmed.
-        assert!(matches!(writer.await.unwrap(), End::Stalled));
+        assert!(matches!(writer.await.unwrap(), StreamEnd::Stalled));
         assert_eq!(out.queue(Class::Data).counts().sent_frames, 14);
     }
 }

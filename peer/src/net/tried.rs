@@ -16,26 +16,26 @@ pub struct Tried {
     /// Number of dials.
     pub dials: u32,
     /// The last result; `None` where the first dial is still under way.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<DialOutcome>,
 }
 
 /// The result of a dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct DialOutcome {
     /// A text for administrators.
     pub words: String,
     /// Whether it stays so until an administrator changes settings or programs: another dial is of no use.
     pub lasting: bool,
 }
 
-impl Outcome {
+impl DialOutcome {
     /// Returns the result of a dial that failed. `is_placed`: an address was given for it.
-    pub(super) fn of(error: &DialError, is_placed: bool) -> Outcome {
-        let passing = |words: String| Outcome { words, lasting: false };
-        let itself = || Outcome { words: "this peer itself is there".into(), lasting: true };
+    pub(super) fn of(error: &DialError, is_placed: bool) -> DialOutcome {
+        let passing = |words: String| DialOutcome { words, lasting: false };
+        let itself = || DialOutcome { words: "this peer itself is there".into(), lasting: true };
         match error {
             DialError::WrongPeerId { obtained, .. } => {
-                Outcome { words: format!("another peer is there: {obtained}"), lasting: true }
+                DialOutcome { words: format!("another peer is there: {obtained}"), lasting: true }
             }
             DialError::LocalPeerId { .. } => itself(),
             DialError::Transport(errors) => {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn tried(named: bool, dials: u32, outcome: Option<(&str, bool)>) -> Tried {
-        let outcome = outcome.map(|(words, lasting)| Outcome { words: words.into(), lasting });
+        let outcome = outcome.map(|(words, lasting)| DialOutcome { words: words.into(), lasting });
         Tried { addresses: vec!["/ip4/192.0.2.1/tcp/6478".parse().unwrap()], named, dials, outcome }
     }
 
@@ -128,8 +128,8 @@ mod tests {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         let nested = io::Error::other(refused);
         let address: Multiaddr = "/ip4/192.0.2.1/tcp/6478".parse().unwrap();
-        let outcome = Outcome::of(&DialError::Transport(vec![(address, TransportError::Other(nested))]), true);
-        assert_eq!(outcome, Outcome { words: "connection refused".into(), lasting: false });
+        let outcome = DialOutcome::of(&DialError::Transport(vec![(address, TransportError::Other(nested))]), true);
+        assert_eq!(outcome, DialOutcome { words: "connection refused".into(), lasting: false });
         let lines = told(&[tried(true, 1, None), tried(true, 3, Some(("connection refused", false)))]);
         let place = "/ip4/192.0.2.1/tcp/6478";
         assert_eq!(lines, format!("{place}: no answer yet; {place}: connection refused (tried 3 times)"));

@@ -31,7 +31,7 @@ fn first_words(count: usize) -> Vec<Vec<u8>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let _context = runtime.enter();
     let keypair = libp2p::identity::Keypair::generate_ed25519();
-    let mut transport = quic::Transport::new(&keypair, &generous()).unwrap();
+    let mut transport = quic::QuicTransport::new(&keypair, &generous()).unwrap();
     let (mut words, mut ids) = (Vec::new(), HashSet::new());
     while words.len() < count {
         let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };

@@ -102,8 +102,8 @@ fn connections_that_say_nothing_do_not_stay() {
 }
 
 /// Settings that take all that the other side sends.
-pub fn generous() -> quic::Settings {
-    quic::Settings {
+pub fn generous() -> quic::QuicSettings {
+    quic::QuicSettings {
         idle: Duration::from_secs(5),
         keep_alive: Duration::from_millis(500),
         streams_max: 100,
@@ -138,7 +138,7 @@ impl Raw {
                     .authenticate(noise::Config::new(&keypair).unwrap())
                     .multiplex(yamux::Config::default())
                     .boxed(),
-                Via::Quic => quic::Transport::new(&keypair, &generous())
+                Via::Quic => quic::QuicTransport::new(&keypair, &generous())
                     .unwrap()
                     .map(|(peer, connection), _| (peer, StreamMuxerBox::new(connection)))
                     .boxed(),

@@ -30,24 +30,24 @@ const DISCARD_BYTES: usize = 4 * 1024;
 
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 
-type Opening = BoxFuture<'static, Result<(SendStream, RecvStream), ConnectionError>>;
+type OpeningStream = BoxFuture<'static, Result<(SendStream, RecvStream), ConnectionError>>;
 
 /// A QUIC connection; see the module.
-pub struct Connection {
+pub struct QuicConnection {
     connection: quinn::Connection,
-    accepting: Option<Opening>,
-    opening: Option<Opening>,
+    accepting: Option<OpeningStream>,
+    opening: Option<OpeningStream>,
     closing: Option<BoxFuture<'static, ()>>,
     /// Each stream watches it, until the stream is over.
     streams: Arc<watch::Sender<()>>,
 }
 
-impl Connection {
+impl QuicConnection {
     /// Returns a connection whose handshake is over, with the peer at its other end.
-    pub(super) fn of(connection: quinn::Connection) -> io::Result<(PeerId, Connection)> {
+    pub(super) fn of(connection: quinn::Connection) -> io::Result<(PeerId, QuicConnection)> {
         let peer = tls::peer_of(&connection)?;
         let streams = Arc::new(watch::Sender::new(()));
-        Ok((peer, Connection { connection, accepting: None, opening: None, closing: None, streams }))
+        Ok((peer, QuicConnection { connection, accepting: None, opening: None, closing: None, streams }))
     }
 
     fn stream(&self, (send, recv): (SendStream, RecvStream)) -> Stream {
@@ -55,7 +55,7 @@ impl Connection {
     }
 }
 
-impl StreamMuxer for Connection {
+impl StreamMuxer for QuicConnection {
     type Substream = Stream;
     type Error = io::Error;
 

@@ -22,7 +22,7 @@ use libp2p::futures::future::BoxFuture;
 use libp2p::futures::{FutureExt, Stream};
 use quinn::{Endpoint, Incoming};
 
-use super::connection::Connection;
+use super::connection::QuicConnection;
 use super::socket::multiaddress;
 
 /// Handshakes under way beyond which an address must be proven. Below the limit of one address (`net::limits`), which
@@ -32,8 +32,8 @@ const UNPROVEN_MAX: usize = 32;
 const LOOKS_MAX: usize = 64;
 
 /// A handshake with a dialler.
-pub type Handshake = BoxFuture<'static, io::Result<(PeerId, Connection)>>;
-pub(super) type Event = TransportEvent<Handshake, io::Error>;
+pub type Handshake = BoxFuture<'static, io::Result<(PeerId, QuicConnection)>>;
+pub(super) type ListenerEvent = TransportEvent<Handshake, io::Error>;
 
 /// A listener on one address; see the module.
 pub(super) struct Listener {
@@ -43,7 +43,7 @@ pub(super) struct Listener {
     /// Watcher of the interfaces, where it listens on all of them.
     interfaces: Option<IfWatcher>,
     incoming: BoxFuture<'static, Option<Incoming>>,
-    events: VecDeque<Event>,
+    events: VecDeque<ListenerEvent>,
     under_way: Arc<AtomicUsize>,
     is_over: bool,
     waker: Option<Waker>,
@@ -83,7 +83,7 @@ impl Listener {
 
     pub(super) fn close(&mut self) {
         if !std::mem::replace(&mut self.is_over, true) {
-            self.events.push_back(Event::ListenerClosed { listener_id: self.id, reason: Ok(()) });
+            self.events.push_back(ListenerEvent::ListenerClosed { listener_id: self.id, reason: Ok(()) });
             self.waker.take().into_iter().for_each(Waker::wake);
         }
     }
@@ -91,8 +91,8 @@ impl Listener {
     fn tell_address(&mut self, ip: IpAddr, is_up: bool) {
         let (listener_id, listen_addr) = (self.id, multiaddress(SocketAddr::new(ip, self.address.port())));
         self.events.push_back(match is_up {
-            true => Event::NewAddress { listener_id, listen_addr },
-            false => Event::AddressExpired { listener_id, listen_addr },
+            true => ListenerEvent::NewAddress { listener_id, listen_addr },
+            false => ListenerEvent::AddressExpired { listener_id, listen_addr },
         });
     }
 
@@ -106,7 +106,7 @@ impl Listener {
                 Err(error) => {
                     // Known addresses stay; a watcher that failed once would fail for ever.
                     self.interfaces = None;
-                    self.events.push_back(Event::ListenerError { listener_id: self.id, error });
+                    self.events.push_back(ListenerEvent::ListenerError { listener_id: self.id, error });
                     return;
                 }
             };
@@ -130,7 +130,7 @@ impl Listener {
                 let _ = incoming.retry();
                 continue;
             }
-            self.events.push_back(Event::Incoming {
+            self.events.push_back(ListenerEvent::Incoming {
                 listener_id: self.id,
                 local_addr: multiaddress(self.address),
                 send_back_addr: multiaddress(incoming.remote_address()),
@@ -142,9 +142,9 @@ impl Listener {
 }
 
 impl Stream for Listener {
-    type Item = Event;
+    type Item = ListenerEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ListenerEvent>> {
         let this = &mut *self;
         if this.events.is_empty() && !this.is_over {
             this.poll_interfaces(cx);
@@ -167,10 +167,10 @@ fn next(endpoint: &Endpoint) -> BoxFuture<'static, Option<Incoming>> {
 }
 
 /// Does nothing before it is polled: a denied connection costs one packet. When dropped, it tells the other side.
-async fn shake_hands(incoming: Incoming, turn: Turn) -> io::Result<(PeerId, Connection)> {
+async fn shake_hands(incoming: Incoming, turn: Turn) -> io::Result<(PeerId, QuicConnection)> {
     let connection = incoming.accept()?.await?;
     drop(turn);
-    Connection::of(connection)
+    QuicConnection::of(connection)
 }
 
 /// A handshake under way.

@@ -18,5 +18,5 @@ mod socket;
 mod tls;
 mod transport;
 
-pub use settings::Settings;
-pub use transport::Transport;
+pub use settings::QuicSettings;
+pub use transport::QuicTransport;

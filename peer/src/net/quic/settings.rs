@@ -21,7 +21,7 @@ const WAITING_BYTES_MAX_ALL: u64 = 1024 * 1024;
 
 /// Limits and times of a QUIC connection.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct QuicSettings {
     /// Silence that ends a connection, and a handshake without progress. The shorter value of both sides counts.
     pub idle: Duration,
     /// Longest interval between two packets.
@@ -43,7 +43,7 @@ pub(super) struct Configs {
 }
 
 impl Configs {
-    pub(super) fn new(keypair: &Keypair, settings: &Settings) -> io::Result<Configs> {
+    pub(super) fn new(keypair: &Keypair, settings: &QuicSettings) -> io::Result<Configs> {
         let secret = tls::secret(keypair)?;
         let transport = Arc::new(settings.transport()?);
         let (client, server) = tls::configs(&secret)?;
@@ -63,7 +63,7 @@ impl Configs {
     }
 }
 
-impl Settings {
+impl QuicSettings {
     fn transport(&self) -> io::Result<TransportConfig> {
         let mut config = TransportConfig::default();
         config

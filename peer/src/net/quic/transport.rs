@@ -14,14 +14,14 @@ use libp2p::identity::Keypair;
 use libp2p::{Multiaddr, PeerId};
 use quinn::{Endpoint, TokioRuntime};
 
-use super::connection::Connection;
+use super::connection::QuicConnection;
 use super::listener::{Handshake, Listener};
-use super::settings::{Configs, Settings};
+use super::settings::{Configs, QuicSettings};
 use super::socket::{self, socket_address};
 use super::tls::NAME;
 
 /// The QUIC transport; see the module.
-pub struct Transport {
+pub struct QuicTransport {
     configs: Configs,
     listeners: SelectAll<Listener>,
     /// For IPv4 and IPv6, made when first needed.
@@ -29,14 +29,14 @@ pub struct Transport {
     waker: Option<Waker>,
 }
 
-impl Transport {
+impl QuicTransport {
     /// Creates a transport, which needs a tokio runtime around it.
     ///
     /// # Errors
     /// The settings or the key are invalid; the error names the fault.
-    pub fn new(keypair: &Keypair, settings: &Settings) -> io::Result<Transport> {
+    pub fn new(keypair: &Keypair, settings: &QuicSettings) -> io::Result<QuicTransport> {
         let configs = Configs::new(keypair, settings)?;
-        Ok(Transport { configs, listeners: SelectAll::new(), dialers: [None, None], waker: None })
+        Ok(QuicTransport { configs, listeners: SelectAll::new(), dialers: [None, None], waker: None })
     }
 
     fn listen(&mut self, id: ListenerId, address: SocketAddr) -> io::Result<()> {
@@ -68,11 +68,11 @@ impl Transport {
     }
 }
 
-impl libp2p::Transport for Transport {
-    type Output = (PeerId, Connection);
+impl libp2p::Transport for QuicTransport {
+    type Output = (PeerId, QuicConnection);
     type Error = io::Error;
     type ListenerUpgrade = Handshake;
-    type Dial = BoxFuture<'static, io::Result<(PeerId, Connection)>>;
+    type Dial = BoxFuture<'static, io::Result<(PeerId, QuicConnection)>>;
 
     fn listen_on(&mut self, id: ListenerId, address: Multiaddr) -> Result<(), TransportError<io::Error>> {
         let at = socket_address(&address).ok_or(TransportError::MultiaddrNotSupported(address))?;
@@ -94,7 +94,7 @@ impl libp2p::Transport for Transport {
         // No packet is sent before it is polled.
         Ok(async move {
             let connecting = endpoint.connect_with(client, to, NAME).map_err(io::Error::other)?;
-            Connection::of(connecting.await?)
+            QuicConnection::of(connecting.await?)
         }
         .boxed())
     }
