@@ -24,7 +24,7 @@ use super::health::Health;
 use super::index::Portion;
 use super::ledger::Ledger;
 use super::manifest::Manifest;
-use super::pending::Pending;
+use super::pending::PendingWrites;
 use super::rebuild::{Copied, Current, Rebuild};
 use super::replay::From;
 use super::segment::{SegmentName, Segments};
@@ -38,7 +38,7 @@ const UNFLUSHED_MAX: u32 = 32;
 pub(crate) struct Behind {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) health: Arc<Health>,
-    pub(crate) pending: Arc<Pending>,
+    pub(crate) pending: Arc<PendingWrites>,
     pub(crate) tables: Arc<dyn Tables>,
     /// The table that the manifest names.
     pub(crate) current: Arc<Current>,

@@ -14,7 +14,7 @@ use super::codec::{Reader, put_bytes};
 use super::error::StoreError;
 
 /// A changed record: its key, and its value, or `None` where it is dropped.
-pub(crate) type Entry = (Bytes, Option<Bytes>);
+pub(crate) type BlockEntry = (Bytes, Option<Bytes>);
 
 /// Returns the records of a block.
 pub(crate) fn records(block: &Bytes) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
@@ -50,7 +50,7 @@ fn nonsense() -> StoreError {
 
 /// Applies changes, in the order of their keys and without duplicates, to the records of a block; `None` where they change
 /// nothing.
-pub(crate) fn merge(old: Vec<(Bytes, Bytes)>, changes: &[Entry]) -> Option<Vec<(Bytes, Bytes)>> {
+pub(crate) fn merge(old: Vec<(Bytes, Bytes)>, changes: &[BlockEntry]) -> Option<Vec<(Bytes, Bytes)>> {
     let mut merged = Vec::with_capacity(old.len() + changes.len());
     let (mut old, mut changed) = (old.into_iter().peekable(), false);
     for (key, value) in changes {
@@ -122,7 +122,7 @@ mod tests {
             let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
             let mut records_now = Vec::new();
             for changes in rounds {
-                let changes: Vec<Entry> = changes
+                let changes: Vec<BlockEntry> = changes
                     .into_iter()
                     .map(|(key, (put, len))| (bytes(key, 0), put.then(|| bytes(key, len))))
                     .collect();

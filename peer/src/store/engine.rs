@@ -13,8 +13,8 @@ use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::disk::{Disk, DiskLock, RealDisk};
 use super::error::{Doing, StoreError};
-use super::format::Format;
-use super::frame::{FRAME_BODY_MAX, Kind};
+use super::format::StoreFormat;
+use super::frame::{FRAME_BODY_MAX, FrameKind};
 use super::health::Health;
 use super::journal::{Journal, Written};
 use super::ledger::behind;
@@ -22,7 +22,7 @@ use super::manifest::MANIFEST;
 use super::mark::Mark;
 use super::meters::StoreStats;
 use super::opening;
-use super::pending::{Batch, Durable, Pending};
+use super::pending::{Batch, Durable, PendingWrites};
 use super::rebuild::{Copied, Current};
 use super::room::{Gauge, Room};
 use super::table::Tables;
@@ -54,7 +54,7 @@ impl Engine {
     /// # Errors
     /// [`StoreError::Version`], and [`StoreError::Io`] where the manifest exists and cannot be read.
     pub fn check_format(dir: impl AsRef<Path>) -> Result<(), StoreError> {
-        Format::check(&RealDisk::existing(dir.as_ref()))
+        StoreFormat::check(&RealDisk::existing(dir.as_ref()))
     }
 
     /// Opens the store in the directory `dir`, or creates one there.
@@ -213,7 +213,7 @@ impl Engine {
 /// The write end of a store, which takes batches in.
 pub(crate) struct Writer {
     pub(crate) health: Arc<Health>,
-    pub(crate) pending: Arc<Pending>,
+    pub(crate) pending: Arc<PendingWrites>,
     pub(crate) journal: Journal,
     pub(crate) marked: Mark,
     /// Bodies of about this length, in bytes, are cut into several frames, so that little room is lost at the end of a
@@ -268,7 +268,7 @@ impl Writer {
     pub(crate) fn seal(&mut self) -> Result<(), StoreError> {
         // If the seal is damaged later, the frames before it are still known to have existed.
         self.mark()?;
-        let written = self.journal.append(Kind::Seal, []);
+        let written = self.journal.append(FrameKind::Seal, []);
         self.health.note(written).map(drop)
     }
 
@@ -284,7 +284,7 @@ impl Writer {
             let (doing, kind) = ("writing the journal".into(), std::io::ErrorKind::InvalidInput);
             return Err(StoreError::Io { doing, cause, kind });
         }
-        self.journal.append(Kind::Data, batches.iter().map(|batch| &batch.changes[..]))
+        self.journal.append(FrameKind::Data, batches.iter().map(|batch| &batch.changes[..]))
     }
 }
 
@@ -297,7 +297,7 @@ pub(crate) fn durable(written: Written, batches: Vec<Staged>) -> Durable {
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) health: Arc<Health>,
-    pub(crate) pending: Arc<Pending>,
+    pub(crate) pending: Arc<PendingWrites>,
     pub(crate) current: Arc<Current>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::format::Format;
+use super::format::StoreFormat;
 use crate::version::PROGRAM;
 
 /// Reason for which a store did not open, or stopped.
@@ -37,11 +37,11 @@ pub enum StoreError {
         "this store was written in format {found} by {}; this program, {PROGRAM}, reads and writes format {}, and has \
          changed nothing: run the program that wrote it, or take its data over with the `scatter export` of that program",
         .by.as_deref().unwrap_or("an older program, which did not say which"),
-        Format::OURS
+        StoreFormat::OURS
     )]
     Version {
         /// The format in the manifest.
-        found: Format,
+        found: StoreFormat,
         /// The program that wrote it, where the manifest names it.
         by: Option<String>,
     },

@@ -28,16 +28,16 @@ const HEAD_BYTES: usize = 512;
 
 /// A store's format: the container's, and that of the node's entries and records in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
+pub struct StoreFormat {
     /// See [`CONTAINER_VERSION`].
     pub container: u32,
     /// See [`STORED_VERSION`]; 1 where the store is from a time when it was not recorded.
     pub stored: u32,
 }
 
-impl Format {
+impl StoreFormat {
     /// The only format that this program reads and writes.
-    pub const OURS: Format = Format { container: CONTAINER_VERSION, stored: STORED_VERSION };
+    pub const OURS: StoreFormat = StoreFormat { container: CONTAINER_VERSION, stored: STORED_VERSION };
 
     /// Appends the beginning of a manifest that this program writes.
     pub(super) fn begin(self, out: &mut Vec<u8>, program: &str) {
@@ -53,7 +53,7 @@ impl Format {
     /// none.
     pub(super) fn skip(bytes: &[u8]) -> Result<&[u8], StoreError> {
         let (found, by, rest) = read(bytes).ok_or_else(|| StoreError::damaged("the manifest is unreadable"))?;
-        if found == Format::OURS { Ok(rest) } else { Err(StoreError::Version { found, by }) }
+        if found == StoreFormat::OURS { Ok(rest) } else { Err(StoreError::Version { found, by }) }
     }
 
     /// Refuses a store of another format. Reads one file and changes nothing; a damaged manifest passes here, and fails
@@ -64,21 +64,21 @@ impl Format {
     pub(crate) fn check(disk: &dyn Disk) -> Result<(), StoreError> {
         let head = disk.head(MANIFEST, HEAD_BYTES).doing(|| "reading the manifest".into())?;
         let Some(bytes) = head else { return Ok(()) };
-        match Format::skip(&bytes) {
+        match StoreFormat::skip(&bytes) {
             Err(error @ StoreError::Version { .. }) => Err(error),
             _ => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for StoreFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.container, self.stored)
     }
 }
 
 /// Returns the format, its writer, and the remaining bytes; `None` for bytes that no version wrote.
-fn read(bytes: &[u8]) -> Option<(Format, Option<String>, &[u8])> {
+fn read(bytes: &[u8]) -> Option<(StoreFormat, Option<String>, &[u8])> {
     let mut reader = Reader::new(bytes);
     let magic = reader.take(8)?;
     let container = reader.u32()?;
@@ -86,7 +86,7 @@ fn read(bytes: &[u8]) -> Option<(Format, Option<String>, &[u8])> {
         return None;
     }
     if container < NAMES_STORED {
-        return Some((Format { container, stored: 1 }, None, reader.rest()));
+        return Some((StoreFormat { container, stored: 1 }, None, reader.rest()));
     }
     let stored = reader.u32()?;
     let program = reader.slice().filter(|text| text.len() <= PROGRAM_BYTES_MAX)?;
@@ -96,7 +96,7 @@ fn read(bytes: &[u8]) -> Option<(Format, Option<String>, &[u8])> {
     }
     // The name is shown to administrators.
     let program = String::from_utf8_lossy(program).chars().filter(|char| !char.is_control()).collect();
-    Some((Format { container, stored }, Some(program), reader.rest()))
+    Some((StoreFormat { container, stored }, Some(program), reader.rest()))
 }
 
 #[cfg(test)]
@@ -107,21 +107,21 @@ mod tests {
     #[test]
     fn ours_is_read_and_others_are_named() {
         let mut ours = Vec::new();
-        Format::OURS.begin(&mut ours, PROGRAM);
+        StoreFormat::OURS.begin(&mut ours, PROGRAM);
         ours.extend_from_slice(b"rest");
-        assert_eq!(Format::skip(&ours), Ok(&b"rest"[..]));
+        assert_eq!(StoreFormat::skip(&ours), Ok(&b"rest"[..]));
         for found in [
-            Format { container: CONTAINER_VERSION + 1, stored: STORED_VERSION },
-            Format { container: CONTAINER_VERSION, stored: STORED_VERSION + 1 },
-            Format { container: CONTAINER_VERSION, stored: STORED_VERSION - 1 },
+            StoreFormat { container: CONTAINER_VERSION + 1, stored: STORED_VERSION },
+            StoreFormat { container: CONTAINER_VERSION, stored: STORED_VERSION + 1 },
+            StoreFormat { container: CONTAINER_VERSION, stored: STORED_VERSION - 1 },
         ] {
             let mut other = Vec::new();
             found.begin(&mut other, PROGRAM);
             other.extend_from_slice(b"anything");
-            let error = Format::skip(&other).unwrap_err();
+            let error = StoreFormat::skip(&other).unwrap_err();
             assert_eq!(error, StoreError::Version { found, by: Some(PROGRAM.into()) });
             let words = error.to_string();
-            assert!(words.contains(&found.to_string()) && words.contains(&Format::OURS.to_string()), "{words}");
+            assert!(words.contains(&found.to_string()) && words.contains(&StoreFormat::OURS.to_string()), "{words}");
             assert!(words.contains(PROGRAM) && !error.is_damage(), "{words}");
         }
     }
@@ -133,8 +133,8 @@ mod tests {
         old.extend_from_slice(&8u32.to_le_bytes());
         old.extend_from_slice(&crc32fast::hash(&old).to_le_bytes());
         old.extend_from_slice(&[7; 200]);
-        let error = Format::skip(&old).unwrap_err();
-        assert_eq!(error, StoreError::Version { found: Format { container: 8, stored: 1 }, by: None });
+        let error = StoreFormat::skip(&old).unwrap_err();
+        assert_eq!(error, StoreError::Version { found: StoreFormat { container: 8, stored: 1 }, by: None });
         assert!(error.to_string().contains("format 8.1"), "{error}");
     }
 }

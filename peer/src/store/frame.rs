@@ -20,7 +20,7 @@ const MAGIC: u32 = 0x314a_4353; // "SCJ1"
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// Batches of changes.
     Data = 1,
     /// A process opened the store: an earlier seal no longer holds.
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 /// A frame found in a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     pub(crate) seq: u64,
     pub(crate) body: &'a [u8],
     /// Position of the next frame, in bytes.
@@ -41,7 +41,7 @@ pub(crate) struct Frame<'a> {
 
 /// The place of a frame: the store's salt, the segment's id, and the position in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FramePlace {
     pub(crate) salt: u64,
     pub(crate) segment: u64,
     pub(crate) at: u32,
@@ -53,7 +53,7 @@ pub(crate) fn frame_bytes(body: usize) -> usize {
 }
 
 /// Fills in the header of `frame`, whose body follows [`HEADER`] reserved bytes, and pads it.
-pub(crate) fn finish(frame: &mut Vec<u8>, kind: Kind, seq: u64, place: Place) {
+pub(crate) fn finish(frame: &mut Vec<u8>, kind: FrameKind, seq: u64, place: FramePlace) {
     let body = frame.len() - HEADER;
     let len = u32::try_from(body).expect("a body is at most FRAME_BODY_MAX");
     let body_crc = crc(place.salt, &frame[HEADER..]);
@@ -73,7 +73,7 @@ pub(crate) fn finish(frame: &mut Vec<u8>, kind: Kind, seq: u64, place: Place) {
 ///
 /// The header has a checksum of its own, so that a wrong length is never followed. A search for frames in arbitrary bytes
 /// therefore costs one pass over them, not one pass for each apparent length.
-pub(crate) fn parse(segment: &[u8], place: Place) -> Option<Frame<'_>> {
+pub(crate) fn parse(segment: &[u8], place: FramePlace) -> Option<Frame<'_>> {
     let at = place.at as usize;
     let bytes = segment.get(at..)?;
     let header = bytes.get(..HEADER)?;
@@ -82,9 +82,9 @@ pub(crate) fn parse(segment: &[u8], place: Place) -> Option<Frame<'_>> {
         return None;
     }
     let kind = match fields.u32()? {
-        1 => Kind::Data,
-        2 => Kind::Open,
-        3 => Kind::Seal,
+        1 => FrameKind::Data,
+        2 => FrameKind::Open,
+        3 => FrameKind::Seal,
         _ => return None,
     };
     let len = fields.u32()? as usize;
@@ -106,7 +106,7 @@ pub(crate) fn parse(segment: &[u8], place: Place) -> Option<Frame<'_>> {
 ///
 /// A reused segment is full of old bytes. No frame of its former use has this segment's id, or a number as high as `seq`. So
 /// the header's fields tell a trace from a remnant, even if one of the fields is bad or the header's end is missing.
-pub(crate) fn is_begun(segment: &[u8], place: Place, seq: u64) -> bool {
+pub(crate) fn is_begun(segment: &[u8], place: FramePlace, seq: u64) -> bool {
     let at = place.at as usize;
     let Some(header) = at.checked_add(HEADER).and_then(|end| segment.get(at..end)) else { return false };
     let field = |from: usize, to: usize| header[from..to].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
@@ -121,7 +121,7 @@ pub(crate) fn is_begun(segment: &[u8], place: Place, seq: u64) -> bool {
 pub(crate) fn find(segment: &[u8], from: usize, salt: u64, id: u64) -> Option<Frame<'_>> {
     (from.next_multiple_of(ALIGN)..segment.len())
         .step_by(ALIGN)
-        .find_map(|at| parse(segment, Place { salt, segment: id, at: u32::try_from(at).ok()? }))
+        .find_map(|at| parse(segment, FramePlace { salt, segment: id, at: u32::try_from(at).ok()? }))
 }
 
 /// Returns the checksum of bytes in the store with this salt.
@@ -137,12 +137,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PLACE: Place = Place { salt: 7, segment: 3, at: 16 };
+    const PLACE: FramePlace = FramePlace { salt: 7, segment: 3, at: 16 };
 
     fn segment(body: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; HEADER];
         frame.extend_from_slice(body);
-        finish(&mut frame, Kind::Data, 9, PLACE);
+        finish(&mut frame, FrameKind::Data, 9, PLACE);
         let mut segment = vec![0; 16];
         segment.append(&mut frame);
         segment.extend_from_slice(&[0; 64]);
@@ -153,7 +153,7 @@ mod tests {
     fn a_frame_reads_back_only_where_it_was_written() {
         let bytes = segment(b"hello");
         let frame = parse(&bytes, PLACE).expect("sound");
-        assert_eq!((frame.kind, frame.seq, frame.body, frame.next), (Kind::Data, 9, &b"hello"[..], 64));
+        assert_eq!((frame.kind, frame.seq, frame.body, frame.next), (FrameKind::Data, 9, &b"hello"[..], 64));
         assert_eq!(find(&bytes, 0, 7, 3).map(|frame| frame.seq), Some(9));
         assert_eq!(find(&bytes, 17, 7, 3), None);
         assert_eq!(find(&bytes, 0, 8, 3), None, "another store");
@@ -199,7 +199,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0u32..400) {
-            let _ = parse(&bytes, Place { salt: 0, segment: 0, at });
+            let _ = parse(&bytes, FramePlace { salt: 0, segment: 0, at });
         }
 
         /// Even where the header is sound: a length beyond the end is refused.

@@ -3,7 +3,7 @@
 use node::Change;
 
 use super::codec::{Reader, put_batch};
-use super::format::Format;
+use super::format::StoreFormat;
 use super::manifest::Manifest;
 
 /// Returns the batches in the body of a journal's frame.
@@ -28,6 +28,6 @@ pub fn manifest(body: &[u8]) -> bool {
 
 /// Returns that content of a file that is a manifest; empty where the file is none.
 pub fn manifest_body(file: &[u8]) -> &[u8] {
-    let body = Format::skip(file).ok().and_then(|rest| rest.split_last_chunk::<4>());
+    let body = StoreFormat::skip(file).ok().and_then(|rest| rest.split_last_chunk::<4>());
     body.map_or(&[], |(body, _)| body)
 }

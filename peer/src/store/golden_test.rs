@@ -9,8 +9,8 @@ use node::Change;
 use super::blocks;
 use super::change::Meta;
 use super::codec::{Reader, put_batch};
-use super::format::{CONTAINER_VERSION, Format};
-use super::frame::{HEADER, Kind, Place, finish, parse};
+use super::format::{CONTAINER_VERSION, StoreFormat};
+use super::frame::{FrameKind, FramePlace, HEADER, finish, parse};
 use super::ledger::golden as table;
 use super::manifest::Manifest;
 use super::pieces;
@@ -43,15 +43,15 @@ fn golden_manifest() {
     let mut golden = golden("manifest");
     // The program's name changes with every commit, and the stored version with the node's types.
     let mut begin = Vec::new();
-    Format { container: CONTAINER_VERSION, stored: 7 }.begin(&mut begin, "scatter 0.1.0 (commit 0123456789ab)");
+    StoreFormat { container: CONTAINER_VERSION, stored: 7 }.begin(&mut begin, "scatter 0.1.0 (commit 0123456789ab)");
     golden.add("beginning, stored version 7", &begin);
     let whole = manifest.encode();
-    let rest = Format::skip(&whole).unwrap();
+    let rest = StoreFormat::skip(&whole).unwrap();
     golden.add("behind the beginning, without its checksum", &rest[..rest.len() - 4]);
     golden.check();
     let body = golden.bytes("behind the beginning, without its checksum");
     assert_eq!(Manifest::decode_body(body), Some(manifest));
-    let refused = Format::skip(golden.bytes("beginning, stored version 7")).unwrap_err().to_string();
+    let refused = StoreFormat::skip(golden.bytes("beginning, stored version 7")).unwrap_err().to_string();
     assert!(
         refused.contains(&format!("format {CONTAINER_VERSION}.7 by scatter 0.1.0 (commit 0123456789ab)")),
         "{refused}"
@@ -59,19 +59,19 @@ fn golden_manifest() {
 }
 
 /// Returns the kinds of a frame; a new kind has to be added here.
-fn kinds() -> Vec<Kind> {
-    let first = Kind::Data;
-    let next = |kind: &Kind| match kind {
-        Kind::Data => Some(Kind::Open),
-        Kind::Open => Some(Kind::Seal),
-        Kind::Seal => None,
+fn kinds() -> Vec<FrameKind> {
+    let first = FrameKind::Data;
+    let next = |kind: &FrameKind| match kind {
+        FrameKind::Data => Some(FrameKind::Open),
+        FrameKind::Open => Some(FrameKind::Seal),
+        FrameKind::Seal => None,
     };
     std::iter::successors(Some(first), next).collect()
 }
 
 #[test]
 fn golden_journal() {
-    let place = Place { salt: 0x0102_0304_0506_0708, segment: 0x1112_1314, at: 64 };
+    let place = FramePlace { salt: 0x0102_0304_0506_0708, segment: 0x1112_1314, at: 64 };
     let changes: Vec<Change> = examples::<Change>()
         .values
         .into_iter()
@@ -90,7 +90,7 @@ fn golden_journal() {
     }
     for kind in kinds() {
         let mut frame = vec![0; HEADER];
-        if kind == Kind::Data {
+        if kind == FrameKind::Data {
             put_batch(&mut frame, &changes);
             put_batch(&mut frame, &changes[..1]);
         }
@@ -105,7 +105,7 @@ fn golden_journal() {
         segment.extend_from_slice(golden.bytes(&format!("frame {kind:?}")));
         let frame = parse(&segment, place).expect("it is a frame");
         assert_eq!((frame.kind, frame.seq, frame.next), (kind, 0x2122_2324_2526_2728, segment.len()));
-        if kind == Kind::Data {
+        if kind == FrameKind::Data {
             assert_eq!(Reader::new(frame.body).batches(), Some(vec![changes.clone(), changes[..1].to_vec()]));
         }
     }

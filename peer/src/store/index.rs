@@ -32,7 +32,7 @@ impl Placed for Name {
 
 /// The newest state of a record; `None` means dropped.
 #[derive(Debug)]
-struct Slot {
+struct IndexSlot {
     /// Number of the batch that made this state.
     batch: u64,
     value: Option<Bytes>,
@@ -43,7 +43,7 @@ struct Slot {
 pub(crate) struct Index {
     /// The small entries as of the last batch in the index: a promotion makes records of them.
     meta: Meta,
-    records: PointMap<Name, Slot>,
+    records: PointMap<Name, IndexSlot>,
     /// Weight of the records, in bytes.
     bytes: usize,
     /// The batches in the index that may not be durable.
@@ -90,7 +90,7 @@ impl Index {
                     let key_bytes = key.len();
                     its += weight(key_bytes, &value);
                     *bytes += weight(key_bytes, &value);
-                    if let Some(before) = records.insert(Name(key), Slot { batch: *number, value }) {
+                    if let Some(before) = records.insert(Name(key), IndexSlot { batch: *number, value }) {
                         *bytes -= weight(key_bytes, &before.value);
                     }
                 };

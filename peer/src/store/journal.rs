@@ -6,7 +6,7 @@ use node::Change;
 
 use super::codec::put_batch;
 use super::error::{Doing, StoreError};
-use super::frame::{FRAME_BODY_MAX, HEADER, Kind, Place, finish, frame_bytes};
+use super::frame::{FRAME_BODY_MAX, FrameKind, FramePlace, HEADER, finish, frame_bytes};
 use super::segment::{Segment, SegmentName, Segments};
 
 /// Writer of the journal, which appends frames, each durable before the call returns.
@@ -45,7 +45,7 @@ impl Journal {
     ) -> Result<(Journal, Written), StoreError> {
         let active = segments.take(0)?;
         let mut journal = Journal { segments, salt, active, at: 0, seq, buffer: Vec::new() };
-        let opened = journal.append(Kind::Open, found)?;
+        let opened = journal.append(FrameKind::Open, found)?;
         Ok((journal, opened))
     }
 
@@ -57,7 +57,7 @@ impl Journal {
     /// Writes one frame with these batches and waits until it is durable.
     pub(crate) fn append<'a>(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         batches: impl IntoIterator<Item = &'a [Change]>,
     ) -> Result<Written, StoreError> {
         self.buffer.clear();
@@ -74,7 +74,7 @@ impl Journal {
         }
         let name = self.active.name;
         let at = u32::try_from(self.at).expect("a segment is shorter than 4 GiB");
-        finish(&mut self.buffer, kind, self.seq + 1, Place { salt: self.salt, segment: name.id, at });
+        finish(&mut self.buffer, kind, self.seq + 1, FramePlace { salt: self.salt, segment: name.id, at });
         self.active.file.write_at(self.at, &self.buffer).doing(|| format!("writing {}", name.file()))?;
         self.active.file.sync().doing(|| format!("syncing {}", name.file()))?;
         self.seq += 1;

@@ -17,10 +17,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 
-use super::blocks::{self, Entry};
+use super::blocks::{self, BlockEntry};
 use super::codec::Reader;
 use super::error::StoreError;
-use super::format::{CONTAINER_VERSION, Format};
+use super::format::{CONTAINER_VERSION, StoreFormat};
 use super::pieces::Pieces;
 use super::precedence::Precedence;
 use super::sum::Sum;
@@ -35,7 +35,7 @@ const PAGE: usize = 1 << 20;
 
 /// Limits beyond which a range, a block or a value is divided.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct DivisionLimits {
     /// Upper limits of a range: blocks, and bytes.
     pub(crate) range_blocks: u64,
     pub(crate) range_bytes: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Limits {
 /// The table with its books.
 pub(crate) struct Ledger {
     table: Pieces,
-    limits: Limits,
+    limits: DivisionLimits,
     books: Mutex<Books>,
     precedence: Precedence,
     trust: Mutex<Trust>,
@@ -78,7 +78,11 @@ type Trust = BTreeMap<Bytes, bool>;
 
 impl Ledger {
     /// Reads the books of a table and compares them with each other. `checkpoint` is the manifest's count and sum.
-    pub(crate) fn open(table: Box<dyn Table>, limits: Limits, checkpoint: (u64, Sum)) -> Result<Ledger, StoreError> {
+    pub(crate) fn open(
+        table: Box<dyn Table>,
+        limits: DivisionLimits,
+        checkpoint: (u64, Sum),
+    ) -> Result<Ledger, StoreError> {
         let table = Pieces::new(table, limits.piece_bytes).map_err(|error| error.doing("opening the table"))?;
         let (books, trusted) = Books::read(&table)?;
         let (portions, sum) = checkpoint;
@@ -99,7 +103,7 @@ impl Ledger {
     }
 
     /// Returns the limits beyond which ranges and blocks are divided.
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> DivisionLimits {
         self.limits
     }
 
@@ -121,7 +125,7 @@ impl Ledger {
 
     /// Writes a portion of records, in the order of their keys and without duplicates. No record is from a frame after `seq`.
     /// Not durable before [`Ledger::flush`].
-    pub(crate) fn apply(&self, seq: u64, changes: &[Entry]) -> Result<(), StoreError> {
+    pub(crate) fn apply(&self, seq: u64, changes: &[BlockEntry]) -> Result<(), StoreError> {
         let mut books = self.books();
         let mut batch = Vec::new();
         let mut touched = BTreeSet::new();
@@ -181,8 +185,8 @@ impl Ledger {
         books: &mut Books,
         range: &Bytes,
         block: Option<Block>,
-        changes: &[Entry],
-        batch: &mut Vec<Entry>,
+        changes: &[BlockEntry],
+        batch: &mut Vec<BlockEntry>,
     ) -> Result<bool, StoreError> {
         let old = block.as_ref().map_or(Ok(Vec::new()), |(_, block)| blocks::records(block))?;
         let Some(records) = blocks::merge(old, changes) else { return Ok(false) };
@@ -431,7 +435,7 @@ impl Books {
         // The manifest is in our format, so this table came from elsewhere, for example out of a copy.
         let container = reader.u32().ok_or_else(nonsense)?;
         if container != CONTAINER_VERSION {
-            return Err(StoreError::Version { found: Format { container, ..Format::OURS }, by: None });
+            return Err(StoreError::Version { found: StoreFormat { container, ..StoreFormat::OURS }, by: None });
         }
         let mut number = || reader.u64().ok_or_else(nonsense);
         let (portions, seq, count) = (number()?, number()?, number()?);

@@ -39,6 +39,6 @@ pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
     other[0] ^= 1;
     table.apply(&[(Bytes::from_static(TOTAL), Some(seal(TOTAL, &other)))]).unwrap();
     let refused = Books::read(&table).err();
-    let found = Format { container: CONTAINER_VERSION ^ 1, ..Format::OURS };
+    let found = StoreFormat { container: CONTAINER_VERSION ^ 1, ..StoreFormat::OURS };
     assert_eq!(refused, Some(StoreError::Version { found, by: None }));
 }

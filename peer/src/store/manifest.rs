@@ -12,7 +12,7 @@ use super::change::Meta;
 use super::codec::{Reader, put_bytes};
 use super::disk::Disk;
 use super::error::{Doing, StoreError};
-use super::format::Format;
+use super::format::StoreFormat;
 use super::replay::From;
 use super::sum::Sum;
 use crate::version::PROGRAM;
@@ -62,7 +62,7 @@ impl Manifest {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128 + self.meta.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>());
-        Format::OURS.begin(&mut out, PROGRAM);
+        StoreFormat::OURS.begin(&mut out, PROGRAM);
         let From { seq, segment, first_seq } = self.from;
         for number in [self.salt, seq, segment, first_seq, self.table, self.portions] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -79,7 +79,7 @@ impl Manifest {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, StoreError> {
         let damaged = || StoreError::damaged("the manifest is unreadable");
-        let rest = Format::skip(bytes)?;
+        let rest = StoreFormat::skip(bytes)?;
         let (content, crc) = bytes.split_last_chunk::<4>().ok_or_else(damaged)?;
         if u32::from_le_bytes(*crc) != crc32fast::hash(content) {
             return Err(damaged());

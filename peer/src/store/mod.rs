@@ -61,7 +61,7 @@ pub use config::StoreConfig;
 pub use disk::{Disk, DiskFile, DiskLock, RealDisk, Space};
 pub use engine::{Engine, Staged};
 pub use error::{StoreError, is_full};
-pub use format::{CONTAINER_VERSION, Format};
+pub use format::{CONTAINER_VERSION, StoreFormat};
 pub use meters::StoreStats;
 pub use pending::Batch;
 pub use room::{Room, Shortage};

@@ -12,13 +12,13 @@ use super::config::StoreConfig;
 use super::disk::{Disk, DiskLock};
 use super::engine::{Engine, View, Writer, durable};
 use super::error::{Doing, StoreError};
-use super::format::Format;
+use super::format::StoreFormat;
 use super::health::{DAMAGED, Health};
 use super::journal::Journal;
-use super::ledger::{Ledger, Limits};
+use super::ledger::{DivisionLimits, Ledger};
 use super::manifest::{MANIFEST, MANIFEST_TEMPORARY, Manifest};
 use super::mark::Mark;
-use super::pending::{Durable, Pending};
+use super::pending::{Durable, PendingWrites};
 use super::rebuild::Current;
 use super::replay::{From, Replayed, replay, segments};
 use super::room::{Gauge, drop_ballast, take_ballast};
@@ -40,7 +40,7 @@ pub(crate) fn open(
     config: &StoreConfig,
 ) -> Result<(Engine, Restored), StoreError> {
     // Before any change, and before any file counts as damaged.
-    Format::check(&*disk)?;
+    StoreFormat::check(&*disk)?;
     let lock = disk.lock().doing(|| "locking the store".into())?.ok_or(StoreError::InUse)?;
     let files = disk.list().doing(|| "listing the store's directory".into())?;
     let has = |name: &str| files.iter().any(|(file, _)| file == name);
@@ -111,7 +111,7 @@ struct Parts {
     manifest: Manifest,
     chain: Vec<(SegmentName, u64)>,
     frames: Vec<Durable>,
-    pending: Arc<Pending>,
+    pending: Arc<PendingWrites>,
     last_batch: u64,
     restored: Restored,
 }
@@ -139,7 +139,7 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
         manifest,
         chain: vec![(opened.segment, opened.seq)],
         frames: Vec::new(),
-        pending: Arc::new(Pending::new(Meta::new())),
+        pending: Arc::new(PendingWrites::new(Meta::new())),
         last_batch: 0,
         restored: Restored { meta: Meta::new(), tail: Tail::Empty },
     })
@@ -174,7 +174,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, newest + 1));
     adopt(&**disk, &segments, &unused)?;
     // Also changes that the table holds already: a sweep passes over them quickly, because they change nothing.
-    let pending = Arc::new(Pending::new(std::mem::take(&mut manifest.meta)));
+    let pending = Arc::new(PendingWrites::new(std::mem::take(&mut manifest.meta)));
     (0..left).for_each(|_| pending.meters.not_removed());
     let mut waiting = Vec::new();
     let mut last_batch = 0;
@@ -249,7 +249,7 @@ fn open_ledger(
     (number, portions, sum): (u64, u64, Sum),
 ) -> Result<Ledger, StoreError> {
     let table = tables.open(number).map_err(|error| error.doing("opening the table"))?;
-    let limits = Limits {
+    let limits = DivisionLimits {
         range_blocks: config.range_blocks_max,
         range_bytes: config.range_bytes_max,
         block_bytes: config.block_bytes,

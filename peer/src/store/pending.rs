@@ -1,6 +1,6 @@
 //! Batches that the table does not hold yet: on their way to the journal, and behind it.
 //!
-//! Loads and scans see a batch from the moment it is handed out ([`Pending::stage`]). A batch waits in a queue once the
+//! Loads and scans see a batch from the moment it is handed out ([`PendingWrites::stage`]). A batch waits in a queue once the
 //! journal holds it durably, and leaves when it is in the table. Staging costs the loop one short lock; the next lookup or
 //! the write-behind sorts the records into the index.
 
@@ -61,10 +61,10 @@ impl Durable {
 }
 
 /// Shared by the loop, the journal, the readers and the write-behind.
-pub(crate) struct Pending {
-    inbox: Mutex<Inbox>,
+pub(crate) struct PendingWrites {
+    inbox: Mutex<StagedBatches>,
     index: Mutex<Index>,
-    queue: Mutex<Queue>,
+    queue: Mutex<DurableFrames>,
     /// Bytes of records in the index that could be written to the table by now.
     gathered: AtomicUsize,
     /// Counters of past events.
@@ -77,20 +77,20 @@ pub(crate) struct Pending {
 
 /// Batches that are staged, but not yet in the index.
 #[derive(Default)]
-struct Inbox {
+struct StagedBatches {
     last: u64,
     batches: Vec<Arc<Batch>>,
 }
 
 /// Frames that are durable, but not yet taken in by the write-behind.
 #[derive(Default)]
-struct Queue {
+struct DurableFrames {
     frames: VecDeque<Durable>,
     /// Bytes of the frames' batches.
     bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
     backlog: u64,
-    /// Amounts of `bytes` and `backlog` that are allowed even beyond the store's limits: see [`Pending::begin`].
+    /// Amounts of `bytes` and `backlog` that are allowed even beyond the store's limits: see [`PendingWrites::begin`].
     allowed: (usize, u64),
     room: (usize, u64),
     /// Id of the newest segment; when it changes, the write-behind should make the segment after it.
@@ -108,7 +108,7 @@ struct Queue {
     ended: bool,
 }
 
-impl Queue {
+impl DurableFrames {
     /// Returns whether commits must wait, where `gathered` bytes are in the index.
     fn is_full(&self, gathered: usize, bytes_max: usize, backlog_max: u64) -> bool {
         let much = self.bytes + gathered >= bytes_max.max(self.allowed.0);
@@ -121,10 +121,10 @@ impl Queue {
     }
 }
 
-impl Pending {
+impl PendingWrites {
     /// Creates an empty set of pending batches, on top of these small entries.
-    pub(crate) fn new(meta: Meta) -> Pending {
-        Pending {
+    pub(crate) fn new(meta: Meta) -> PendingWrites {
+        PendingWrites {
             inbox: Mutex::default(),
             index: Mutex::new(Index::new(meta)),
             queue: Mutex::default(),
@@ -207,7 +207,7 @@ impl Pending {
     }
 
     /// Applies a change that reduces the pending bytes, and wakes the callers that wait for room.
-    fn make_room(&self, change: impl FnOnce(&mut Queue)) {
+    fn make_room(&self, change: impl FnOnce(&mut DurableFrames)) {
         let mut queue = lock(&self.queue);
         change(&mut queue);
         queue.shrink_allowed(self.gathered());
@@ -265,7 +265,7 @@ impl Pending {
 
     /// Waits until fewer bytes than these limits wait, or until the store ends.
     pub(crate) fn wait_for_room(&self, bytes_max: usize, backlog_max: u64) {
-        let full = |queue: &mut Queue| !queue.ended && queue.is_full(self.gathered(), bytes_max, backlog_max);
+        let full = |queue: &mut DurableFrames| !queue.ended && queue.is_full(self.gathered(), bytes_max, backlog_max);
         let mut queue = lock(&self.queue);
         if full(&mut queue) {
             queue.called = true;
@@ -291,8 +291,13 @@ impl Pending {
         self.wait(queue, most, |queue| queue.durable < batch)
     }
 
-    fn wait(&self, queue: MutexGuard<'_, Queue>, most: Duration, idle: impl Fn(&Queue) -> bool) -> bool {
-        let waits = |queue: &mut Queue| !queue.ended && !queue.called && idle(queue);
+    fn wait(
+        &self,
+        queue: MutexGuard<'_, DurableFrames>,
+        most: Duration,
+        idle: impl Fn(&DurableFrames) -> bool,
+    ) -> bool {
+        let waits = |queue: &mut DurableFrames| !queue.ended && !queue.called && idle(queue);
         match self.work.wait_timeout_while(queue, most, waits) {
             Ok((mut queue, _)) => {
                 queue.called = false;
@@ -330,7 +335,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn durable(pending: &Pending, seq: u64, bytes: u64) -> Durable {
+    fn durable(pending: &PendingWrites, seq: u64, bytes: u64) -> Durable {
         let value = Bytes::from(vec![0; bytes as usize]);
         let batches = vec![pending.stage(vec![Change::PutRecord(Bytes::from_static(b"key"), value)])];
         Durable { seq, segment: SegmentName { id: 1, bytes: 4096 }, bytes, batches }
@@ -340,7 +345,7 @@ mod tests {
     /// written.
     #[test]
     fn what_a_start_found_does_not_hold_up_commits() {
-        let pending = Pending::new(Meta::default());
+        let pending = PendingWrites::new(Meta::default());
         (1..=4).for_each(|seq| pending.push(durable(&pending, seq, 1000), usize::MAX));
         pending.begin(3000, 3000);
         let is_full = || lock(&pending.queue).is_full(0, usize::MAX, 3000);
@@ -356,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_a_start_gathered_is_not_waited_for() {
-        let pending = Pending::new(Meta::default());
+        let pending = PendingWrites::new(Meta::default());
         (1..=4).for_each(|seq| pending.push(durable(&pending, seq, 1), usize::MAX));
         let found = pending.sizes().0;
         pending.begin(found / 4, u64::MAX / 4);
@@ -369,7 +374,7 @@ mod tests {
     /// Each of these waits would last an hour if its event were missed.
     #[test]
     fn a_rest_ends_early_for_each_thing_that_cannot_wait() {
-        let pending = Pending::new(Meta::default());
+        let pending = PendingWrites::new(Meta::default());
         pending.push(durable(&pending, 1, 1000), usize::MAX); // The first segment: reported at once.
         assert!(pending.wait_for_work(usize::MAX, u64::MAX, HOUR));
         assert!(pending.wait_for_work(1000, u64::MAX, HOUR), "so much waits");

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::blocks::Entry;
+use super::blocks::BlockEntry;
 use super::codec::Reader;
 use super::ledger::behind;
 use super::table::{Table, TableError};
@@ -114,7 +114,7 @@ impl Pieces {
     }
 
     /// Does the same as [`Table::apply`]. One caller at a time.
-    pub(crate) fn apply(&self, changes: &[Entry]) -> Result<(), TableError> {
+    pub(crate) fn apply(&self, changes: &[BlockEntry]) -> Result<(), TableError> {
         let mut batch = Vec::with_capacity(changes.len());
         for (key, value) in changes {
             if self.any.load(Ordering::Relaxed)
@@ -133,7 +133,7 @@ impl Pieces {
         self.table.apply(&batch).inspect_err(|_| *failed = true)
     }
 
-    fn divide(&self, key: &Bytes, value: &Bytes, batch: &mut Vec<Entry>) {
+    fn divide(&self, key: &Bytes, value: &Bytes, batch: &mut Vec<BlockEntry>) {
         let id = self.id.fetch_add(1, Ordering::Relaxed);
         self.any.store(true, Ordering::Relaxed);
         let mut pieces = 0u32;
@@ -256,7 +256,7 @@ mod tests {
         Pieces::new(disk.tables().open(1).expect("opens"), 10).expect("reads")
     }
 
-    fn put(key: &'static str, bytes: usize, fill: u8) -> Entry {
+    fn put(key: &'static str, bytes: usize, fill: u8) -> BlockEntry {
         (key.into(), Some(vec![fill; bytes].into()))
     }
 
@@ -324,7 +324,7 @@ mod tests {
             seen.map_or_else(|| self.table.last(from, upto), |seen| Ok(Some(seen)))
         }
 
-        fn apply(&self, changes: &[Entry]) -> Result<(), TableError> {
+        fn apply(&self, changes: &[BlockEntry]) -> Result<(), TableError> {
             self.table.apply(changes)
         }
 

@@ -17,19 +17,19 @@ const GIVE_WAY_MAX: Duration = Duration::from_millis(250);
 /// The precedence of answers; see the module.
 #[derive(Default)]
 pub(crate) struct Precedence {
-    state: Mutex<State>,
+    state: Mutex<PrecedenceState>,
     left: Condvar,
 }
 
 #[derive(Clone, Copy, Default)]
-struct State {
+struct PrecedenceState {
     /// Number of threads that work on an answer now.
     asking: usize,
     /// Time when the last answer was done.
     asked: Option<Instant>,
 }
 
-impl State {
+impl PrecedenceState {
     /// Returns how long the write-behind gives way from now on, unless an answer is done sooner.
     fn gives_way(&self, now: Instant) -> Option<Duration> {
         if self.asking > 0 {

@@ -51,8 +51,8 @@ impl Reads {
     }
 
     /// Returns the queue's reading end. Once that is dropped no caller waits for room in vain.
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader(self)
+    pub(crate) fn reader(&self) -> ReadsReceiver<'_> {
+        ReadsReceiver(self)
     }
 
     fn pop(&self) -> Option<Read> {
@@ -83,16 +83,16 @@ impl Reads {
 }
 
 /// The reading end of the queue.
-pub(crate) struct Reader<'a>(&'a Reads);
+pub(crate) struct ReadsReceiver<'a>(&'a Reads);
 
-impl Reader<'_> {
+impl ReadsReceiver<'_> {
     /// Takes the next read, and waits for it. Returns `None` once the queue has ended.
     pub(crate) fn pop(&self) -> Option<Read> {
         self.0.pop()
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for ReadsReceiver<'_> {
     fn drop(&mut self) {
         self.0.end();
     }

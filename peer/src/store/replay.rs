@@ -16,7 +16,7 @@ use node::Change;
 use super::codec::Reader;
 use super::disk::{Disk, DiskFile};
 use super::error::{Doing, StoreError};
-use super::frame::{Kind, Place, find, is_begun, parse};
+use super::frame::{FrameKind, FramePlace, find, is_begun, parse};
 use super::segment::{SEGMENT_BYTES_MAX, SegmentName};
 
 /// The position at which a checkpoint ended.
@@ -118,7 +118,7 @@ impl Replayed {
     fn note_trace(&mut self, content: &[u8], salt: u64, name: SegmentName, at: usize) {
         let Ok(at) = u32::try_from(at) else { return };
         let next = self.last_seq + 1;
-        if is_begun(content, Place { salt, segment: name.id, at }, next) {
+        if is_begun(content, FramePlace { salt, segment: name.id, at }, next) {
             self.doubt = Some(format!("{} has something of frame {next} at byte {at}, and not all of it", name.file()));
         }
     }
@@ -148,7 +148,7 @@ fn read(disk: &dyn Disk, name: SegmentName) -> Result<(Box<dyn DiskFile>, Vec<u8
 }
 
 /// The end of a segment's sound frames.
-struct End {
+struct SegmentEnd {
     /// Position of the last frame, in bytes.
     last_at: usize,
     /// Position of the frame that would follow, in bytes.
@@ -162,10 +162,10 @@ fn read_frames(
     checkpoint: u64,
     ended: bool,
     replayed: &mut Replayed,
-) -> Result<End, StoreError> {
-    let mut end = End { last_at: 0, next: 0 };
+) -> Result<SegmentEnd, StoreError> {
+    let mut end = SegmentEnd { last_at: 0, next: 0 };
     while let Ok(at) = u32::try_from(end.next) {
-        let Some(frame) = parse(content, Place { salt, segment: name.id, at }) else {
+        let Some(frame) = parse(content, FramePlace { salt, segment: name.id, at }) else {
             break;
         };
         let expected = replayed.last_seq + 1;
@@ -184,8 +184,8 @@ fn read_frames(
             replayed.frames.push(ReplayedFrame { seq: frame.seq, segment: name, bytes, batches });
         }
         replayed.last_seq = frame.seq;
-        replayed.sealed = frame.kind == Kind::Seal;
-        end = End { last_at: end.next, next: frame.next };
+        replayed.sealed = frame.kind == FrameKind::Seal;
+        end = SegmentEnd { last_at: end.next, next: frame.next };
     }
     if let Some(later) = find(content, end.next, salt, name.id) {
         let what = format!("{} is unreadable at byte {}, but frame {} follows", name.file(), end.next, later.seq);

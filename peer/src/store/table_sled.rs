@@ -27,11 +27,11 @@ pub struct SledTables {
     store: PathBuf,
     cache_bytes: u64,
     /// The table whose opening [`Tables::open_ahead`] began.
-    opening: Mutex<Option<Opening>>,
+    opening: Mutex<Option<OpeningTable>>,
 }
 
 /// A table that a thread is opening: its number and the thread.
-type Opening = (u64, JoinHandle<Result<SledTable, TableError>>);
+type OpeningTable = (u64, JoinHandle<Result<SledTable, TableError>>);
 
 impl SledTables {
     /// Creates the access to the tables in the store's directory `store`, each with a cache of about `cache_bytes`.
@@ -54,7 +54,7 @@ impl SledTables {
         self.store.join(SledTables::name(number))
     }
 
-    fn opening(&self) -> MutexGuard<'_, Option<Opening>> {
+    fn opening(&self) -> MutexGuard<'_, Option<OpeningTable>> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

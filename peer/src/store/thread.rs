@@ -19,7 +19,7 @@ use super::disk::DiskLock;
 use super::engine::{Engine, Staged, View, Writer};
 use super::error::StoreError;
 use super::meters::StoreStats;
-use super::pending::Pending;
+use super::pending::PendingWrites;
 use super::reads::{Read, Reads};
 use super::room::Shortage;
 use super::turns::Turns;
@@ -79,12 +79,12 @@ pub enum StoreEvent {
 /// For one caller at a time: the order of the calls is the order of the batches. The store serves several lanes with separate
 /// records, and each event names the lanes that receive it.
 pub struct StoreThread {
-    pending: Arc<Pending>,
+    pending: Arc<PendingWrites>,
     /// Batches that are staged, but not yet submitted.
     staged: Vec<Handed>,
     commits: Option<SyncSender<Vec<Handed>>>,
     reads: Arc<Reads>,
-    report: Arc<Report>,
+    report: Arc<StoreReporter>,
     writer: Option<JoinHandle<Writer>>,
     behind: Option<JoinHandle<Behind>>,
     others: Vec<JoinHandle<()>>,
@@ -107,7 +107,7 @@ impl StoreThread {
     ) -> Result<StoreThread, StoreError> {
         let Engine { config, writer, behind, view, gauge, lock } = engine;
         let pending = view.pending.clone();
-        let report = Arc::new(Report::new(tell, pending.clone()));
+        let report = Arc::new(StoreReporter::new(tell, pending.clone()));
         let (commits, to_commit) = sync_channel(COMMITS_MAX);
         let reads = Arc::new(Reads::default());
         let mut thread = StoreThread {
@@ -248,16 +248,19 @@ pub enum To {
 }
 
 /// Channel through which the threads report to the loop.
-pub(crate) struct Report {
+pub(crate) struct StoreReporter {
     tell: Box<dyn Fn(To, StoreEvent) + Send + Sync>,
     told: AtomicBool,
     stop: AtomicBool,
-    pending: Arc<Pending>,
+    pending: Arc<PendingWrites>,
 }
 
-impl Report {
-    pub(crate) fn new(tell: impl Fn(To, StoreEvent) + Send + Sync + 'static, pending: Arc<Pending>) -> Report {
-        Report { tell: Box::new(tell), told: AtomicBool::new(false), stop: AtomicBool::new(false), pending }
+impl StoreReporter {
+    pub(crate) fn new(
+        tell: impl Fn(To, StoreEvent) + Send + Sync + 'static,
+        pending: Arc<PendingWrites>,
+    ) -> StoreReporter {
+        StoreReporter { tell: Box::new(tell), told: AtomicBool::new(false), stop: AtomicBool::new(false), pending }
     }
 
     /// Returns the value; reports an error as a failure of the store, and returns `None` then.
@@ -279,9 +282,9 @@ impl Report {
 }
 
 /// Guard that reports a panic of its thread: a store with a dead thread must not look like a slow store.
-struct Watch(Arc<Report>);
+struct ThreadGuard(Arc<StoreReporter>);
 
-impl Drop for Watch {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.failed(StoreError::Io {
@@ -305,10 +308,10 @@ enum Waited {
 fn spawn<T: Send + 'static>(
     name: &str,
     waited_for: Waited,
-    report: &Arc<Report>,
-    work: impl FnOnce(&Report) -> T + Send + 'static,
+    report: &Arc<StoreReporter>,
+    work: impl FnOnce(&StoreReporter) -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, StoreError> {
-    let watch = Watch(report.clone());
+    let watch = ThreadGuard(report.clone());
     let thread = Builder::new().name(format!("store-{name}")).spawn(move || {
         let watch = watch;
         if waited_for == Waited::ByNobody {
@@ -324,7 +327,12 @@ fn spawn<T: Send + 'static>(
 }
 
 /// The journal's thread: takes all batches that wait and commits them at once, until no sender is left.
-fn commit_all(mut writer: Writer, to_commit: &Receiver<Vec<Handed>>, config: &StoreConfig, report: &Report) -> Writer {
+fn commit_all(
+    mut writer: Writer,
+    to_commit: &Receiver<Vec<Handed>>,
+    config: &StoreConfig,
+    report: &StoreReporter,
+) -> Writer {
     let (mut staged, mut failed, mut noted) = (Vec::new(), false, Instant::now());
     loop {
         let first = if failed || !writer.is_unmarked() {
@@ -382,7 +390,7 @@ fn note(tokens: &mut Vec<(u8, u64)>, lane: u8, token: u64) {
 }
 
 /// The reader's thread. sled's reads may be slow; only the callers that asked wait for them.
-fn read_all(view: &View, reads: &Reads, report: &Report) {
+fn read_all(view: &View, reads: &Reads, report: &StoreReporter) {
     let reads = reads.reader();
     while let Some(read) = reads.pop() {
         let (lane, event) = match read {
@@ -404,7 +412,7 @@ fn read_all(view: &View, reads: &Reads, report: &Report) {
 
 /// Goes through the whole table once, in small steps with pauses between them, so that damage is found early and not only at a
 /// request.
-fn verify_all(view: &View, report: &Report) {
+fn verify_all(view: &View, report: &StoreReporter) {
     while !report.stop.load(Ordering::Acquire) {
         let began = Instant::now();
         match report.value(view.verify_next()) {

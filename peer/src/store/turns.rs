@@ -11,7 +11,7 @@ use super::config::StoreConfig;
 use super::error::StoreError;
 use super::rebuild::{Copied, Size, is_in_vain, pays};
 use super::room::{Gauge, Room, Shortage};
-use super::thread::{Report, StoreEvent};
+use super::thread::{StoreEvent, StoreReporter};
 use crate::seldom::Seldom;
 
 /// Interval of the checks without a call, and of measuring the room.
@@ -33,15 +33,15 @@ const REST_LOW: u32 = 1;
 const REBUILD_AGAIN: Duration = Duration::from_secs(600);
 
 /// Whether the write-behind keeps up, as it was last reported.
-struct Load {
+struct BehindLoad {
     most: usize,
     is_behind: bool,
 }
 
-impl Load {
+impl BehindLoad {
     /// Reports a change for `bytes` waiting bytes. Once behind, the write-behind is so until a quarter less than the limit
     /// waits.
-    fn tell(&mut self, bytes: usize, report: &Report) {
+    fn tell(&mut self, bytes: usize, report: &StoreReporter) {
         let most = if self.is_behind { self.most / 4 * 3 } else { self.most };
         let is_behind = bytes > most;
         if std::mem::replace(&mut self.is_behind, is_behind) != is_behind {
@@ -55,8 +55,8 @@ pub(crate) struct Turns<'a> {
     behind: Behind,
     gauge: Gauge,
     config: StoreConfig,
-    report: &'a Report,
-    load: Load,
+    report: &'a StoreReporter,
+    load: BehindLoad,
     /// Whether room on the disk is low, as it was last reported.
     low: Option<Shortage>,
     /// The room as it was last measured.
@@ -76,8 +76,8 @@ pub(crate) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    pub(crate) fn new(behind: Behind, gauge: Gauge, config: StoreConfig, report: &Report) -> Turns<'_> {
-        let load = Load { most: config.behind_max(), is_behind: false };
+    pub(crate) fn new(behind: Behind, gauge: Gauge, config: StoreConfig, report: &StoreReporter) -> Turns<'_> {
+        let load = BehindLoad { most: config.behind_max(), is_behind: false };
         Turns {
             behind,
             gauge,
@@ -317,7 +317,7 @@ mod tests {
         let put = |number: u32| Change::PutRecord(number.to_string().into(), Bytes::from_static(&[7; 100]));
         engine.append((0..100).map(|number| vec![put(number)])).expect("appends");
         let Engine { config, behind, gauge, view, mut writer, lock: _lock } = engine;
-        let report = Report::new(|_, _| (), view.pending.clone());
+        let report = StoreReporter::new(|_, _| (), view.pending.clone());
         view.pending.end();
         let mut turns = Turns::new(behind, gauge, config, &report);
         assert!(!turns.sweep().expect("works"));

@@ -10,7 +10,7 @@ mod table;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use state::State;
+use state::SimState;
 
 pub use table::SimTables;
 
@@ -60,7 +60,7 @@ pub enum Loss {
 /// A simulated disk of one directory, with a simulated table in it ([`SimDisk::tables`]). Clones are the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<SimState>>,
     /// The process that this handle belongs to: a process that was stopped must not write afterwards.
     process: u64,
 }
@@ -74,7 +74,7 @@ impl Default for SimDisk {
 impl SimDisk {
     /// Creates an empty disk of 1 TiB.
     pub fn new() -> SimDisk {
-        SimDisk { shared: Arc::new(Mutex::new(State::new())), process: 0 }
+        SimDisk { shared: Arc::new(Mutex::new(SimState::new())), process: 0 }
     }
 
     /// Returns the tables on this disk.
@@ -145,12 +145,12 @@ impl SimDisk {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimState> {
         self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Counts a call at a site and applies its fault. `Ok(Some(_))` is the fault of this very call.
-    fn call_at(&self, is_here: impl Fn(Site) -> bool) -> io::Result<(MutexGuard<'_, State>, Option<Fault>)> {
+    fn call_at(&self, is_here: impl Fn(Site) -> bool) -> io::Result<(MutexGuard<'_, SimState>, Option<Fault>)> {
         let mut state = self.state();
         if state.down || state.process != self.process {
             return Err(io::Error::other("the machine stopped"));
@@ -173,11 +173,11 @@ impl SimDisk {
     }
 
     /// Like [`SimDisk::call_at`], for calls that do nothing when they fail.
-    fn plain_call(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn plain_call(&self) -> io::Result<MutexGuard<'_, SimState>> {
         self.plain_call_at(|_| false)
     }
 
-    fn plain_call_at(&self, is_here: impl Fn(Site) -> bool) -> io::Result<MutexGuard<'_, State>> {
+    fn plain_call_at(&self, is_here: impl Fn(Site) -> bool) -> io::Result<MutexGuard<'_, SimState>> {
         let (state, fault) = self.call_at(is_here)?;
         match fault {
             None => Ok(state),

@@ -10,7 +10,7 @@ use super::{Fault, Loss, Site};
 const SECTOR: usize = 512;
 
 #[derive(Clone)]
-pub(super) struct State {
+pub(super) struct SimState {
     /// By a number of their own, since names change apart from content.
     pub(super) files: BTreeMap<u64, File>,
     pub(super) next_file: u64,
@@ -19,9 +19,9 @@ pub(super) struct State {
     durable_names: BTreeMap<String, u64>,
     unsynced_names: Vec<NameChange>,
     /// The tables by their numbers.
-    pub(super) tables: BTreeMap<u64, Table>,
+    pub(super) tables: BTreeMap<u64, StoredTable>,
     /// The tables that a power cut may bring back.
-    removed: Vec<(u64, Table)>,
+    removed: Vec<(u64, StoredTable)>,
     pub(super) locked: Option<u64>,
     pub(super) process: u64,
     pub(super) down: bool,
@@ -51,15 +51,15 @@ enum NameChange {
 pub(super) type TableBatch = Vec<(Bytes, Option<Bytes>)>;
 
 #[derive(Clone, Default)]
-pub(super) struct Table {
+pub(super) struct StoredTable {
     pub(super) seen: BTreeMap<Bytes, Bytes>,
     durable: BTreeMap<Bytes, Bytes>,
     unsynced: Vec<TableBatch>,
 }
 
-impl State {
-    pub(super) fn new() -> State {
-        State {
+impl SimState {
+    pub(super) fn new() -> SimState {
+        SimState {
             files: BTreeMap::new(),
             next_file: 0,
             names: BTreeMap::new(),
@@ -80,7 +80,7 @@ impl State {
 
     pub(super) fn used(&self) -> u64 {
         let files = self.names.values().map(|id| self.files[id].seen.len() as u64);
-        files.sum::<u64>() + self.tables.values().map(Table::bytes).sum::<u64>()
+        files.sum::<u64>() + self.tables.values().map(StoredTable::bytes).sum::<u64>()
     }
 
     pub(super) fn set_name(&mut self, name: &str, id: u64) {
@@ -200,7 +200,7 @@ impl File {
     }
 }
 
-impl Table {
+impl StoredTable {
     pub(super) fn bytes(&self) -> u64 {
         self.seen.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
     }

@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use bytes::Bytes;
 
 use super::super::table::{Table, TableError, Tables};
-use super::state::State;
+use super::state::SimState;
 use super::{Fault, SimDisk, Site};
 
 /// The tables of a [`SimDisk`].
@@ -70,11 +70,11 @@ impl SimTable {
     }
 
     /// Returns the table of this number: no removed table is in use.
-    fn of<'a>(&self, state: &'a mut State) -> &'a mut super::state::Table {
+    fn of<'a>(&self, state: &'a mut SimState) -> &'a mut super::state::StoredTable {
         state.tables.get_mut(&self.number).expect("a table in use is there")
     }
 
-    fn call(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn call(&self) -> io::Result<MutexGuard<'_, SimState>> {
         self.may_hang();
         self.disk.plain_call()
     }
