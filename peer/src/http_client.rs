@@ -13,7 +13,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Answer of a peer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// Status code.
     pub code: u16,
     /// Body: all bytes behind the head.
@@ -61,7 +61,8 @@ pub fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
 ///
 /// As for [`get`].
 pub fn get_within(address: &str, path: &str, bounds: Bounds) -> io::Result<(u16, Vec<u8>)> {
-    let Answer { code, body } = exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"", bounds)?;
+    let HttpAnswer { code, body } =
+        exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"", bounds)?;
     Ok((code, body))
 }
 
@@ -70,7 +71,7 @@ pub fn get_within(address: &str, path: &str, bounds: Bounds) -> io::Result<(u16,
 /// # Errors
 ///
 /// [`NoAnswer`], which says whether the request may have arrived.
-pub fn post(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Result<Answer, NoAnswer> {
+pub fn post(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Result<HttpAnswer, NoAnswer> {
     post_within(address, path, token, body, TIMEOUT)
 }
 
@@ -79,7 +80,7 @@ pub fn post(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Res
 /// # Errors
 ///
 /// As for [`post`].
-pub fn post_patiently(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Result<Answer, NoAnswer> {
+pub fn post_patiently(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Result<HttpAnswer, NoAnswer> {
     post_within(address, path, token, body, PATIENT_TIMEOUT)
 }
 
@@ -89,7 +90,7 @@ fn post_within(
     token: Option<&[u8]>,
     body: &[u8],
     timeout: Duration,
-) -> Result<Answer, NoAnswer> {
+) -> Result<HttpAnswer, NoAnswer> {
     let mut head = format!(
         "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
         body.len()
@@ -104,13 +105,13 @@ fn post_within(
 
 /// Sends a request and reads its answer. `head` is in version 1.0: that asks for a body without chunks, and for the end of
 /// the connection behind it.
-fn exchange(address: &str, head: &str, body: &[u8], bounds: Bounds) -> Result<Answer, NoAnswer> {
+fn exchange(address: &str, head: &str, body: &[u8], bounds: Bounds) -> Result<HttpAnswer, NoAnswer> {
     let until = Instant::now() + bounds.time;
     let stream = connect(address, until).map_err(NoAnswer::Unreachable)?;
     ask(stream, head, body, until, bounds.bytes).map_err(NoAnswer::Lost)
 }
 
-fn ask(mut stream: TcpStream, head: &str, body: &[u8], until: Instant, bytes_max: usize) -> io::Result<Answer> {
+fn ask(mut stream: TcpStream, head: &str, body: &[u8], until: Instant, bytes_max: usize) -> io::Result<HttpAnswer> {
     // In one piece: a server that refuses a request by its head alone has read the rest then, and its answer is not lost
     // with the rest.
     let mut request = format!("{head}Accept: */*\r\n\r\n").into_bytes();
@@ -151,11 +152,11 @@ fn connect(address: &str, until: Instant) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn parse(mut answer: Vec<u8>) -> Option<Answer> {
+fn parse(mut answer: Vec<u8>) -> Option<HttpAnswer> {
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
     let text = std::str::from_utf8(&answer[..head]).ok().filter(|head| head.starts_with("HTTP/1."))?;
     let code = text.split(' ').nth(1)?.get(..3)?.parse().ok()?;
-    Some(Answer { code, body: answer.split_off(head + 4) })
+    Some(HttpAnswer { code, body: answer.split_off(head + 4) })
 }
 
 #[cfg(test)]

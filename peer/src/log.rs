@@ -25,18 +25,18 @@ static LOG: OnceLock<Log> = OnceLock::new();
 /// Queue of lines, and the thread behind it.
 #[derive(Clone)]
 pub(crate) struct Log {
-    queue: SyncSender<Entry>,
-    counts: Arc<Counts>,
+    queue: SyncSender<LogEntry>,
+    counts: Arc<LineCounts>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct LineCounts {
     /// Bytes in the queue.
     waiting: AtomicUsize,
     dropped: AtomicU64,
 }
 
-enum Entry {
+enum LogEntry {
     Line(Vec<u8>),
     /// All entries before it were written, or dropped.
     Flush(SyncSender<()>),
@@ -65,7 +65,7 @@ impl Log {
     pub(crate) fn flush(&self, patience: Duration) {
         let until = Instant::now() + patience;
         let (tell, told) = sync_channel(1);
-        let mut flush = Entry::Flush(tell);
+        let mut flush = LogEntry::Flush(tell);
         // A full queue takes it once the thread has written a line.
         while let Err(TrySendError::Full(entry)) = self.queue.try_send(flush) {
             if Instant::now() >= until {
@@ -79,7 +79,7 @@ impl Log {
 
     fn put(&self, line: &[u8]) {
         let waiting = self.counts.waiting.fetch_add(line.len(), Ordering::Relaxed);
-        if waiting + line.len() > BYTES_MAX || self.queue.try_send(Entry::Line(line.to_vec())).is_err() {
+        if waiting + line.len() > BYTES_MAX || self.queue.try_send(LogEntry::Line(line.to_vec())).is_err() {
             self.counts.waiting.fetch_sub(line.len(), Ordering::Relaxed);
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -122,7 +122,7 @@ pub(crate) fn flush() {
 }
 
 /// Runs the thread: writes lines as long as there may be more.
-fn carry(entries: &Receiver<Entry>, counts: &Counts, mut out: impl Write, format: Format) {
+fn carry(entries: &Receiver<LogEntry>, counts: &LineCounts, mut out: impl Write, format: Format) {
     let mut told = 0;
     while let Ok(entry) = entries.recv() {
         let dropped = counts.dropped.load(Ordering::Relaxed);
@@ -130,14 +130,14 @@ fn carry(entries: &Receiver<Entry>, counts: &Counts, mut out: impl Write, format
             told = dropped;
         }
         match entry {
-            Entry::Line(line) => {
+            LogEntry::Line(line) => {
                 counts.waiting.fetch_sub(line.len(), Ordering::Relaxed);
                 if out.write_all(&line).and_then(|()| out.flush()).is_err() {
                     counts.dropped.fetch_add(1, Ordering::Relaxed);
                 }
             }
             // The caller may have gone on.
-            Entry::Flush(tell) => drop(tell.try_send(())),
+            LogEntry::Flush(tell) => drop(tell.try_send(())),
         }
     }
 }
@@ -161,12 +161,12 @@ mod tests {
     use super::*;
 
     /// Takes one line each time it is told to, and keeps it.
-    struct Reader {
+    struct LineReader {
         may: Receiver<io::Result<()>>,
         took: Arc<Mutex<String>>,
     }
 
-    impl Write for Reader {
+    impl Write for LineReader {
         fn write(&mut self, line: &[u8]) -> io::Result<usize> {
             self.may.recv().unwrap_or(Ok(()))?;
             self.took.lock().unwrap().push_str(std::str::from_utf8(line).unwrap());
@@ -182,7 +182,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
         let (go, may) = channel();
         let took = Arc::new(Mutex::new(String::new()));
-        (Log::start(Reader { may, took: took.clone() }, format).unwrap(), go, took)
+        (Log::start(LineReader { may, took: took.clone() }, format).unwrap(), go, took)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Exit, Reach};
+use super::{ClientArgs, Exit};
 
 /// Time limit of a connection attempt, for each address of a host.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -19,7 +19,7 @@ const DEPTH_MAX: u8 = 4;
 
 /// Answer of a peer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum RespValue {
     /// Status line.
     Simple(String),
     /// A number.
@@ -29,7 +29,7 @@ pub enum Value {
     /// Nil.
     Nil,
     /// Several values.
-    Array(Vec<Value>),
+    Array(Vec<RespValue>),
 }
 
 /// Reason for a missing answer, with the exit code.
@@ -46,7 +46,7 @@ pub struct Failure {
 /// # Errors
 ///
 /// [`Failure`]: its exit code says whether the command may have taken effect.
-pub fn ask(reach: &Reach, words: &[&[u8]], writes: bool) -> Result<Value, Failure> {
+pub fn ask(reach: &ClientArgs, words: &[&[u8]], writes: bool) -> Result<RespValue, Failure> {
     let unreachable = |error: io::Error| Failure {
         exit: Exit::Unreachable,
         why: format!("cannot reach a peer at {}: {error}", reach.addr),
@@ -109,7 +109,7 @@ fn refusal(text: &str) -> Failure {
 }
 
 /// Sends a command and reads its answer: the inner error is the peer's own.
-fn exchange(connection: &mut BufReader<TcpStream>, words: &[&[u8]]) -> io::Result<Result<Value, String>> {
+fn exchange(connection: &mut BufReader<TcpStream>, words: &[&[u8]]) -> io::Result<Result<RespValue, String>> {
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -120,7 +120,7 @@ fn exchange(connection: &mut BufReader<TcpStream>, words: &[&[u8]]) -> io::Resul
     read(connection, DEPTH_MAX)
 }
 
-fn read(connection: &mut BufReader<TcpStream>, depth: u8) -> io::Result<Result<Value, String>> {
+fn read(connection: &mut BufReader<TcpStream>, depth: u8) -> io::Result<Result<RespValue, String>> {
     let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not in the Redis protocol");
     let mut line = Vec::new();
     connection.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
@@ -132,12 +132,12 @@ fn read(connection: &mut BufReader<TcpStream>, depth: u8) -> io::Result<Result<V
     let text = String::from_utf8_lossy(rest).into_owned();
     let number = || text.parse::<i64>().map_err(|_| nonsense());
     Ok(Ok(match kind {
-        b'+' => Value::Simple(text),
+        b'+' => RespValue::Simple(text),
         b'-' => return Ok(Err(text)),
-        b':' => Value::Integer(number()?),
-        b'_' => Value::Nil,
+        b':' => RespValue::Integer(number()?),
+        b'_' => RespValue::Nil,
         b'$' => match usize::try_from(number()?) {
-            Err(_) => Value::Nil,
+            Err(_) => RespValue::Nil,
             Ok(length) if length > BULK_BYTES_MAX => return Err(nonsense()),
             Ok(length) => {
                 let mut bytes = Vec::new();
@@ -146,7 +146,7 @@ fn read(connection: &mut BufReader<TcpStream>, depth: u8) -> io::Result<Result<V
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 bytes.truncate(length);
-                Value::Bulk(bytes)
+                RespValue::Bulk(bytes)
             }
         },
         b'*' if depth > 0 => {
@@ -157,7 +157,7 @@ fn read(connection: &mut BufReader<TcpStream>, depth: u8) -> io::Result<Result<V
                     Err(text) => return Ok(Err(text)),
                 }
             }
-            Value::Array(items)
+            RespValue::Array(items)
         }
         _ => return Err(nonsense()),
     }))

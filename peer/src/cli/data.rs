@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value as Json, json};
 
-use super::client::{Failure, Value, ask};
-use super::{Reach, json};
+use super::client::{Failure, RespValue, ask};
+use super::{ClientArgs, json};
 use crate::config::Format;
 use crate::exit::Exit;
 
@@ -21,7 +21,7 @@ pub struct GetArgs {
     #[arg(long)]
     relaxed: bool,
     #[command(flatten)]
-    reach: Reach,
+    reach: ClientArgs,
 }
 
 /// Arguments of `scatter set`.
@@ -32,7 +32,7 @@ pub struct SetArgs {
     /// Its new value
     value: OsString,
     #[command(flatten)]
-    reach: Reach,
+    reach: ClientArgs,
 }
 
 /// Arguments of `scatter del`.
@@ -42,7 +42,7 @@ pub struct DelArgs {
     #[arg(required = true)]
     keys: Vec<OsString>,
     #[command(flatten)]
-    reach: Reach,
+    reach: ClientArgs,
 }
 
 /// Arguments of `scatter cas`.
@@ -60,7 +60,7 @@ pub struct CasArgs {
     #[arg(long)]
     absent: bool,
     #[command(flatten)]
-    reach: Reach,
+    reach: ClientArgs,
 }
 
 /// Arguments of `scatter incr`.
@@ -72,7 +72,7 @@ pub struct IncrArgs {
     #[arg(value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     pub by: i64,
     #[command(flatten)]
-    reach: Reach,
+    reach: ClientArgs,
 }
 
 /// Arguments of `scatter append`.
@@ -83,11 +83,11 @@ pub struct AppendArgs {
     /// Bytes to append
     value: OsString,
     #[command(flatten)]
-    reach: Reach,
+    reach: ClientArgs,
 }
 
 /// Result of a command: exit code, answer as fields, and answer as text (without an end of line).
-struct Found {
+struct CommandResult {
     exit: Exit,
     fields: Map<String, Json>,
     text: Vec<u8>,
@@ -100,13 +100,13 @@ pub fn get(args: GetArgs) -> ExitCode {
     finish(&args.reach, ask(&args.reach, &[command, key], false), |value| {
         let mut fields = with_key(key);
         match value {
-            Value::Bulk(bytes) => {
+            RespValue::Bulk(bytes) => {
                 json::put(&mut fields, "value", &bytes);
-                Some(Found { exit: Exit::Done, fields, text: bytes })
+                Some(CommandResult { exit: Exit::Done, fields, text: bytes })
             }
-            Value::Nil => {
+            RespValue::Nil => {
                 fields.insert("value".into(), Json::Null);
-                Some(Found { exit: Exit::No, fields, text: Vec::new() })
+                Some(CommandResult { exit: Exit::No, fields, text: Vec::new() })
             }
             _ => None,
         }
@@ -137,7 +137,7 @@ pub fn del(args: DelArgs) -> ExitCode {
     words.extend(args.keys.iter().map(|key| key.as_bytes()));
     finish(&args.reach, ask(&args.reach, &words, true), |value| {
         number("deleted", Map::new(), &value)
-            .map(|(deleted, found)| Found { exit: if deleted > 0 { Exit::Done } else { Exit::No }, ..found })
+            .map(|(deleted, found)| CommandResult { exit: if deleted > 0 { Exit::Done } else { Exit::No }, ..found })
     })
 }
 
@@ -162,28 +162,32 @@ fn with_key(key: &[u8]) -> Map<String, Json> {
 }
 
 /// Returns the result of `OK`, or of nil where the condition was not met.
-fn condition_met(key: &[u8], value: &Value) -> Option<Found> {
+fn condition_met(key: &[u8], value: &RespValue) -> Option<CommandResult> {
     let done = match value {
-        Value::Simple(_) => true,
-        Value::Nil => false,
+        RespValue::Simple(_) => true,
+        RespValue::Nil => false,
         _ => return None,
     };
     let mut fields = with_key(key);
     fields.insert("done".into(), done.into());
     let (exit, text): (_, &[u8]) = if done { (Exit::Done, b"OK") } else { (Exit::No, b"") };
-    Some(Found { exit, fields, text: text.to_vec() })
+    Some(CommandResult { exit, fields, text: text.to_vec() })
 }
 
-fn number(name: &str, mut fields: Map<String, Json>, value: &Value) -> Option<(i64, Found)> {
-    let Value::Integer(number) = *value else {
+fn number(name: &str, mut fields: Map<String, Json>, value: &RespValue) -> Option<(i64, CommandResult)> {
+    let RespValue::Integer(number) = *value else {
         return None;
     };
     fields.insert(name.into(), number.into());
-    Some((number, Found { exit: Exit::Done, fields, text: number.to_string().into_bytes() }))
+    Some((number, CommandResult { exit: Exit::Done, fields, text: number.to_string().into_bytes() }))
 }
 
 /// Prints the result, or the reason for its absence, and returns the exit code.
-fn finish(reach: &Reach, answer: Result<Value, Failure>, found: impl FnOnce(Value) -> Option<Found>) -> ExitCode {
+fn finish(
+    reach: &ClientArgs,
+    answer: Result<RespValue, Failure>,
+    found: impl FnOnce(RespValue) -> Option<CommandResult>,
+) -> ExitCode {
     let result = answer.and_then(|value| {
         let shown = format!("{value:?}");
         found(value)
@@ -192,7 +196,7 @@ fn finish(reach: &Reach, answer: Result<Value, Failure>, found: impl FnOnce(Valu
     let (exit, line) = match (result, reach.output) {
         (Ok(found), Format::Json) => (found.exit, Json::Object(found.fields).to_string().into_bytes()),
         // Nothing to print where the answer is no: an absent key is not an empty one.
-        (Ok(Found { exit: Exit::No, text, .. }), Format::Text) if text.is_empty() => {
+        (Ok(CommandResult { exit: Exit::No, text, .. }), Format::Text) if text.is_empty() => {
             return crate::exit::fail(Exit::No, "no (the key is absent, or the condition was not met)");
         }
         (Ok(found), Format::Text) => (found.exit, found.text),

@@ -43,7 +43,7 @@ enum Form {
 }
 
 /// Record found for a key.
-struct Found {
+struct FoundRecord {
     record: Arc<Record>,
     /// Whether the record is known to be chosen; otherwise this peer accepted it, and it may have been acknowledged or
     /// not.
@@ -128,7 +128,7 @@ fn walk(
     space: Space,
     keyspace: &KeyspaceGenerations,
     mut unsettled: BTreeMap<Key, Arc<Record>>,
-    mut tell: impl FnMut(&Key, &Found) -> io::Result<u64>,
+    mut tell: impl FnMut(&Key, &FoundRecord) -> io::Result<u64>,
 ) -> Result<u64, Failed> {
     let mut told = 0;
     // A store without leftovers has one generation, and few have more than three.
@@ -146,8 +146,8 @@ fn walk(
             for (key, value) in here.iter().filter(|(key, _)| keyspace.of(key.point()) == generation) {
                 let record = decode_record(value).map_err(|error| error.to_string())?;
                 let found = match unsettled.remove(key) {
-                    Some(newer) if newer.number > record.number => Found { record: newer, chosen: false },
-                    _ => Found { record, chosen: true },
+                    Some(newer) if newer.number > record.number => FoundRecord { record: newer, chosen: false },
+                    _ => FoundRecord { record, chosen: true },
                 };
                 told += tell(key, &found).map_err(Failed::Output)?;
             }
@@ -158,14 +158,14 @@ fn walk(
         }
     }
     for (key, record) in unsettled {
-        told += tell(&key, &Found { record, chosen: false }).map_err(Failed::Output)?;
+        told += tell(&key, &FoundRecord { record, chosen: false }).map_err(Failed::Output)?;
     }
     Ok(told)
 }
 
 /// Prints the record of a key; returns 0 where there is nothing of use to print.
-fn print(out: &mut impl Write, form: Form, key: &Key, found: &Found) -> io::Result<u64> {
-    let Found { record, chosen } = found;
+fn print(out: &mut impl Write, form: Form, key: &Key, found: &FoundRecord) -> io::Result<u64> {
+    let FoundRecord { record, chosen } = found;
     let Some(value) = &record.value else { return Ok(0) };
     if record.deadline.is_some_and(|deadline| deadline.0 <= environment::unix_ms()) {
         return Ok(0);

@@ -53,16 +53,16 @@ impl Leaver {
 }
 
 /// Failed end of the command.
-struct Ending {
+struct LeaveFailure {
     exit: Exit,
     why: String,
     /// Reason that the peer gave beside it.
     reason: Option<Value>,
 }
 
-impl Ending {
-    fn new(exit: Exit, why: impl Into<String>) -> Ending {
-        Ending { exit, why: why.into(), reason: None }
+impl LeaveFailure {
+    fn new(exit: Exit, why: impl Into<String>) -> LeaveFailure {
+        LeaveFailure { exit, why: why.into(), reason: None }
     }
 }
 
@@ -70,7 +70,7 @@ impl Ending {
 pub fn leave(args: &LeaveArgs) -> ExitCode {
     match begin(args).and_then(|(leaver, first)| follow(args, &leaver, first)) {
         Ok(printed) => crate::exit::printed(Exit::Done, printed),
-        Err(Ending { exit, why, reason }) => match args.output {
+        Err(LeaveFailure { exit, why, reason }) => match args.output {
             Format::Text => fail(exit, &why),
             Format::Json => {
                 let mut line = json!({ "error": why, "exit": exit as u8 });
@@ -84,16 +84,16 @@ pub fn leave(args: &LeaveArgs) -> ExitCode {
 }
 
 /// Sends the request. Returns the peer that leaves, and its first step.
-fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), Ending> {
+fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), LeaveFailure> {
     let http = &args.http;
-    let token = token(args.admin_token_file.as_ref()).map_err(|why| Ending::new(Exit::Usage, why))?;
+    let token = token(args.admin_token_file.as_ref()).map_err(|why| LeaveFailure::new(Exit::Usage, why))?;
     let body = json!({ "force": args.force }).to_string();
     let answer = http_client::post(http, "/v1/leave", token.as_deref(), body.as_bytes());
     let answer = answer.map_err(|why| match why {
         NoAnswer::Unreachable(error) => {
-            Ending::new(Exit::Unreachable, format!("cannot reach a peer at {http}: {error}"))
+            LeaveFailure::new(Exit::Unreachable, format!("cannot reach a peer at {http}: {error}"))
         }
-        NoAnswer::Lost(error) => Ending::new(
+        NoAnswer::Lost(error) => LeaveFailure::new(
             Exit::Unknown,
             format!("{http} did not answer ({error}): it may be leaving. `scatter status` tells"),
         ),
@@ -104,7 +104,7 @@ fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), Ending> {
             let name = said["name"].as_str().and_then(|name| name.parse().ok());
             Ok((Leaver { peer_id: peer_id.to_owned(), name }, leaving))
         }
-        (202, ..) => Err(Ending::new(Exit::Refused, format!("{http} is no peer that this program knows"))),
+        (202, ..) => Err(LeaveFailure::new(Exit::Refused, format!("{http} is no peer that this program knows"))),
         (code, ..) => {
             let mut why = match said["error"].as_str() {
                 Some(error) => error.to_owned(),
@@ -113,14 +113,14 @@ fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), Ending> {
             if code == 401 {
                 why.push_str(" (here: --admin-token-file FILE)");
             }
-            Err(Ending { exit: Exit::Refused, why, reason: said.get("reason").cloned() })
+            Err(LeaveFailure { exit: Exit::Refused, why, reason: said.get("reason").cloned() })
         }
     }
 }
 
 /// Follows the peer until it has left, and prints each step once. Returns whether all steps could be printed: a failure
 /// to print ends nothing.
-fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io::Result<()>, Ending> {
+fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io::Result<()>, LeaveFailure> {
     let mut printed = Ok(());
     if args.output == Format::Text {
         let called = leaver.called();
@@ -154,7 +154,7 @@ fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io:
                  again (scatter run): it goes on leaving, or says that it has left",
                 leaving.step,
             );
-            return Err(Ending::new(Exit::Unknown, why));
+            return Err(LeaveFailure::new(Exit::Unknown, why));
         }
         seen = Instant::now();
     }

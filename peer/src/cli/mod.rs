@@ -36,11 +36,11 @@ use crate::exit::{self, Exit};
     printed.")]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run a peer in the foreground
     #[command(
         after_help = "Exit codes: 0 it was told to stop, or has left; 1 it cannot start or go on; 2 usage; 4 its \
@@ -165,7 +165,7 @@ struct RunArgs {
 
 /// Address of a peer and form of the answer, for a client command.
 #[derive(Clone, Debug, Args)]
-struct Reach {
+struct ClientArgs {
     /// A peer's address for clients
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_ADDR", value_parser = address::client, default_value = "127.0.0.1:6479")]
     addr: String,
@@ -202,36 +202,36 @@ fn parse(args: &[OsString]) -> Result<(Cli, clap::ArgMatches), clap::Error> {
     Ok((Cli::from_arg_matches(&matches)?, matches))
 }
 
-fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> ExitCode {
+fn dispatch(command: CliCommand, matches: &clap::ArgMatches, launch: Launch) -> ExitCode {
     match command {
-        Command::Run(args) => {
+        CliCommand::Run(args) => {
             // Only the matches tell which settings are from the environment.
             let matches = matches.subcommand_matches("run");
             run::run(*args, matches, launch)
         }
-        Command::Demo(args) => demo::run(&args),
-        Command::Get(args) => data::get(args),
-        Command::Set(args) => data::set(args),
-        Command::Del(args) => data::del(args),
-        Command::Cas(args) => data::cas(args),
-        Command::Incr(args) => data::incr(args),
-        Command::Append(args) => data::append(args),
-        Command::Status(args) => status::status(&args),
-        Command::Groups(args) => groups::groups(&args),
-        Command::Ring(args) => groups::ring(&args),
-        Command::Where(args) => groups::locate(&args),
-        Command::Top(args) => top::top(&args),
-        Command::Group(args) => group::group(args),
-        Command::Leave(args) => leave::leave(&args),
-        Command::Export(args) => export::export(&args),
-        Command::Network(args) => network::network(&args),
-        Command::Bench(args) => bench::bench(&args),
-        Command::Completions { shell } => {
+        CliCommand::Demo(args) => demo::run(&args),
+        CliCommand::Get(args) => data::get(args),
+        CliCommand::Set(args) => data::set(args),
+        CliCommand::Del(args) => data::del(args),
+        CliCommand::Cas(args) => data::cas(args),
+        CliCommand::Incr(args) => data::incr(args),
+        CliCommand::Append(args) => data::append(args),
+        CliCommand::Status(args) => status::status(&args),
+        CliCommand::Groups(args) => groups::groups(&args),
+        CliCommand::Ring(args) => groups::ring(&args),
+        CliCommand::Where(args) => groups::locate(&args),
+        CliCommand::Top(args) => top::top(&args),
+        CliCommand::Group(args) => group::group(args),
+        CliCommand::Leave(args) => leave::leave(&args),
+        CliCommand::Export(args) => export::export(&args),
+        CliCommand::Network(args) => network::network(&args),
+        CliCommand::Bench(args) => bench::bench(&args),
+        CliCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "scatter", &mut script);
             print(&script, Exit::Done)
         }
-        Command::Man => match manual() {
+        CliCommand::Man => match manual() {
             Ok(page) => print(&page, Exit::Done),
             Err(error) => exit::fail(Exit::Usage, &format!("cannot make the manual page: {error}")),
         },
@@ -289,8 +289,8 @@ mod tests {
     fn double_dash_ends_flags() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         let parsed = |line: &str| parse(&words(line)).map(|(cli, _)| cli.command);
-        assert!(matches!(parsed("scatter incr k -- -3"), Ok(Command::Incr(args)) if args.by == -3));
-        assert!(matches!(parsed("scatter get -- --k"), Ok(Command::Get(args)) if args.key == "--k"));
+        assert!(matches!(parsed("scatter incr k -- -3"), Ok(CliCommand::Incr(args)) if args.by == -3));
+        assert!(matches!(parsed("scatter get -- --k"), Ok(CliCommand::Get(args)) if args.key == "--k"));
         assert!(parsed("scatter cas k --old 1 --absent 2").is_err());
         assert!(parsed("scatter cas k 2").is_err());
         assert!(parsed("scatter nope").is_err());

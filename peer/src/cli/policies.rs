@@ -75,7 +75,7 @@ pub(super) fn set(args: &SetPolicyArgs) -> ExitCode {
     }
 }
 
-fn change(args: &SetPolicyArgs) -> Result<Agreed, (Exit, String)> {
+fn change(args: &SetPolicyArgs) -> Result<AgreedPolicies, (Exit, String)> {
     let SetPolicyArgs { policies, min_group, max_group, force, at, admin_token_file } = args;
     let mut names = serde_json::Map::new();
     for Policy(decision, name) in policies {
@@ -86,7 +86,7 @@ fn change(args: &SetPolicyArgs) -> Result<Agreed, (Exit, String)> {
     let body = json!({ "names": names, "min_group": min_group, "max_group": max_group });
     let known = agreed(at)?;
     if !force && known.with_last < known.groups {
-        let Agreed { policies: PoliciesStatus { version, .. }, groups, with_last, .. } = known;
+        let AgreedPolicies { policies: PoliciesStatus { version, .. }, groups, with_last, .. } = known;
         let why = "of two changes that meet, one is lost";
         return Err((
             Exit::TryAgain,
@@ -108,7 +108,7 @@ fn change(args: &SetPolicyArgs) -> Result<Agreed, (Exit, String)> {
 }
 
 /// Agreed settings of a network, and the number of groups that have them.
-struct Agreed {
+struct AgreedPolicies {
     network: String,
     /// Policies of the group whose version is the highest.
     policies: PoliciesStatus,
@@ -117,7 +117,7 @@ struct Agreed {
     with_last: usize,
 }
 
-fn agreed(at: &Where) -> Result<Agreed, (Exit, String)> {
+fn agreed(at: &Where) -> Result<AgreedPolicies, (Exit, String)> {
     let get = |path: &str| -> Result<Vec<u8>, (Exit, String)> {
         let (code, body) = http_client::get(&at.http, path)
             .map_err(|error| (Exit::Unreachable, format!("cannot reach a peer at {}: {error}", at.http)))?;
@@ -135,10 +135,10 @@ fn agreed(at: &Where) -> Result<Agreed, (Exit, String)> {
     };
     let has_last = |version: Option<u64>| version.is_some_and(|version| version >= policies.version);
     let with_last = ring.groups.iter().filter(|group| has_last(group.policies_version)).count();
-    Ok(Agreed { network: status.network, policies, groups: ring.groups.len(), with_last })
+    Ok(AgreedPolicies { network: status.network, policies, groups: ring.groups.len(), with_last })
 }
 
-impl Agreed {
+impl AgreedPolicies {
     fn text(&self) -> String {
         let PoliciesStatus { version, min_group, max_group, names } = &self.policies;
         let mut text = String::new();
@@ -170,7 +170,7 @@ mod tests {
     fn policies_are_shown_with_how_far_they_have_spread() {
         let names = [("size".to_owned(), "nines".to_owned())].into();
         let policies = PoliciesStatus { version: 3, min_group: 5, max_group: 12, names };
-        let agreed = Agreed { network: "attic".into(), policies, groups: 4, with_last: 3 };
+        let agreed = AgreedPolicies { network: "attic".into(), policies, groups: 4, with_last: 3 };
         let text = agreed.text();
         for line in ["network        attic", "version 3, in 3 of 4 groups", "  size         nines", "  max-group    12"]
         {

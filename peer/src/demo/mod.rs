@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::lock::lock;
-use network::{Gone, Network, PEERS_MAX};
+use network::{DemoNetwork, Gone, PEERS_MAX};
 use peer::{DemoPeer, quoted};
 
 /// Number of peers with a dashboard: enough for several groups.
@@ -40,7 +40,7 @@ pub struct DemoArgs {
 }
 
 /// The network, shared by the tasks that watch and change it.
-type Shared = Arc<Mutex<Network>>;
+type SharedNetwork = Arc<Mutex<DemoNetwork>>;
 
 /// Runs the demo until it is interrupted.
 pub fn run(args: &DemoArgs) -> ExitCode {
@@ -54,7 +54,7 @@ pub fn run(args: &DemoArgs) -> ExitCode {
         Err(error) => return fail(&format!("cannot start: {error}")),
     };
     let peers = args.peers.unwrap_or(if shows { PEERS_TO_LOOK_AT } else { PEERS });
-    let mut network = match Network::new(usize::from(peers), directory.path()) {
+    let mut network = match DemoNetwork::new(usize::from(peers), directory.path()) {
         Ok(network) => network,
         Err(why) => return fail(&why),
     };
@@ -136,7 +136,7 @@ impl Interrupts {
 }
 
 /// Starts all peers and users, and reports progress to stderr meanwhile.
-async fn begin(network: &mut Network, shows: bool) -> Result<(), String> {
+async fn begin(network: &mut DemoNetwork, shows: bool) -> Result<(), String> {
     let tell = |what: &str| {
         if shows {
             say(&format!("{what} …"));
@@ -150,7 +150,7 @@ async fn begin(network: &mut Network, shows: bool) -> Result<(), String> {
 }
 
 /// Runs without a dashboard until an interrupt.
-async fn go_on(network: &Shared, interrupts: &mut Interrupts) {
+async fn go_on(network: &SharedNetwork, interrupts: &mut Interrupts) {
     announce(&lock(network));
     let peers = || lock(network).resp();
     tokio::select! {
@@ -161,7 +161,7 @@ async fn go_on(network: &Shared, interrupts: &mut Interrupts) {
 }
 
 /// Prints the addresses and commands that the user needs.
-fn announce(network: &Network) {
+fn announce(network: &DemoNetwork) {
     let mut out = std::io::stdout().lock();
     let mut text = String::new();
     // Scripts look for these lines.
@@ -191,7 +191,7 @@ fn announce(network: &Network) {
 }
 
 /// Watches for peers that have ended, and reports them.
-async fn watch(network: &Shared, tell: impl Fn(Gone)) {
+async fn watch(network: &SharedNetwork, tell: impl Fn(Gone)) {
     let mut ticks = tokio::time::interval(WATCH);
     loop {
         ticks.tick().await;

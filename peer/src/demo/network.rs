@@ -28,7 +28,7 @@ const LOOK_BYTES_MAX: usize = 1 << 20;
 pub const PEERS_MAX: usize = 64;
 
 /// All peers that were started, also those that have ended.
-pub struct Network {
+pub struct DemoNetwork {
     /// Peers in the order of their first start.
     pub peers: Vec<DemoPeer>,
     program: PathBuf,
@@ -60,17 +60,17 @@ pub struct Gone {
     pub again: String,
 }
 
-impl Network {
+impl DemoNetwork {
     /// Returns a network of `peers` peers, none of them started.
     ///
     /// # Errors
     ///
     /// A text for the user where the path of this program is unknown.
-    pub fn new(peers: usize, directory: &Path) -> Result<Network, String> {
+    pub fn new(peers: usize, directory: &Path) -> Result<DemoNetwork, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let name = format!("demo-{}", std::process::id());
         let peers = (0..peers).map(|index| DemoPeer::new(index, directory, &name)).collect();
-        Ok(Network { peers, program, directory: directory.to_owned(), name, asked: None, ended: Vec::new() })
+        Ok(DemoNetwork { peers, program, directory: directory.to_owned(), name, asked: None, ended: Vec::new() })
     }
 
     /// Returns the program that each peer runs.
@@ -88,7 +88,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// A text for the user; peers that were started go on until [`Network::stop`].
+    /// A text for the user; peers that were started go on until [`DemoNetwork::stop`].
     pub async fn begin(&mut self) -> Result<(), String> {
         let Some((first, others)) = self.peers.split_first_mut() else { return Ok(()) };
         first.enter = vec!["--new".into()];
@@ -166,7 +166,7 @@ impl Network {
         self.peers.iter().filter(|peer| peer.child.is_some())
     }
 
-    /// Returns the peers that have ended since the last call, and were not killed by [`Network::kill`].
+    /// Returns the peers that have ended since the last call, and were not killed by [`DemoNetwork::kill`].
     pub fn ended(&mut self) -> Vec<Gone> {
         let mut gone = Vec::new();
         for (index, peer) in self.peers.iter_mut().enumerate() {

@@ -163,9 +163,9 @@ mod tests {
 
     /// Store without a network: values with the number of their changes.
     #[derive(Default)]
-    struct Table(Mutex<BTreeMap<String, (Vec<u8>, u64)>>);
+    struct MapStore(Mutex<BTreeMap<String, (Vec<u8>, u64)>>);
 
-    impl Table {
+    impl MapStore {
         /// Changes a value, where it may. Returns whether it did.
         fn change(&self, key: &str, may: impl Fn(&[u8], u64) -> bool, to: impl Fn(&[u8]) -> Vec<u8>) -> bool {
             let mut table = lock(&self.0);
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    impl Store for Table {
+    impl Store for MapStore {
         async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
             Ok(self.versioned(key).await?.0)
         }
@@ -218,7 +218,7 @@ mod tests {
     /// A connection may be lost and found again meanwhile.
     #[tokio::test]
     async fn what_was_heard_is_not_heard_again_and_who_does_not_listen_is_left_alone() {
-        let chirp = Chirp::new(Table::default(), AppendMode::Atomic);
+        let chirp = Chirp::new(MapStore::default(), AppendMode::Atomic);
         begin(&chirp).await.unwrap();
         #[expect(clippy::disallowed_methods, reason = "a test takes every message")]
         let (seen, heard) = channel();

@@ -11,7 +11,7 @@ use screen::terminal::End;
 
 use super::network::Gone;
 use super::people;
-use super::{Shared, watch};
+use super::{SharedNetwork, watch};
 use crate::lock::lock;
 use crate::top::model::Model;
 use crate::top::{self, Ended, Extra, Options, Pane};
@@ -24,7 +24,7 @@ const LINES_MAX: usize = 100;
 /// # Errors
 ///
 /// A text for the user where the dashboard cannot start.
-pub fn show(network: &Shared) -> Result<(), String> {
+pub fn show(network: &SharedNetwork) -> Result<(), String> {
     #[expect(clippy::disallowed_methods, reason = "as many as the few simulated people post; each frame takes all")]
     let (seen, said) = channel();
     #[expect(clippy::disallowed_methods, reason = "one message of each peer that ends")]
@@ -37,7 +37,7 @@ pub fn show(network: &Shared) -> Result<(), String> {
     let model = top::look(&http).map_err(|(endpoint, trouble)| format!("{endpoint}: {trouble}"))?;
     #[expect(clippy::disallowed_methods, reason = "one message of each key")]
     let (done, dones) = channel();
-    let extra = |key: char, what: &str, does: fn(&Shared) -> String| {
+    let extra = |key: char, what: &str, does: fn(&SharedNetwork) -> String| {
         let done = done.clone();
         let does = move |_: &Model| {
             let words = does(network);
@@ -65,7 +65,7 @@ pub fn show(network: &Shared) -> Result<(), String> {
 }
 
 /// Lets the users post, and reports peers that end by themselves, until this process ends.
-fn go_on(network: &Shared, seen: Sender<Line>, gone: &Sender<Gone>) {
+fn go_on(network: &SharedNetwork, seen: Sender<Line>, gone: &Sender<Gone>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return };
     runtime.block_on(async {

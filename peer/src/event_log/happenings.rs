@@ -12,7 +12,7 @@ use crate::status::{GroupStatus, MemberStatus, QuorumStatus, RangeStatus, part_o
 
 /// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EventKind {
     /// A peer became a member.
     Joined,
     /// A peer was admitted and copies the data, to become a member.
@@ -51,34 +51,34 @@ pub enum Kind {
     Leaving,
 }
 
-impl Kind {
+impl EventKind {
     /// Returns the kind's name in `GET /v1/events`.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Joined => "joined",
-            Kind::Learning => "learning",
-            Kind::Left => "left",
-            Kind::Excluded => "excluded",
-            Kind::Suspected => "suspected",
-            Kind::HeardAgain => "heard_again",
-            Kind::Led => "led",
-            Kind::Split => "split",
-            Kind::Merged => "merged",
-            Kind::Repartitioned => "repartitioned",
-            Kind::Migrated => "migrated",
-            Kind::Repaired => "repaired",
-            Kind::Moved => "moved",
-            Kind::QuorumLost => "quorum_lost",
-            Kind::QuorumBack => "quorum_back",
-            Kind::Ready => "ready",
-            Kind::NotReady => "not_ready",
-            Kind::Leaving => "leaving",
+            EventKind::Joined => "joined",
+            EventKind::Learning => "learning",
+            EventKind::Left => "left",
+            EventKind::Excluded => "excluded",
+            EventKind::Suspected => "suspected",
+            EventKind::HeardAgain => "heard_again",
+            EventKind::Led => "led",
+            EventKind::Split => "split",
+            EventKind::Merged => "merged",
+            EventKind::Repartitioned => "repartitioned",
+            EventKind::Migrated => "migrated",
+            EventKind::Repaired => "repaired",
+            EventKind::Moved => "moved",
+            EventKind::QuorumLost => "quorum_lost",
+            EventKind::QuorumBack => "quorum_back",
+            EventKind::Ready => "ready",
+            EventKind::NotReady => "not_ready",
+            EventKind::Leaving => "leaving",
         }
     }
 
     /// Returns whether the kind is the one that counts, of two kinds that follow each other.
     pub fn is_first_of_its_family(self) -> bool {
-        !matches!(self, Kind::HeardAgain | Kind::Joined | Kind::Ready | Kind::QuorumBack)
+        !matches!(self, EventKind::HeardAgain | EventKind::Joined | EventKind::Ready | EventKind::QuorumBack)
     }
 }
 
@@ -86,7 +86,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
     /// Kind of the event.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// Group that the event happened to, by id.
     pub group: Option<String>,
     /// Peer that the event happened to, or that caused it.
@@ -109,7 +109,7 @@ pub enum Family {
     /// Whether this peer serves.
     Serving,
     /// Family of a single event.
-    Single(Kind, Option<String>, Option<String>, String),
+    Single(EventKind, Option<String>, Option<String>, String),
 }
 
 impl Family {
@@ -126,32 +126,32 @@ impl Family {
 
 impl Happening {
     /// Returns an event of these parts.
-    pub fn of(kind: Kind, group: Option<&str>, peer: Option<&str>, text: String) -> Happening {
+    pub fn of(kind: EventKind, group: Option<&str>, peer: Option<&str>, text: String) -> Happening {
         Happening { kind, group: group.map(str::to_owned), peer: peer.map(str::to_owned), text }
     }
 
     /// Returns the event that this peer serves clients, or does not.
     pub fn serves(yes: bool) -> Happening {
         let (kind, text) = match yes {
-            true => (Kind::Ready, "this peer serves clients"),
-            false => (Kind::NotReady, "this peer does not serve clients"),
+            true => (EventKind::Ready, "this peer serves clients"),
+            false => (EventKind::NotReady, "this peer does not serve clients"),
         };
         Happening::of(kind, None, None, text.into())
     }
 
     /// Returns the event that this peer leaves and has reached this step. `label` is its displayed name.
     pub fn leaving(peer: &str, label: &str, step: &str) -> Happening {
-        Happening::of(Kind::Leaving, None, Some(peer), format!("{label} is leaving: {step}"))
+        Happening::of(EventKind::Leaving, None, Some(peer), format!("{label} is leaving: {step}"))
     }
 
     /// Returns the family that the event is compared with.
     pub(super) fn family(&self) -> Family {
         match self.kind {
-            Kind::Suspected | Kind::HeardAgain => Family::Hearing(self.peer.clone()),
-            Kind::Learning | Kind::Joined => Family::Entering(self.group.clone(), self.peer.clone()),
-            Kind::Led => Family::Leading(self.group.clone()),
-            Kind::QuorumLost | Kind::QuorumBack => Family::Quorum(self.group.clone()),
-            Kind::Ready | Kind::NotReady => Family::Serving,
+            EventKind::Suspected | EventKind::HeardAgain => Family::Hearing(self.peer.clone()),
+            EventKind::Learning | EventKind::Joined => Family::Entering(self.group.clone(), self.peer.clone()),
+            EventKind::Led => Family::Leading(self.group.clone()),
+            EventKind::QuorumLost | EventKind::QuorumBack => Family::Quorum(self.group.clone()),
+            EventKind::Ready | EventKind::NotReady => Family::Serving,
             kind => Family::Single(kind, self.group.clone(), self.peer.clone(), self.text.clone()),
         }
     }
@@ -168,7 +168,7 @@ pub fn happenings(me: &str, last: &[GroupStatus], now: &[GroupStatus]) -> Vec<Ha
             (None, Some(now)) => all.push(entered(me, now, names)),
             (Some(last), None) => {
                 let text = format!("{} is in group {} no more", names.label(me), short_group(&last.id));
-                all.push(Happening::of(Kind::Left, Some(&last.id), Some(me), text));
+                all.push(Happening::of(EventKind::Left, Some(&last.id), Some(me), text));
             }
             (Some(last), Some(now)) => between(last, now, names, &mut all),
             (None, None) => {}
@@ -191,8 +191,8 @@ fn own(groups: &[GroupStatus], lane: Option<u8>) -> Option<&GroupStatus> {
 
 fn entered(me: &str, group: &GroupStatus, names: &Names<'_>) -> Happening {
     let (kind, what) = match group.part == "learner" {
-        true => (Kind::Learning, "copies from"),
-        false => (Kind::Joined, "is a member of"),
+        true => (EventKind::Learning, "copies from"),
+        false => (EventKind::Joined, "is a member of"),
     };
     let text = format!("{} {what} group {}", names.label(me), short_group(&group.id));
     Happening::of(kind, Some(&group.id), Some(me), text)
@@ -203,10 +203,10 @@ fn between(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut V
     all.extend(became.clone());
     if now.losses.len() > last.losses.len() {
         let text = format!("group {} took over a range that was declared lost", short_group(&now.id));
-        all.push(Happening::of(Kind::Repaired, Some(&now.id), None, text));
+        all.push(Happening::of(EventKind::Repaired, Some(&now.id), None, text));
     }
     // Members of another group did not come or go one by one.
-    if became.is_none_or(|became| became.kind == Kind::Repartitioned) {
+    if became.is_none_or(|became| became.kind == EventKind::Repartitioned) {
         members(last, now, names, all);
     }
     quorums(last, now, all);
@@ -214,7 +214,7 @@ fn between(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut V
         && (last.leader.as_ref() != Some(leader) && last.id == now.id)
     {
         let text = format!("{} leads group {}", names.label(leader), short_group(&now.id));
-        all.push(Happening::of(Kind::Led, Some(&now.id), Some(leader), text));
+        all.push(Happening::of(EventKind::Led, Some(&now.id), Some(leader), text));
     }
 }
 
@@ -222,15 +222,15 @@ fn between(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut V
 fn quorums(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
     let before: BTreeMap<&String, bool> = told_quorums(last).map(|told| (told.group, told.quorum.held)).collect();
     let mut seen = BTreeSet::new();
-    for Told { group, range, quorum } in told_quorums(now).filter(|told| seen.insert(told.group)) {
+    for QuorumView { group, range, quorum } in told_quorums(now).filter(|told| seen.insert(told.group)) {
         let (id, words) = (short_group(group), quorum.words());
         let (kind, text) = match (before.get(group), quorum.held) {
             (Some(true) | None, false) => {
                 let of = range.and_then(RangeStatus::arc).map_or("its part".into(), share);
                 let text = format!("group {id} has no majority: {words}; no operation on {of} of the ring is answered");
-                (Kind::QuorumLost, text)
+                (EventKind::QuorumLost, text)
             }
-            (Some(false), true) => (Kind::QuorumBack, format!("group {id} has a majority again: {words}")),
+            (Some(false), true) => (EventKind::QuorumBack, format!("group {id} has a majority again: {words}")),
             _ => continue,
         };
         all.push(Happening::of(kind, Some(group), None, text));
@@ -238,19 +238,19 @@ fn quorums(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
 }
 
 /// Quorum of one group, as a member tells it.
-struct Told<'a> {
+struct QuorumView<'a> {
     group: &'a String,
     range: Option<&'a RangeStatus>,
     quorum: &'a QuorumStatus,
 }
 
-fn told_quorums(group: &GroupStatus) -> impl Iterator<Item = Told<'_>> {
+fn told_quorums(group: &GroupStatus) -> impl Iterator<Item = QuorumView<'_>> {
     let own = (Some(&group.id), Some(&group.range), &group.quorum);
     let before = (group.predecessor.as_ref(), group.predecessor_range.as_ref(), &group.predecessor_quorum);
     let behind = (group.successor.as_ref(), group.successor_range.as_ref(), &group.successor_quorum);
     [own, before, behind]
         .into_iter()
-        .filter_map(|(id, range, quorum)| Some(Told { group: id?, range, quorum: quorum.as_ref()? }))
+        .filter_map(|(id, range, quorum)| Some(QuorumView { group: id?, range, quorum: quorum.as_ref()? }))
 }
 
 /// Returns the event by which a group changed its id or its range.
@@ -263,17 +263,17 @@ fn became(last: &GroupStatus, now: &GroupStatus) -> Option<Happening> {
     let share = share(after);
     let (kind, text) = if before == after {
         let (come, gone) = (others(last, now), others(now, last));
-        (Kind::Migrated, format!("group {old} traded members, {come} for {gone}: now group {new}"))
+        (EventKind::Migrated, format!("group {old} traded members, {come} for {gone}: now group {new}"))
     } else if before.contains_range(after) && !before.is_full() && is_whole(before, after, now)
         || before.is_full() && before.contains_range(after)
     {
-        (Kind::Split, format!("group {old} split: now group {new}, {share} of the ring"))
+        (EventKind::Split, format!("group {old} split: now group {new}, {share} of the ring"))
     } else if after.contains_range(before) && (after.is_full() || was_neighbour(before, after, last)) {
-        (Kind::Merged, format!("group {old} merged into group {new}, {share} of the ring"))
+        (EventKind::Merged, format!("group {old} merged into group {new}, {share} of the ring"))
     } else if before.overlaps(after) {
-        (Kind::Repartitioned, format!("group {old} moved a boundary: now group {new}, {share} of the ring"))
+        (EventKind::Repartitioned, format!("group {old} moved a boundary: now group {new}, {share} of the ring"))
     } else {
-        (Kind::Moved, format!("this peer went from group {old} to group {new}, {share} of the ring"))
+        (EventKind::Moved, format!("this peer went from group {old} to group {new}, {share} of the ring"))
     };
     Some(Happening::of(kind, Some(&now.id), None, text))
 }
@@ -325,19 +325,23 @@ fn members(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut V
     for member in &now.members {
         let (peer, before) = (&member.peer_id, find(last, &member.peer_id).map(|member| member.role.as_str()));
         match (before, member.role.as_str()) {
-            (None, "learner") => tell(Kind::Learning, peer, &format!("copies, to be a member of group {group}")),
+            (None, "learner") => tell(EventKind::Learning, peer, &format!("copies, to be a member of group {group}")),
             (None | Some("learner"), "member" | "leader") => {
-                tell(Kind::Joined, peer, &format!("is a member of group {group}"));
+                tell(EventKind::Joined, peer, &format!("is a member of group {group}"));
             }
-            (Some("member" | "leader" | "learner"), "suspect") => tell(Kind::Suspected, peer, "is not heard of"),
-            (Some("suspect"), "member" | "leader" | "learner") => tell(Kind::HeardAgain, peer, "is heard of again"),
+            (Some("member" | "leader" | "learner"), "suspect") => tell(EventKind::Suspected, peer, "is not heard of"),
+            (Some("suspect"), "member" | "leader" | "learner") => {
+                tell(EventKind::HeardAgain, peer, "is heard of again")
+            }
             _ => {}
         }
     }
     for member in last.members.iter().filter(|member| find(now, &member.peer_id).is_none()) {
         match member.role.as_str() {
-            "suspect" => tell(Kind::Excluded, &member.peer_id, &format!("was put out of group {group}: it was silent")),
-            _ => tell(Kind::Left, &member.peer_id, &format!("is in group {group} no more")),
+            "suspect" => {
+                tell(EventKind::Excluded, &member.peer_id, &format!("was put out of group {group}: it was silent"))
+            }
+            _ => tell(EventKind::Left, &member.peer_id, &format!("is in group {group} no more")),
         }
     }
 }

@@ -122,8 +122,8 @@ fn a_range_is_declared_lost() {
     let last = group("g", 0, 8, "a me");
     let mut now = group("g", 8, 8, "a me");
     now.losses.push(crate::status::LossStatus::default());
-    let kinds: Vec<Kind> = happenings("me", &[last], &[now]).iter().map(|happening| happening.kind).collect();
-    assert!(kinds.contains(&Kind::Repaired), "{kinds:?}");
+    let kinds: Vec<EventKind> = happenings("me", &[last], &[now]).iter().map(|happening| happening.kind).collect();
+    assert!(kinds.contains(&EventKind::Repaired), "{kinds:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tracing::field::display;
 
-pub use happenings::{Happening, Kind, happenings};
+pub use happenings::{EventKind, Happening, happenings};
 use load::Recorder;
 pub use neighbours::Neighbours;
 use recent::RecentEvents;
@@ -45,11 +45,11 @@ impl EventLog {
         let count = lock(&self.log).tell(happening.clone(), environment::unix_ms());
         let Happening { kind, group, peer, text } = happening;
         // The daemon itself logs whether it serves.
-        let is_said = matches!(kind, Kind::Ready | Kind::NotReady);
+        let is_said = matches!(kind, EventKind::Ready | EventKind::NotReady);
         if count.is_some_and(|count| count.is_power_of_two()) && !is_said {
             let (group, peer) = (group.map(display), peer.map(display));
             match kind {
-                Kind::Suspected | Kind::Excluded | Kind::QuorumLost => {
+                EventKind::Suspected | EventKind::Excluded | EventKind::QuorumLost => {
                     tracing::warn!(kind = kind.name(), group, peer, "{text}");
                 }
                 _ => tracing::info!(kind = kind.name(), group, peer, "{text}"),
@@ -136,9 +136,9 @@ mod tests {
     use super::*;
     use crate::status::{Readiness, Status};
 
-    struct Leaver(&'static str);
+    struct LeavingPeer(&'static str);
 
-    impl StatusSource for Leaver {
+    impl StatusSource for LeavingPeer {
         fn status(&self) -> Status {
             let leaving = LeavingStatus { step: self.0.into(), ..LeavingStatus::default() };
             Status { peer_id: "12D3KooWLeaver".into(), leaving: Some(leaving), ..Status::default() }
@@ -154,7 +154,7 @@ mod tests {
         let event_log = EventLog::default();
         let mut last = Look::default();
         for step in ["handing over primaries", "handing over primaries", "left", "left"] {
-            last = event_log.look(&Leaver(step), last);
+            last = event_log.look(&LeavingPeer(step), last);
         }
         let (told, seq) = event_log.after(0);
         let texts: Vec<&str> = told.iter().map(|told| told.text.as_str()).collect();

@@ -28,12 +28,12 @@ const MISSES_MAX: u8 = 2;
 /// Status of a peer, completed with the reports of its groups' neighbours.
 pub struct Neighbours {
     inner: Arc<dyn StatusSource>,
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, KnownNeighbour>>,
 }
 
 /// Knowledge about one neighbour.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct KnownNeighbour {
     quorum: Option<QuorumStatus>,
     misses: u8,
 }
@@ -82,7 +82,7 @@ impl Neighbours {
             let before = known.remove(&group).unwrap_or_default();
             match walk.groups.first().map(Located::of) {
                 Some(located) => {
-                    next.insert(located.group, Known { quorum: located.quorum, misses: 0 });
+                    next.insert(located.group, KnownNeighbour { quorum: located.quorum, misses: 0 });
                 }
                 None => {
                     next.insert(group, before.missed());
@@ -102,15 +102,15 @@ impl Neighbours {
     }
 }
 
-impl Known {
+impl KnownNeighbour {
     /// Records that no member answered.
-    fn missed(self) -> Known {
+    fn missed(self) -> KnownNeighbour {
         let misses = self.misses.saturating_add(1);
         let quorum = match misses >= MISSES_MAX {
             true => Some(QuorumStatus { held: false, heard: 0, ..self.quorum.unwrap_or_default() }),
             false => self.quorum,
         };
-        Known { quorum, misses }
+        KnownNeighbour { quorum, misses }
     }
 }
 

@@ -69,10 +69,10 @@ fn says(told: &Told, happening: &Happening) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::happenings::Kind;
+    use super::super::happenings::EventKind;
     use super::*;
 
-    fn happening(kind: Kind, peer: &str) -> Happening {
+    fn happening(kind: EventKind, peer: &str) -> Happening {
         Happening::of(kind, Some("g"), Some(peer), format!("{peer} {}", kind.name()))
     }
 
@@ -83,9 +83,14 @@ mod tests {
     #[test]
     fn what_flickers_is_one_thing() {
         let mut log = RecentEvents::default();
-        for (at, kind) in [(0, Kind::Suspected), (1, Kind::HeardAgain), (8, Kind::Suspected), (9, Kind::HeardAgain)] {
+        for (at, kind) in [
+            (0, EventKind::Suspected),
+            (1, EventKind::HeardAgain),
+            (8, EventKind::Suspected),
+            (9, EventKind::HeardAgain),
+        ] {
             log.tell(happening(kind, "a"), at * 1000);
-            log.tell(happening(Kind::Suspected, "b"), at * 1000);
+            log.tell(happening(EventKind::Suspected, "b"), at * 1000);
         }
         let wanted = [(1, 5, "a heard_again".to_owned(), 2), (2, 2, "b suspected".to_owned(), 1)];
         let mut all = told(&log);
@@ -93,14 +98,14 @@ mod tests {
         assert_eq!(all, wanted, "a state that stays is told once, one that comes back with a count");
         // A reader that has seen the event gets it anew, under the same id.
         assert_eq!(log.after(4).0.iter().map(|told| told.id).collect::<Vec<_>>(), [1]);
-        log.tell(happening(Kind::Suspected, "a"), 60_000);
+        log.tell(happening(EventKind::Suspected, "a"), 60_000);
         assert_eq!(told(&log).len(), 3, "much later it is another thing");
     }
 
     #[test]
     fn who_falls_silent_does_so_once_whatever_lanes_there_are() {
         let mut log = RecentEvents::default();
-        for kind in [Kind::Suspected, Kind::HeardAgain] {
+        for kind in [EventKind::Suspected, EventKind::HeardAgain] {
             for (lane, group) in ["g", "h", "i", "j"].into_iter().enumerate() {
                 log.tell(Happening::of(kind, Some(group), Some("a"), format!("a {}", kind.name())), lane as u64 * 250);
             }
@@ -112,22 +117,22 @@ mod tests {
     fn a_leader_is_told_once() {
         let mut log = RecentEvents::default();
         for peer in ["a", "a", "b", "a", "a"] {
-            log.tell(happening(Kind::Led, peer), 1000);
+            log.tell(happening(EventKind::Led, peer), 1000);
         }
         assert_eq!(told(&log), [(1, 3, "a led".to_owned(), 3)]);
-        log.tell(happening(Kind::Led, "a"), 100_000);
+        log.tell(happening(EventKind::Led, "a"), 100_000);
         assert_eq!(told(&log).len(), 1, "who leads already does not begin to");
-        log.tell(happening(Kind::Led, "b"), 200_000);
+        log.tell(happening(EventKind::Led, "b"), 200_000);
         assert_eq!(told(&log).len(), 2);
     }
 
     #[test]
     fn who_is_let_in_and_becomes_a_member_is_one_thing() {
         let mut log = RecentEvents::default();
-        log.tell(happening(Kind::Learning, "a"), 1000);
-        log.tell(happening(Kind::Joined, "a"), 2000);
-        log.tell(happening(Kind::Learning, "b"), 2000);
-        log.tell(happening(Kind::Joined, "b"), 60_000);
+        log.tell(happening(EventKind::Learning, "a"), 1000);
+        log.tell(happening(EventKind::Joined, "a"), 2000);
+        log.tell(happening(EventKind::Learning, "b"), 2000);
+        log.tell(happening(EventKind::Joined, "b"), 60_000);
         let kinds: Vec<(u64, String)> = log.after(0).0.into_iter().map(|told| (told.id, told.kind)).collect();
         assert_eq!(kinds, [(1, "joined".to_owned()), (3, "learning".to_owned()), (4, "joined".to_owned())]);
     }
@@ -136,7 +141,7 @@ mod tests {
     fn it_is_bounded_and_survives_a_clock_that_goes_back() {
         let mut log = RecentEvents::default();
         for n in 0..3000_u64 {
-            log.tell(happening(Kind::Joined, &n.to_string()), 3_000_000 - n * 1000);
+            log.tell(happening(EventKind::Joined, &n.to_string()), 3_000_000 - n * 1000);
         }
         let (all, last) = log.after(0);
         assert_eq!((all.len(), all[0].seq, last), (ENTRIES_MAX, 2001, 3000));

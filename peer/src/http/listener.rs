@@ -21,29 +21,29 @@ const KEPT: usize = 4;
 
 /// Listener with limits.
 #[derive(Debug)]
-pub struct Bounded {
+pub struct BoundedListener {
     accept: Accept,
     places: Arc<Places>,
 }
 
-impl Bounded {
+impl BoundedListener {
     /// Limits a listener to `connections_max` connections. The next one takes the place of the oldest idle one.
-    pub fn new(listener: TcpListener, connections_max: usize) -> Bounded {
-        Bounded {
+    pub fn new(listener: TcpListener, connections_max: usize) -> BoundedListener {
+        BoundedListener {
             accept: Accept::new(listener, "--http"),
             places: Places::new(connections_max, connections_max / KEPT),
         }
     }
 }
 
-impl axum::serve::Listener for Bounded {
-    type Io = Connection<TcpStream>;
+impl axum::serve::Listener for BoundedListener {
+    type Io = HttpConnection<TcpStream>;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection<TcpStream>, SocketAddr) {
+    async fn accept(&mut self) -> (HttpConnection<TcpStream>, SocketAddr) {
         let (stream, address) = self.accept.next().await;
         let place = self.places.take(address.ip().to_canonical().is_loopback());
-        (Connection::new(stream, place), address)
+        (HttpConnection::new(stream, place), address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -53,7 +53,7 @@ impl axum::serve::Listener for Bounded {
 
 /// Connection that ends when a part of its exchange takes too long, or another one takes its place.
 #[derive(Debug)]
-pub struct Connection<S> {
+pub struct HttpConnection<S> {
     stream: S,
     exchange: Exchange,
     alarm: Pin<Box<Sleep>>,
@@ -66,11 +66,11 @@ pub struct Connection<S> {
     waiting: Option<Waker>,
 }
 
-impl<S> Connection<S> {
-    fn new(stream: S, place: Place) -> Connection<S> {
+impl<S> HttpConnection<S> {
+    fn new(stream: S, place: Place) -> HttpConnection<S> {
         let exchange = Exchange::new(Instant::now());
         let alarm = Box::pin(tokio::time::sleep_until(exchange.deadline().into()));
-        Connection { stream, exchange, alarm, place, ended: false, unflushed: false, waiting: None }
+        HttpConnection { stream, exchange, alarm, place, ended: false, unflushed: false, waiting: None }
     }
 
     fn note(&mut self, note: impl FnOnce(&mut Exchange, Instant)) {
@@ -103,7 +103,7 @@ impl<S> Connection<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for HttpConnection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -128,7 +128,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for HttpConnection<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if let Poll::Ready(error) = self.check(context) {
             return Poll::Ready(Err(error));
@@ -176,7 +176,7 @@ mod tests {
             "x".repeat(3_000_000)
         };
         let router = axum::Router::new().route("/quick", get(|| async { "quick" })).route("/slow", get(slow));
-        tokio::spawn(async move { axum::serve(Bounded::new(listener, 8), router).await });
+        tokio::spawn(async move { axum::serve(BoundedListener::new(listener, 8), router).await });
         for (path, bytes) in [("/quick", 5), ("/slow", 3_000_000)].repeat(20) {
             let mut client = TcpStream::connect(address).await.unwrap();
             client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
@@ -200,14 +200,14 @@ mod tests {
         let mut slow = Vec::new();
         for n in 0..100 {
             let (mut client, stream) = tokio::io::duplex(1 << 10);
-            let mut connection = Connection::new(stream, places.take(n % 3 == 0));
+            let mut connection = HttpConnection::new(stream, places.take(n % 3 == 0));
             client.write_all(b"GET / HTTP/1.1\r\nX-a").await.unwrap();
             assert!(connection.read(&mut [0; 64]).await.unwrap() > 0);
             slow.push((client, connection));
         }
         for is_local in [true, false] {
             let (mut client, stream) = tokio::io::duplex(1 << 10);
-            let mut connection = Connection::new(stream, places.take(is_local));
+            let mut connection = HttpConnection::new(stream, places.take(is_local));
             client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
             assert!(connection.read(&mut [0; 64]).await.unwrap() > 0);
             connection.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();

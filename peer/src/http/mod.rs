@@ -28,7 +28,7 @@ use crate::admin::Admin;
 use crate::event_log::{EventLog, RingWatch};
 use crate::resp::Password;
 use crate::status::{LeavingStatus, StatusSource};
-use listener::Bounded;
+use listener::BoundedListener;
 pub use metrics::StatusMetrics;
 pub(crate) use metrics::encode;
 
@@ -64,7 +64,7 @@ pub async fn serve(
     mut stop: tokio::sync::watch::Receiver<bool>,
 ) -> std::io::Result<()> {
     let is_local = listener.local_addr()?.ip().to_canonical().is_loopback();
-    let listener = Bounded::new(listener, served.connections_max);
+    let listener = BoundedListener::new(listener, served.connections_max);
     let router = axum::Router::new()
         .route("/healthz", get(health))
         .route("/readyz", get(ready))

@@ -68,7 +68,7 @@ impl Slowness {
 
 /// Reason for the end of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum LoopEnd {
     /// The loop was asked to stop.
     Stopped,
     /// The node has left for good, and does not need its store any more.
@@ -141,7 +141,7 @@ impl Askers {
 
 impl Drive {
     /// Runs until the node ends, and returns the reason with the node's last status.
-    pub fn run(mut self) -> (End, NodeStatus) {
+    pub fn run(mut self) -> (LoopEnd, NodeStatus) {
         self.mailbox.adopt();
         step_back(LOOP_NICE);
         let mut packets = Vec::new();
@@ -182,7 +182,7 @@ impl Drive {
                 if let StoreEvent::Failed(error) = &event
                     && error.is_damage()
                 {
-                    return self.end(End::Damaged(error.to_string()), requests);
+                    return self.end(LoopEnd::Damaged(error.to_string()), requests);
                 }
                 self.node.handle(now, store_input(event));
             }
@@ -225,7 +225,7 @@ impl Drive {
                         self.askers.ring_walks.insert(number, asker);
                         self.node.handle(now, Input::RingWalk { number, from, count });
                     }
-                    Ask::Halt => return self.end(End::Halted, requests),
+                    Ask::Halt => return self.end(LoopEnd::Halted, requests),
                 }
             }
             if stop {
@@ -302,7 +302,7 @@ impl Drive {
     }
 
     /// Carries out the node's outputs; returns the reason if the node has ended.
-    fn pull(&mut self, wake_at: &mut Time, outgoing: &mut Vec<Outgoing>) -> Option<End> {
+    fn pull(&mut self, wake_at: &mut Time, outgoing: &mut Vec<Outgoing>) -> Option<LoopEnd> {
         let mut end = None;
         while let Some(output) = self.node.poll_output() {
             match output {
@@ -345,18 +345,18 @@ impl Drive {
         end
     }
 
-    fn on_event(&mut self, event: Event) -> Option<End> {
+    fn on_event(&mut self, event: Event) -> Option<LoopEnd> {
         let end = match &event {
-            Event::Stopped => Some(End::Stopped),
-            Event::Left => Some(End::Left),
-            Event::Fatal(why) => Some(End::StoreFailed(why.clone())),
-            Event::Reincarnate { why, former } => Some(End::Reincarnate(why.clone(), vec![(self.lane, *former)])),
-            Event::StartAgain(why) => Some(End::StartAgain(why.clone())),
-            Event::Damaged(why) => Some(End::Damaged(why.clone())),
-            Event::Twin(why) => Some(End::Fatal(format!("peer {}: {why}", peer_id_of(&self.node.id().peer)))),
-            Event::Quarantine(why) => Some(End::Quarantine(why.clone())),
+            Event::Stopped => Some(LoopEnd::Stopped),
+            Event::Left => Some(LoopEnd::Left),
+            Event::Fatal(why) => Some(LoopEnd::StoreFailed(why.clone())),
+            Event::Reincarnate { why, former } => Some(LoopEnd::Reincarnate(why.clone(), vec![(self.lane, *former)])),
+            Event::StartAgain(why) => Some(LoopEnd::StartAgain(why.clone())),
+            Event::Damaged(why) => Some(LoopEnd::Damaged(why.clone())),
+            Event::Twin(why) => Some(LoopEnd::Fatal(format!("peer {}: {why}", peer_id_of(&self.node.id().peer)))),
+            Event::Quarantine(why) => Some(LoopEnd::Quarantine(why.clone())),
             Event::InRing(ring) => match self.peer_state.enter(self.lane, *ring) {
-                Err(why) => return Some(End::Fatal(why)),
+                Err(why) => return Some(LoopEnd::Fatal(why)),
                 Ok(Some(network)) => {
                     self.net.set_ring(network);
                     None
@@ -374,7 +374,7 @@ impl Drive {
 
     /// Does the last steps of this lane; the supervisor does those of the whole peer. Requests that the node was never given
     /// had no effect.
-    fn end(mut self, end: End, mut requests: Vec<Request>) -> (End, NodeStatus) {
+    fn end(mut self, end: LoopEnd, mut requests: Vec<Request>) -> (LoopEnd, NodeStatus) {
         requests.append(&mut self.mailbox.end());
         for request in requests {
             self.replies.push(request.id, Err(OpError::TryAgain(Refusal::Stopping)));

@@ -7,7 +7,7 @@ use golden::{Format, Golden};
 use super::peer_state::{Content, PEER_STATE_VERSION, PeerState};
 use super::remembered::{Agreed, Network};
 use super::sealed;
-use super::sessions::{self, SESSIONS_VERSION, Session};
+use super::sessions::{self, PeerSession, SESSIONS_VERSION};
 
 const PEER_STATES: Format = Format {
     version: PEER_STATE_VERSION as u64,
@@ -61,11 +61,12 @@ fn golden_peer_state() {
 
 #[test]
 fn golden_sessions() {
-    let session = |start_unix_s, lived_s, end| Session { start_unix_s, lived_s, end };
-    let ends = [sessions::End::Clean, sessions::End::Failed, sessions::End::None];
+    let session = |start_unix_s, lived_s, end| PeerSession { start_unix_s, lived_s, end };
+    let ends = [sessions::SessionEnd::Clean, sessions::SessionEnd::Failed, sessions::SessionEnd::None];
     let all = ends.into_iter().enumerate().map(|(n, end)| session(1_795_900_000 + n as u64, 3_600, end)).collect();
     let mut golden = Golden::new(env!("CARGO_MANIFEST_DIR"), "sessions", SESSIONS);
-    let contents = [("nothing", sessions::Content::default()), ("all", sessions::Content { sessions: all })];
+    let contents =
+        [("nothing", sessions::SessionsContent::default()), ("all", sessions::SessionsContent { sessions: all })];
     for (name, content) in &contents {
         golden.add(name, &sealed::text(SESSIONS_VERSION, PROGRAM, content));
     }

@@ -12,10 +12,10 @@ use super::anew::{self, Anew};
 use super::busy::BusyMeter;
 use super::clocks::Clocks;
 use super::data_dir::{DirectoryLock, check_formats, keep_to_owner, tighten};
-use super::drive::{Askers, Drive, End, what_to_do};
+use super::drive::{Askers, Drive, LoopEnd, what_to_do};
 use super::key_hash::Cost;
 use super::mailbox::Mailbox;
-use super::memory::Shares;
+use super::memory::MemoryShares;
 use super::metrics::{NetMetrics, PacketMetrics, StoreMetrics};
 use super::packets::PacketPort;
 use super::peer_state::{PeerState, SharedPeerState};
@@ -23,7 +23,7 @@ use super::remembered::{Network, recall};
 use super::sessions::Sessions;
 use super::status_board::StatusBoard;
 use super::store_port::StorePort;
-use super::supervisor::{Common, Supervisor, Watch, Word};
+use super::supervisor::{Common, LoopGuard, Supervisor, Word};
 use super::surroundings::Surroundings;
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
@@ -195,7 +195,7 @@ fn node_config(
         secret: draw(),
         name: config.name.clone(),
         cluster: config.cluster.clone(),
-        memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
+        memory_bytes_max: bytes(MemoryShares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,
         // Without durable state a process never returns as the same member: no group waits for it.
         away: if config.durability == Durability::Memory { Duration::ZERO } else { config.away },
@@ -209,7 +209,7 @@ fn node_config(
 fn start_loop(drive: Drive) -> std::io::Result<()> {
     let (lane, words, mailbox) = (drive.lane, drive.words.clone(), drive.mailbox.clone());
     std::thread::Builder::new().name("scatter-loop".into()).spawn(move || {
-        let watch = Watch { lane, words, mailbox };
+        let watch = LoopGuard { lane, words, mailbox };
         let (end, last) = drive.run();
         // The receiver may have ended already.
         let _ = watch.words.send(Word::Ended(lane, end, Some(Box::new(last))));
@@ -269,7 +269,7 @@ fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<Sto
         return Ok((None, Restored::empty()));
     }
     let dir = store_dir(&config.data_dir);
-    let shares = Shares::of(config.max_memory, config.durability);
+    let shares = MemoryShares::of(config.max_memory, config.durability);
     let store_config = StoreConfig {
         disk_bytes_max: Some(config.max_disk),
         pending_bytes_max: bytes(shares.changes),
@@ -357,20 +357,20 @@ fn wait_for_addresses(net: &mut NetPort) -> Result<(Vec<NetEvent>, Vec<String>),
 }
 
 /// Ends the process after the loop, or begins a new incarnation.
-fn finish(end: End, store_dir: PathBuf, news: &mpsc::UnboundedSender<News>) {
+fn finish(end: LoopEnd, store_dir: PathBuf, news: &mpsc::UnboundedSender<News>) {
     let ending = match end {
         // A lane that was only halted ended because of another lane, which decides.
-        End::Stopped | End::Halted => Ending::Stopped,
-        End::Left => {
+        LoopEnd::Stopped | LoopEnd::Halted => Ending::Stopped,
+        LoopEnd::Left => {
             retire(&store_dir);
             Ending::Left
         }
-        End::Fatal(why) => Ending::Failed(Exit::No, why),
-        End::StoreFailed(why) => Ending::Failed(Exit::Disk, why),
-        End::Reincarnate(why, former) => anew::begin_anew(&why, &store_dir, &Anew::On(former)),
-        End::StartAgain(why) => anew::begin_anew(&why, &store_dir, &Anew::Again),
-        End::Damaged(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Damaged)),
-        End::Quarantine(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Lost)),
+        LoopEnd::Fatal(why) => Ending::Failed(Exit::No, why),
+        LoopEnd::StoreFailed(why) => Ending::Failed(Exit::Disk, why),
+        LoopEnd::Reincarnate(why, former) => anew::begin_anew(&why, &store_dir, &Anew::On(former)),
+        LoopEnd::StartAgain(why) => anew::begin_anew(&why, &store_dir, &Anew::Again),
+        LoopEnd::Damaged(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Damaged)),
+        LoopEnd::Quarantine(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Lost)),
     };
     // The daemon waits for no other message; if it has ended, the process ends too.
     let _ = news.send(News::Ended(ending));

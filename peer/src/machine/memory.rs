@@ -14,7 +14,7 @@ const CACHES: u64 = 2 * 2;
 /// Bytes of `--max-memory` for each large consumer. The rest is for the index of the table on disk, for sockets, and
 /// for the loss of allocators, which is a quarter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
+pub struct MemoryShares {
     /// Bytes of records in memory; an eighth of that more holds recent writes for members that missed them.
     pub records: u64,
     /// Bytes of changes on their way to the table on disk: they take about a quarter more than they count for.
@@ -23,9 +23,9 @@ pub struct Shares {
     pub cache: u64,
 }
 
-impl Shares {
+impl MemoryShares {
     /// Divides so many bytes. No consumer gets more than it can use.
-    pub fn of(given: u64, durability: Durability) -> Shares {
+    pub fn of(given: u64, durability: Durability) -> MemoryShares {
         let free = given.saturating_sub(AT_REST);
         match durability {
             Durability::Sync => {
@@ -33,10 +33,10 @@ impl Shares {
                 let cache = (free / 64).clamp(1 << 20, 64 << 20);
                 let index = (free / 10 * 3).min(INDEX);
                 let rest = free.saturating_sub(changes / 4 * 5 + CACHES * cache + index);
-                Shares { records: rest / 2, changes, cache }
+                MemoryShares { records: rest / 2, changes, cache }
             }
             // There is no table on disk.
-            Durability::Memory => Shares { records: free / 4 * 3, changes: 0, cache: 0 },
+            Durability::Memory => MemoryShares { records: free / 4 * 3, changes: 0, cache: 0 },
         }
     }
 }
@@ -50,7 +50,7 @@ mod tests {
         for mib in [64, 96, 256, 512, 1 << 10, 4 << 10, 64 << 10] {
             let given = mib << 20;
             for durability in [Durability::Sync, Durability::Memory] {
-                let Shares { records, changes, cache } = Shares::of(given, durability);
+                let MemoryShares { records, changes, cache } = MemoryShares::of(given, durability);
                 let all = AT_REST + records + records / 8 + changes + CACHES * cache;
                 assert!(all <= given / 16 * 15, "{all} of {given}, {durability:?}");
                 assert!(records >= given / 10, "{records} of {given} for records");

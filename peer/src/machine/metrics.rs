@@ -26,26 +26,34 @@ impl<F> fmt::Debug for StoreMetrics<F> {
 impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = (self.0)();
-        let metrics: [(&str, &str, Value); 11] = [
-            ("store_frames", "Frames written to the journal, each with one sync", Value::Count(stats.frames)),
-            ("store_journal_bytes", "Bytes written to the journal", Value::Count(stats.bytes)),
+        let metrics: [(&str, &str, MetricValue); 11] = [
+            ("store_frames", "Frames written to the journal, each with one sync", MetricValue::Count(stats.frames)),
+            ("store_journal_bytes", "Bytes written to the journal", MetricValue::Count(stats.bytes)),
             ("store_writing_seconds", "Time that these writes and syncs took", seconds(stats.writing)),
             ("store_no_room_seconds", "Time that commits waited for the write-behind", seconds(stats.no_room)),
-            ("store_table_records", "Records written to the table on disk", Value::Count(stats.records)),
-            ("store_checkpoints", "Checkpoints made", Value::Count(stats.checkpoints)),
-            ("store_rebuilds", "Times that the table on disk was rebuilt to free room", Value::Count(stats.rebuilds)),
+            ("store_table_records", "Records written to the table on disk", MetricValue::Count(stats.records)),
+            ("store_checkpoints", "Checkpoints made", MetricValue::Count(stats.checkpoints)),
+            (
+                "store_rebuilds",
+                "Times that the table on disk was rebuilt to free room",
+                MetricValue::Count(stats.rebuilds),
+            ),
             (
                 "store_rebuilds_given_up",
                 "Times that this was given up: no room, or the new table failed",
-                Value::Count(stats.given_up),
+                MetricValue::Count(stats.given_up),
             ),
             (
                 "store_pending_bytes",
                 "Bytes that wait to be written to the table",
-                Value::Now(stats.pending_bytes as f64),
+                MetricValue::Now(stats.pending_bytes as f64),
             ),
-            ("store_backlog_bytes", "The journal behind its last checkpoint", Value::Now(stats.backlog_bytes as f64)),
-            ("store_used_bytes", "What the store takes on its disk", Value::Now(stats.used_bytes as f64)),
+            (
+                "store_backlog_bytes",
+                "The journal behind its last checkpoint",
+                MetricValue::Now(stats.backlog_bytes as f64),
+            ),
+            ("store_used_bytes", "What the store takes on its disk", MetricValue::Now(stats.used_bytes as f64)),
         ];
         metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))
     }
@@ -62,19 +70,19 @@ impl Collector for NetMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.0.stats();
         let up = stats.peers.iter().filter(|peer| peer.up).count();
-        let metrics: [(&str, &str, Value); 8] = [
-            ("net_peers", "Peers that are connected", Value::Now(up as f64)),
-            ("net_connections", "Connections with peers", Value::Now(stats.connections as f64)),
-            ("net_queued_bytes", "Bytes that wait to be sent", Value::Now(stats.queued_bytes as f64)),
+        let metrics: [(&str, &str, MetricValue); 8] = [
+            ("net_peers", "Peers that are connected", MetricValue::Now(up as f64)),
+            ("net_connections", "Connections with peers", MetricValue::Now(stats.connections as f64)),
+            ("net_queued_bytes", "Bytes that wait to be sent", MetricValue::Now(stats.queued_bytes as f64)),
             (
                 "net_dropped_unknown_peer",
                 "Frames for peers that are not connected",
-                Value::Count(stats.dropped_unknown_peer),
+                MetricValue::Count(stats.dropped_unknown_peer),
             ),
-            ("net_refused", "Peers refused, or that refused this one", Value::Count(stats.refused.iter().sum())),
-            ("net_violations", "Connections ended because a peer sent nonsense", Value::Count(stats.violations)),
-            ("net_stalled", "Connections ended because a peer took nothing", Value::Count(stats.stalled)),
-            ("net_over_limit", "Connections not taken because of a limit", Value::Count(stats.over_limit)),
+            ("net_refused", "Peers refused, or that refused this one", MetricValue::Count(stats.refused.iter().sum())),
+            ("net_violations", "Connections ended because a peer sent nonsense", MetricValue::Count(stats.violations)),
+            ("net_stalled", "Connections ended because a peer took nothing", MetricValue::Count(stats.stalled)),
+            ("net_over_limit", "Connections not taken because of a limit", MetricValue::Count(stats.over_limit)),
         ];
         metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))?;
         let by_class: [ByClass; 5] = [
@@ -105,9 +113,9 @@ pub struct PacketMetrics(pub Vec<Arc<PacketCounts>>);
 impl Collector for PacketMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let sum = |of: fn(&PacketCounts) -> &AtomicU64| {
-            Value::Count(self.0.iter().map(|counts| of(counts).load(Ordering::Relaxed)).sum())
+            MetricValue::Count(self.0.iter().map(|counts| of(counts).load(Ordering::Relaxed)).sum())
         };
-        let metrics: [(&str, &str, Value); 3] = [
+        let metrics: [(&str, &str, MetricValue); 3] = [
             ("switch_packets_received", "Packets that came from the switch", sum(|counts| &counts.received)),
             ("switch_packets_sent", "Packets sent to the switch", sum(|counts| &counts.sent)),
             ("switch_packets_lost", "Packets for which there was no room, or no way", sum(|counts| &counts.lost)),
@@ -116,22 +124,22 @@ impl Collector for PacketMetrics {
     }
 }
 
-enum Value {
+enum MetricValue {
     Count(u64),
     Seconds(f64),
     Now(f64),
 }
 
-fn seconds(duration: std::time::Duration) -> Value {
-    Value::Seconds(duration.as_secs_f64())
+fn seconds(duration: std::time::Duration) -> MetricValue {
+    MetricValue::Seconds(duration.as_secs_f64())
 }
 
-impl Value {
+impl MetricValue {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str) -> fmt::Result {
         match self {
-            Value::Count(count) => encode(encoder, name, help, &ConstCounter::new(*count)),
-            Value::Seconds(seconds) => encode(encoder, name, help, &ConstCounter::new(*seconds)),
-            Value::Now(value) => encode(encoder, name, help, &ConstGauge::new(*value)),
+            MetricValue::Count(count) => encode(encoder, name, help, &ConstCounter::new(*count)),
+            MetricValue::Seconds(seconds) => encode(encoder, name, help, &ConstCounter::new(*seconds)),
+            MetricValue::Now(value) => encode(encoder, name, help, &ConstGauge::new(*value)),
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct PacketCounts {
 }
 
 #[derive(Default)]
-struct Shared {
+struct PacketState {
     waiting: Mutex<Vec<Bytes>>,
     counts: Arc<PacketCounts>,
     over: AtomicBool,
@@ -50,7 +50,7 @@ struct Shared {
 pub struct PacketPort {
     socket: Arc<UdpSocket>,
     config: SwitchConfig,
-    shared: Arc<Shared>,
+    shared: Arc<PacketState>,
 }
 
 impl fmt::Debug for PacketPort {
@@ -86,7 +86,7 @@ impl PacketPort {
         socket.connect(switch)?;
         socket.set_read_timeout(Some(LOOK))?;
         let config = SwitchConfig { at: place(switch), here: place(socket.local_addr()?) };
-        let (socket, shared) = (Arc::new(socket), Arc::new(Shared::default()));
+        let (socket, shared) = (Arc::new(socket), Arc::new(PacketState::default()));
         let (reader, inbox) = (socket.clone(), shared.clone());
         thread::Builder::new().name("scatter-packets".into()).spawn(move || read(&reader, &inbox, &mailbox))?;
         Ok(PacketPort { socket, config, shared })
@@ -128,7 +128,7 @@ impl Drop for PacketPort {
 }
 
 /// Receives datagrams, in a thread of its own.
-fn read(socket: &UdpSocket, shared: &Shared, mailbox: &Mailbox) {
+fn read(socket: &UdpSocket, shared: &PacketState, mailbox: &Mailbox) {
     // One byte more, so that a datagram that is too long is recognized.
     let mut buffer = vec![0; PACKET_BYTES_MAX + 1];
     let mut batch = Vec::new();

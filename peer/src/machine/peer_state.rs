@@ -254,10 +254,10 @@ impl PeerState {
 
 /// The [`PeerState`] that the lanes of a peer share.
 #[derive(Debug)]
-pub struct SharedPeerState(Mutex<Shared>);
+pub struct SharedPeerState(Mutex<SharedContent>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedContent {
     peer_state: PeerState,
     /// The network to remember once this peer is in a network.
     network: Network,
@@ -268,7 +268,7 @@ impl SharedPeerState {
     /// Creates the shared state, for as many lanes as the peer's network has.
     pub fn new(peer_state: PeerState, network: Network) -> SharedPeerState {
         let entered = vec![None; usize::from(network.lanes)];
-        SharedPeerState(Mutex::new(Shared { peer_state, network, entered }))
+        SharedPeerState(Mutex::new(SharedContent { peer_state, network, entered }))
     }
 
     /// Reads or changes the state under its lock.
@@ -297,14 +297,14 @@ impl SharedPeerState {
     /// # Errors
     /// The file cannot be written.
     pub fn enter(&self, lane: u8, ring: RingId) -> Result<Option<RingId>, String> {
-        let Shared { peer_state, network, entered } = &mut *self.lock();
+        let SharedContent { peer_state, network, entered } = &mut *self.lock();
         entered[usize::from(lane)] = Some(ring);
         let Some(rings) = entered.iter().copied().collect::<Option<Vec<RingId>>>() else { return Ok(None) };
         peer_state.set_rings(network, rings[0], rings[1..].iter().copied());
         peer_state.save().map(|()| Some(rings[0]))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, SharedContent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,7 +22,7 @@ struct Sealed<C> {
 
 /// The version of the program that wrote a file. These two fields keep their form in every version.
 #[derive(Debug, Deserialize)]
-struct Written {
+struct WrittenBy {
     format: Option<u32>,
     program: Option<String>,
 }
@@ -56,7 +56,7 @@ pub(super) fn parse<C: Serialize + DeserializeOwned>(format: u32, text: &[u8]) -
 /// # Errors
 /// A text for the operator of this process: both versions, and the remedy.
 pub(super) fn check_format(path: &Path, text: &[u8], format: u32) -> Result<(), String> {
-    let Ok(Written { format: found, program }) = serde_json::from_slice(text) else { return Ok(()) };
+    let Ok(WrittenBy { format: found, program }) = serde_json::from_slice(text) else { return Ok(()) };
     let found = found.unwrap_or(1);
     if found == format {
         return Ok(());

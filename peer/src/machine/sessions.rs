@@ -32,7 +32,7 @@ const END_MAX: Duration = Duration::from_secs(1);
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// The session lasts. At the next start this means that the process was killed, its machine stopped, or its store failed.
     None,
     /// The process was asked to stop, left its network, or began a new life as a member.
@@ -43,26 +43,26 @@ pub(super) enum End {
 
 /// One session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Session {
+pub(super) struct PeerSession {
     /// Begin of the session, in seconds since 1970.
     pub(super) start_unix_s: u64,
     /// Length of the session, in seconds, as noted last.
     pub(super) lived_s: u64,
     /// How the session ended.
-    pub(super) end: End,
+    pub(super) end: SessionEnd,
 }
 
 /// The content of the file: the oldest session first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Content {
-    pub(super) sessions: Vec<Session>,
+pub(super) struct SessionsContent {
+    pub(super) sessions: Vec<PeerSession>,
 }
 
 /// The file `sessions.json` of a data directory.
 #[derive(Debug)]
 pub struct Sessions {
     path: PathBuf,
-    content: Content,
+    content: SessionsContent,
 }
 
 impl Sessions {
@@ -80,19 +80,19 @@ impl Sessions {
     pub fn load(data_dir: &Path) -> Sessions {
         let path = data_dir.join(FILE);
         let mut content = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => SessionsContent::default(),
             Err(error) => forget(&path, &error),
             Ok(text) => sealed::parse(SESSIONS_VERSION, &text).unwrap_or_else(|why| forget(&path, &why)),
         };
-        let open = content.sessions.iter_mut().filter(|session| session.end == End::None);
-        open.for_each(|session| session.end = End::Failed);
+        let open = content.sessions.iter_mut().filter(|session| session.end == SessionEnd::None);
+        open.for_each(|session| session.end = SessionEnd::Failed);
         Sessions { path, content }
     }
 
     /// Returns the history to tell other peers; `None` where there were no sessions.
     pub fn history(&self) -> Option<History> {
-        let ended = || self.content.sessions.iter().filter(|session| session.end != End::None);
-        let failures = ended().filter(|session| session.end == End::Failed).count() as u32;
+        let ended = || self.content.sessions.iter().filter(|session| session.end != SessionEnd::None);
+        let failures = ended().filter(|session| session.end == SessionEnd::Failed).count() as u32;
         let lived_s = ended().fold(0_u64, |sum, session| sum.saturating_add(session.lived_s));
         let lived_s = u32::try_from(lived_s).unwrap_or(u32::MAX);
         ended().next().map(|_| History { failures, lived_s })
@@ -111,14 +111,14 @@ impl Sessions {
             loop {
                 match end.recv_timeout(due) {
                     Ok(()) => {
-                        self.note(clocks.now().awake.since(since), End::Clean);
+                        self.note(clocks.now().awake.since(since), SessionEnd::Clean);
                         // The caller may have gone on.
                         let _ = tell.send(());
                         return;
                     }
                     Err(RecvTimeoutError::Timeout) => {
                         let lived = clocks.now().awake.since(since);
-                        self.note(lived, End::None);
+                        self.note(lived, SessionEnd::None);
                         due = next_note(lived);
                     }
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -133,13 +133,13 @@ impl Sessions {
 
     fn begin(&mut self, now_unix_s: u64) {
         let known = &mut self.content.sessions;
-        known.push(Session { start_unix_s: now_unix_s, lived_s: 0, end: End::None });
+        known.push(PeerSession { start_unix_s: now_unix_s, lived_s: 0, end: SessionEnd::None });
         known.drain(..known.len().saturating_sub(SESSIONS_MAX));
         self.write();
     }
 
     /// Writes down how long the present session has lasted.
-    fn note(&mut self, lived: Duration, end: End) {
+    fn note(&mut self, lived: Duration, end: SessionEnd) {
         if let Some(present) = self.content.sessions.last_mut() {
             (present.lived_s, present.end) = (lived.as_secs(), end);
         }
@@ -175,9 +175,9 @@ fn next_note(lived: Duration) -> Duration {
     (lived / 8).clamp(NOTE_MIN, NOTE_MAX)
 }
 
-fn forget(path: &Path, why: &dyn std::fmt::Display) -> Content {
+fn forget(path: &Path, why: &dyn std::fmt::Display) -> SessionsContent {
     tracing::warn!("{} cannot be read ({why}): this peer begins without a history of its sessions", path.display());
-    Content::default()
+    SessionsContent::default()
 }
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     /// Runs a session of this length, with this end, and returns the history before it.
-    fn session(dir: &Path, lived: Duration, end: End) -> Option<History> {
+    fn session(dir: &Path, lived: Duration, end: SessionEnd) -> Option<History> {
         let mut sessions = Sessions::load(dir);
         let before = sessions.history();
         sessions.begin(1_000);
@@ -198,10 +198,10 @@ mod tests {
     #[test]
     fn a_killed_process_has_failed_and_a_stopped_one_has_not() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(session(dir.path(), HOUR, End::None), None, "nothing is known of it");
-        assert_eq!(session(dir.path(), 101 * HOUR, End::Clean), Some(History { failures: 1, lived_s: 3_600 }));
+        assert_eq!(session(dir.path(), HOUR, SessionEnd::None), None, "nothing is known of it");
+        assert_eq!(session(dir.path(), 101 * HOUR, SessionEnd::Clean), Some(History { failures: 1, lived_s: 3_600 }));
         let both = Some(History { failures: 1, lived_s: 102 * 3_600 });
-        assert_eq!(session(dir.path(), HOUR, End::None), both);
+        assert_eq!(session(dir.path(), HOUR, SessionEnd::None), both);
         assert_eq!(Sessions::load(dir.path()).history(), Some(History { failures: 2, lived_s: 103 * 3_600 }));
         assert_eq!([Duration::ZERO, HOUR, 100 * HOUR].map(next_note), [NOTE_MIN, HOUR / 8, NOTE_MAX]);
     }
@@ -220,7 +220,7 @@ mod tests {
     fn so_many_sessions_are_remembered() {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..100 {
-            session(dir.path(), HOUR, if n < 60 { End::Clean } else { End::None });
+            session(dir.path(), HOUR, if n < 60 { SessionEnd::Clean } else { SessionEnd::None });
         }
         let known = Sessions::load(dir.path());
         assert_eq!(known.content.sessions.len(), SESSIONS_MAX);
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_broken_file_is_no_history_and_a_foreign_one_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        session(dir.path(), HOUR, End::None);
+        session(dir.path(), HOUR, SessionEnd::None);
         let path = dir.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replace("3600", "9999")).unwrap();

@@ -16,7 +16,7 @@ use overlay::{GroupId, Key, Point};
 use tokio::sync::{mpsc, oneshot};
 
 use super::clocks::Clocks;
-use super::drive::End;
+use super::drive::LoopEnd;
 use super::mailbox::{Ask, Mailbox};
 use super::peer_state::{PeerState, SharedPeerState};
 use super::sessions::Keeper;
@@ -39,7 +39,7 @@ pub enum Word {
     /// An event happened in a lane.
     Happened(u8, Event),
     /// The loop of a lane has ended.
-    Ended(u8, End, Option<Box<NodeStatus>>),
+    Ended(u8, LoopEnd, Option<Box<NodeStatus>>),
     /// A request that this peer leaves; `true` if the administrator insists.
     Leave(bool, Asker),
 }
@@ -115,7 +115,7 @@ pub struct Supervisor {
     words: Receiver<Word>,
     stopping: Arc<AtomicBool>,
     ready: Vec<bool>,
-    ended: Vec<Option<End>>,
+    ended: Vec<Option<LoopEnd>>,
     /// The last status of each lane, in the order of the lanes.
     last: Vec<Option<Box<NodeStatus>>>,
 }
@@ -148,18 +148,18 @@ impl Supervisor {
     }
 
     /// Runs until all lanes have ended, does the last steps, and returns how the peer ended.
-    pub fn run(mut self, common: Common, session: Keeper) -> End {
+    pub fn run(mut self, common: Common, session: Keeper) -> LoopEnd {
         // The daemon may have ended already.
         let end = self.follow(&common.peer_state, |event| drop(common.news.send(News::Happened(event))));
         let end = self.end(end, common);
-        if matches!(end, End::Stopped | End::Left | End::Reincarnate(..) | End::StartAgain(_)) {
+        if matches!(end, LoopEnd::Stopped | LoopEnd::Left | LoopEnd::Reincarnate(..) | LoopEnd::StartAgain(_)) {
             session.end();
         }
         end
     }
 
     /// Follows the lanes until all have ended, and returns the outcome.
-    fn follow(&mut self, peer_state: &SharedPeerState, mut tell: impl FnMut(Event)) -> End {
+    fn follow(&mut self, peer_state: &SharedPeerState, mut tell: impl FnMut(Event)) -> LoopEnd {
         while self.ended.iter().any(Option::is_none) {
             // The loops hold senders, and report when they end.
             let Ok(word) = self.words.recv() else { break };
@@ -171,7 +171,7 @@ impl Supervisor {
                 }
                 Word::Ended(lane, end, last) => {
                     let lane = usize::from(lane);
-                    if !matches!(end, End::Stopped | End::Left | End::Halted) {
+                    if !matches!(end, LoopEnd::Stopped | LoopEnd::Left | LoopEnd::Halted) {
                         self.mailboxes.iter().for_each(|mailbox| mailbox.ask(Ask::Halt));
                     }
                     (self.ended[lane], self.last[lane]) = (Some(end), last);
@@ -228,48 +228,51 @@ impl Supervisor {
     }
 
     /// Returns how the peer ended: a lane that cannot go on decides, and the peer has left only if all lanes have left.
-    fn outcome(&mut self) -> End {
-        let ends: Vec<End> = self.ended.iter_mut().filter_map(Option::take).collect();
-        let find = |wanted: fn(&End) -> bool| ends.iter().find(|end| wanted(end)).cloned();
-        find(|end| matches!(end, End::Fatal(_)))
-            .or_else(|| find(|end| matches!(end, End::StoreFailed(_))))
-            .or_else(|| find(|end| matches!(end, End::Quarantine(_))))
-            .or_else(|| find(|end| matches!(end, End::Damaged(_))))
+    fn outcome(&mut self) -> LoopEnd {
+        let ends: Vec<LoopEnd> = self.ended.iter_mut().filter_map(Option::take).collect();
+        let find = |wanted: fn(&LoopEnd) -> bool| ends.iter().find(|end| wanted(end)).cloned();
+        find(|end| matches!(end, LoopEnd::Fatal(_)))
+            .or_else(|| find(|end| matches!(end, LoopEnd::StoreFailed(_))))
+            .or_else(|| find(|end| matches!(end, LoopEnd::Quarantine(_))))
+            .or_else(|| find(|end| matches!(end, LoopEnd::Damaged(_))))
             .or_else(|| reincarnates(&ends))
-            .or_else(|| find(|end| matches!(end, End::StartAgain(_))))
-            .or_else(|| find(|end| *end != End::Left))
-            .unwrap_or(End::Left)
+            .or_else(|| find(|end| matches!(end, LoopEnd::StartAgain(_))))
+            .or_else(|| find(|end| *end != LoopEnd::Left))
+            .unwrap_or(LoopEnd::Left)
     }
 
     /// Does the last steps: the store is sealed after a stop, and only abandoned after any other end.
-    fn end(mut self, end: End, common: Common) -> End {
+    fn end(mut self, end: LoopEnd, common: Common) -> LoopEnd {
         let Common { clocks, net, store, peer_state, status_board, .. } = common;
         let wall_s = clocks.now().wall.0 / 1000;
         // The loops are over, and with them all other holders of the store.
         let store = store.and_then(Arc::into_inner).map(|store| store.into_inner().unwrap_or_else(|e| e.into_inner()));
         let end = match (end, store) {
-            (End::Stopped, Some(store)) => match store.seal() {
-                Ok(()) => End::Stopped,
-                Err(error) => End::StoreFailed(format!("the store could not be sealed: {error}")),
+            (LoopEnd::Stopped, Some(store)) => match store.seal() {
+                Ok(()) => LoopEnd::Stopped,
+                Err(error) => LoopEnd::StoreFailed(format!("the store could not be sealed: {error}")),
             },
             (end, store) => {
                 store.into_iter().for_each(|store| store.abandon(ABANDON_MAX));
                 match end {
                     // A new incarnation is for the next start: this process was told to end. Without a seal, that start
                     // checks the store again.
-                    End::Reincarnate(why, _) | End::Damaged(why) | End::Quarantine(why) | End::StartAgain(why)
+                    LoopEnd::Reincarnate(why, _)
+                    | LoopEnd::Damaged(why)
+                    | LoopEnd::Quarantine(why)
+                    | LoopEnd::StartAgain(why)
                         if self.stopping.load(Ordering::Acquire) =>
                     {
                         tracing::warn!("{why}; this peer stops, as it was asked to");
-                        End::Stopped
+                        LoopEnd::Stopped
                     }
                     end => end,
                 }
             }
         };
         match end {
-            End::Left => peer_state.with(PeerState::set_left),
-            End::Stopped if peer_state.with(|peer_state| peer_state.leaving().is_some()) => {
+            LoopEnd::Left => peer_state.with(PeerState::set_left),
+            LoopEnd::Stopped if peer_state.with(|peer_state| peer_state.leaving().is_some()) => {
                 tracing::warn!("it has not left yet: it goes on leaving with its next start");
             }
             _ => {}
@@ -281,7 +284,7 @@ impl Supervisor {
         }
         net.shutdown();
         match (end, saved) {
-            (End::Left, Err(why)) => End::Fatal(format!(
+            (LoopEnd::Left, Err(why)) => LoopEnd::Fatal(format!(
                 "this peer has left its network, but cannot write that down ({why}): make room and start it once more"
             )),
             (end, Err(why)) => {
@@ -294,17 +297,17 @@ impl Supervisor {
 }
 
 /// Returns the new start of a peer of which some lanes' incarnations are over, if there are such lanes.
-fn reincarnates(ends: &[End]) -> Option<End> {
+fn reincarnates(ends: &[LoopEnd]) -> Option<LoopEnd> {
     let lives = ends.iter().filter_map(|end| match end {
-        End::Reincarnate(why, former) => Some((why, former)),
+        LoopEnd::Reincarnate(why, former) => Some((why, former)),
         _ => None,
     });
     let (why, _) = lives.clone().next()?;
-    Some(End::Reincarnate(why.clone(), lives.flat_map(|(_, former)| former.iter().copied()).collect()))
+    Some(LoopEnd::Reincarnate(why.clone(), lives.flat_map(|(_, former)| former.iter().copied()).collect()))
 }
 
 /// Guard that reports a panic of its thread: a peer with a dead loop must not look like a slow peer.
-pub struct Watch {
+pub struct LoopGuard {
     /// The lane of the loop.
     pub lane: u8,
     /// The channel to the supervisor.
@@ -313,11 +316,11 @@ pub struct Watch {
     pub mailbox: Arc<Mailbox>,
 }
 
-impl Drop for Watch {
+impl Drop for LoopGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.mailbox.end();
-            let end = End::Fatal("a loop of this peer panicked: please report what stands above".into());
+            let end = LoopEnd::Fatal("a loop of this peer panicked: please report what stands above".into());
             let _ = self.words.send(Word::Ended(self.lane, end, None));
         }
     }
@@ -357,7 +360,7 @@ mod tests {
     #[test]
     fn a_loop_that_panics_ends_the_peer() {
         let (mut supervisor, _lanes, words, mailboxes) = supervisor();
-        let watch = Watch { lane: 1, words: words.clone(), mailbox: mailboxes[1].clone() };
+        let watch = LoopGuard { lane: 1, words: words.clone(), mailbox: mailboxes[1].clone() };
         let panics = thread::spawn(move || {
             let _watch = watch;
             panic!("on purpose");
@@ -368,9 +371,9 @@ mod tests {
             while !halted(&other) {
                 thread::yield_now();
             }
-            words.send(Word::Ended(0, End::Halted, None)).unwrap();
+            words.send(Word::Ended(0, LoopEnd::Halted, None)).unwrap();
         });
-        assert!(matches!(supervisor.follow(&peer_state(), drop), End::Fatal(_)));
+        assert!(matches!(supervisor.follow(&peer_state(), drop), LoopEnd::Fatal(_)));
         halts.join().unwrap();
         // No caller waits for an answer that the lane does not give.
         let (asker, answer) = sync_channel(1);
@@ -389,12 +392,12 @@ mod tests {
         happen(1, Event::NotReady);
         happen(0, Event::Ready);
         happen(1, Event::Ready);
-        words.send(Word::Ended(1, End::Stopped, None)).unwrap();
-        words.send(Word::Ended(0, End::Left, None)).unwrap();
+        words.send(Word::Ended(1, LoopEnd::Stopped, None)).unwrap();
+        words.send(Word::Ended(0, LoopEnd::Left, None)).unwrap();
         let mut told = Vec::new();
         let end = supervisor.follow(&peer_state(), |event| told.push(event));
         assert_eq!(told, [Event::Note("one is ready".into()), Event::Ready, Event::NotReady, Event::Ready]);
-        assert_eq!(end, End::Stopped, "it has not left with all its lanes");
+        assert_eq!(end, LoopEnd::Stopped, "it has not left with all its lanes");
     }
 
     #[test]
@@ -414,10 +417,10 @@ mod tests {
             let refused = answer.blocking_recv().unwrap();
             assert_eq!(refused, Err(LeaveError::Refused(LeaveRefusal::Few { remain: 2 })));
             assert!(mailboxes.iter().all(|mailbox| mailbox.take_asks().is_empty()), "none was asked to go");
-            (0..2).for_each(|lane| words.send(Word::Ended(lane, End::Left, None)).unwrap());
+            (0..2).for_each(|lane| words.send(Word::Ended(lane, LoopEnd::Left, None)).unwrap());
         });
         let peer_state = peer_state();
-        assert_eq!(supervisor.follow(&peer_state, drop), End::Left);
+        assert_eq!(supervisor.follow(&peer_state, drop), LoopEnd::Left);
         assert_eq!(peer_state.with(|peer_state| peer_state.leaving()), None);
         loops.join().unwrap();
     }

@@ -37,7 +37,7 @@ pub struct Rejected {
 }
 
 /// Outcome of one request.
-pub type Outcome = (RequestId, Result<Answer, OpError>);
+pub type RequestOutcome = (RequestId, Result<Answer, OpError>);
 
 /// Request ids that a connection gets at a time: an answer finds its connection by its block of ids.
 const BLOCK: u64 = 1 << 20;
@@ -45,7 +45,7 @@ const BLOCK: u64 = 1 << 20;
 /// Routes answers to the connections that wait for them.
 #[derive(Debug, Default)]
 pub struct Router {
-    inboxes: Mutex<HashMap<u64, Arc<Inbox>>>,
+    inboxes: Mutex<HashMap<u64, Arc<AnswerInbox>>>,
     /// Number of the next block. Blocks are never given out twice, so no id is reused while the process lives.
     next_block: AtomicU64,
     next_connection: AtomicU64,
@@ -53,8 +53,8 @@ pub struct Router {
 
 /// Answers that wait for one connection. Never more than its open requests.
 #[derive(Debug, Default)]
-pub struct Inbox {
-    outcomes: Mutex<Vec<Outcome>>,
+pub struct AnswerInbox {
+    outcomes: Mutex<Vec<RequestOutcome>>,
     arrived: Notify,
 }
 
@@ -62,7 +62,7 @@ pub struct Inbox {
 #[derive(Debug)]
 pub struct Replies {
     router: Arc<Router>,
-    blocks: HashMap<u64, Vec<Outcome>>,
+    blocks: HashMap<u64, Vec<RequestOutcome>>,
     touched: Vec<u64>,
 }
 
@@ -70,7 +70,7 @@ pub struct Replies {
 #[derive(Debug)]
 pub struct Line {
     router: Arc<Router>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<AnswerInbox>,
     connection: ConnectionId,
     /// The block in use, and the one before it, whose last answers may still be under way.
     blocks: [Option<u64>; 2],
@@ -101,7 +101,7 @@ impl Router {
         }
     }
 
-    fn inboxes(&self) -> MutexGuard<'_, HashMap<u64, Arc<Inbox>>> {
+    fn inboxes(&self) -> MutexGuard<'_, HashMap<u64, Arc<AnswerInbox>>> {
         // No code under this lock can panic.
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,8 +140,8 @@ impl Replies {
     }
 }
 
-impl Inbox {
-    fn lock(&self) -> MutexGuard<'_, Vec<Outcome>> {
+impl AnswerInbox {
+    fn lock(&self) -> MutexGuard<'_, Vec<RequestOutcome>> {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,7 +172,7 @@ impl Line {
     }
 
     /// Moves the arrived answers into `into`.
-    pub fn take(&self, into: &mut Vec<Outcome>) {
+    pub fn take(&self, into: &mut Vec<RequestOutcome>) {
         let mut outcomes = self.inbox.lock();
         if into.is_empty() {
             std::mem::swap(&mut *outcomes, into);

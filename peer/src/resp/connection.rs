@@ -15,13 +15,13 @@ use tokio::time::Sleep;
 
 use super::admission::Admission;
 use super::arrival::Arrival;
-use super::backend::{Line, Outcome, Rejected};
+use super::backend::{Line, Rejected, RequestOutcome};
 use super::call::{Asked, Reaction};
 use super::decoder::{Decoder, Excess, Item, Limits};
 use super::errors;
 use super::execute::{Executed, execute};
 use super::join::Join;
-use super::pending::Pending;
+use super::pending::PendingCommands;
 use super::reply::{Protocol, Reply};
 use super::session::Session;
 use super::shared::Shared;
@@ -52,7 +52,7 @@ pub struct Connection<S> {
     line: Line,
     session: Session,
     decoder: Decoder,
-    pending: Pending,
+    pending: PendingCommands,
     arrival: Arrival,
     /// Encoded answers, of which `sent` bytes are sent.
     out: Vec<u8>,
@@ -68,7 +68,7 @@ pub struct Connection<S> {
     /// Requests of one round to the node.
     batch: Vec<Request>,
     asked: Vec<Asked>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<RequestOutcome>,
 }
 
 /// Whether the connection can go on.
@@ -105,7 +105,7 @@ impl<S: Socket> Connection<S> {
             line,
             session,
             decoder: Decoder::new(limits),
-            pending: Pending::default(),
+            pending: PendingCommands::default(),
             arrival: Arrival::new(now),
             out: Vec::new(),
             sent: 0,

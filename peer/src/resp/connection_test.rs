@@ -163,7 +163,7 @@ struct Manner {
 }
 
 /// A connection with its client and its node.
-struct Scene {
+struct ConnectionFixture {
     pipe: Arc<Pipe>,
     kept: Arc<Kept>,
     replies: Replies,
@@ -171,8 +171,8 @@ struct Scene {
     received: Vec<u8>,
 }
 
-impl Scene {
-    fn new(pipe_bytes: usize, settings: Settings) -> (Scene, Connection<Arc<Pipe>>) {
+impl ConnectionFixture {
+    fn new(pipe_bytes: usize, settings: Settings) -> (ConnectionFixture, Connection<Arc<Pipe>>) {
         let (pipe, kept, router) = (Pipe::new(pipe_bytes), Arc::new(Kept::default()), Router::new());
         let shared = Arc::new(Shared {
             backend: kept.clone(),
@@ -186,7 +186,7 @@ impl Scene {
         let admission = Admission::Client { _place: place };
         let connection = Connection::new(pipe.clone(), shared, admission);
         let woken = Arc::new(Woken(AtomicBool::new(true)));
-        (Scene { pipe, kept, replies: router.replies(), woken, received: Vec::new() }, connection)
+        (ConnectionFixture { pipe, kept, replies: router.replies(), woken, received: Vec::new() }, connection)
     }
 
     /// Polls as long as the connection is woken. Returns whether it has ended.
@@ -289,7 +289,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn check(sizes: &[usize], manner: Manner) {
     let runtime = runtime();
     let _entered = runtime.enter();
-    let (mut scene, connection) = Scene::new(manner.pipe_bytes, patient());
+    let (mut scene, connection) = ConnectionFixture::new(manner.pipe_bytes, patient());
     let (input, expected) = commands(sizes);
     let (_stop, stopped) = watch::channel(false);
     let mut connection = pin!(connection.run(stopped));
@@ -363,7 +363,7 @@ fn get(key: &str) -> Vec<u8> {
 fn a_stop_leaves_no_command_without_an_answer() {
     let runtime = runtime();
     let _entered = runtime.enter();
-    let (mut scene, connection) = Scene::new(1 << 20, patient());
+    let (mut scene, connection) = ConnectionFixture::new(1 << 20, patient());
     let (stop, stopped) = watch::channel(false);
     let mut connection = pin!(connection.run(stopped));
     scene.send(&get("3"));
@@ -389,7 +389,7 @@ fn a_stop_leaves_no_command_without_an_answer() {
 fn a_stop_flushes_every_answer() {
     let runtime = runtime();
     let _entered = runtime.enter();
-    let (mut scene, connection) = Scene::new(5000, patient());
+    let (mut scene, connection) = ConnectionFixture::new(5000, patient());
     let (stop, stopped) = watch::channel(false);
     let mut connection = pin!(connection.run(stopped));
     let (input, expected) = commands(&[3000; 50]);
@@ -410,7 +410,7 @@ fn a_stop_flushes_every_answer() {
 fn a_slow_client_is_not_stuck() {
     let runtime = runtime();
     let _entered = runtime.enter();
-    let (scene, mut connection) = Scene::new(5000, patient());
+    let (scene, mut connection) = ConnectionFixture::new(5000, patient());
     let (begin, second) = (Instant::now(), Duration::from_secs(1));
     (connection.moved, connection.out) = (begin, vec![0; 100_000]);
     let mut look = |after: u32, in_flight: u64| {

@@ -33,7 +33,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use admission::Admission;
-pub use backend::{Backend, Outcome, Rejected, Replies, Router};
+pub use backend::{Backend, Rejected, Replies, RequestOutcome, Router};
 use connection::Connection;
 pub use metrics::Metrics;
 pub use shared::{Password, Settings, Shared};

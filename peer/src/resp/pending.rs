@@ -14,7 +14,7 @@ use super::reply::{Protocol, Reply};
 
 /// One command in the queue.
 #[derive(Debug)]
-struct Slot {
+struct CommandSlot {
     /// Id of the first request; those of the other keys follow.
     first: u64,
     /// Protocol of the connection when the command came.
@@ -23,11 +23,11 @@ struct Slot {
     due: Instant,
     /// Whether the command has requests to the node.
     asked: bool,
-    state: State,
+    state: CommandState,
 }
 
 #[derive(Debug)]
-enum State {
+enum CommandState {
     /// The answer is known.
     Ready(Reply),
     /// One request, which is under way.
@@ -38,13 +38,13 @@ enum State {
 
 /// Queue of the commands of one connection.
 #[derive(Debug, Default)]
-pub struct Pending {
-    slots: VecDeque<Slot>,
+pub struct PendingCommands {
+    slots: VecDeque<CommandSlot>,
     /// Number of requests that belong to the commands in the queue.
     requests: usize,
 }
 
-impl Pending {
+impl PendingCommands {
     /// Returns the number of commands in the queue.
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -62,18 +62,18 @@ impl Pending {
 
     /// Returns the deadline of the first command, if it has no answer yet. Later commands never have an earlier one.
     pub fn due(&self) -> Option<Instant> {
-        self.slots.front().filter(|slot| !matches!(slot.state, State::Ready(_))).map(|slot| slot.due)
+        self.slots.front().filter(|slot| !matches!(slot.state, CommandState::Ready(_))).map(|slot| slot.due)
     }
 
-    /// Returns whether [`Pending::pop`] has an answer.
+    /// Returns whether [`PendingCommands::pop`] has an answer.
     pub fn is_next_ready(&self) -> bool {
-        self.slots.front().is_some_and(|slot| matches!(slot.state, State::Ready(_)))
+        self.slots.front().is_some_and(|slot| matches!(slot.state, CommandState::Ready(_)))
     }
 
     /// Adds a command with a known answer.
     pub fn push_ready(&mut self, reply: Reply, protocol: Protocol, due: Instant) {
-        let first = self.slots.back().map_or(0, Slot::end);
-        self.slots.push_back(Slot { first, protocol, due, asked: false, state: State::Ready(reply) });
+        let first = self.slots.back().map_or(0, CommandSlot::end);
+        self.slots.push_back(CommandSlot { first, protocol, due, asked: false, state: CommandState::Ready(reply) });
     }
 
     /// Adds a command with `count` requests, at least one, numbered from `first` on; ids only rise.
@@ -81,10 +81,10 @@ impl Pending {
         debug_assert!(count > 0 && self.slots.back().is_none_or(|last| last.end() <= first.0));
         self.requests += count;
         let state = match count {
-            1 => State::One(join),
-            _ => State::Several { join, results: vec![None; count], missing: count },
+            1 => CommandState::One(join),
+            _ => CommandState::Several { join, results: vec![None; count], missing: count },
         };
-        self.slots.push_back(Slot { first: first.0, protocol, due, asked: true, state });
+        self.slots.push_back(CommandSlot { first: first.0, protocol, due, asked: true, state });
     }
 
     /// Takes the answer to one request.
@@ -96,11 +96,11 @@ impl Pending {
         };
         let part = (id.0 - slot.first) as usize;
         match &mut slot.state {
-            State::One(join) if part == 0 => {
+            CommandState::One(join) if part == 0 => {
                 self.requests -= 1;
-                slot.state = State::Ready(join.one(result));
+                slot.state = CommandState::Ready(join.one(result));
             }
-            State::Several { join, results, missing } => {
+            CommandState::Several { join, results, missing } => {
                 let Some(place @ None) = results.get_mut(part) else {
                     return;
                 };
@@ -109,11 +109,11 @@ impl Pending {
                 if *missing == 0 {
                     self.requests -= results.len();
                     let results: Vec<_> = results.drain(..).flatten().collect();
-                    slot.state = State::Ready(join.several(results));
+                    slot.state = CommandState::Ready(join.several(results));
                 }
             }
             // Given up before, or of a command that has left the queue.
-            State::Ready(_) | State::One(_) => {}
+            CommandState::Ready(_) | CommandState::One(_) => {}
         }
     }
 
@@ -123,24 +123,24 @@ impl Pending {
         self.give_up_while(|slot| slot.due <= now)
     }
 
-    /// Gives up all commands, as [`Pending::expire`] does.
+    /// Gives up all commands, as [`PendingCommands::expire`] does.
     pub fn give_up(&mut self) -> usize {
         self.give_up_while(|_| true)
     }
 
-    fn give_up_while(&mut self, is_over: impl Fn(&Slot) -> bool) -> usize {
+    fn give_up_while(&mut self, is_over: impl Fn(&CommandSlot) -> bool) -> usize {
         let mut count = 0;
         for slot in self.slots.iter_mut().take_while(|slot| is_over(slot)) {
             match &mut slot.state {
-                State::Ready(_) => continue,
-                State::One(join) => {
+                CommandState::Ready(_) => continue,
+                CommandState::One(join) => {
                     self.requests -= 1;
-                    slot.state = State::Ready(join.one(Err(OpError::Uncertain)));
+                    slot.state = CommandState::Ready(join.one(Err(OpError::Uncertain)));
                 }
-                State::Several { join, results, .. } => {
+                CommandState::Several { join, results, .. } => {
                     self.requests -= results.len();
                     let results = results.drain(..).map(|result| result.unwrap_or(Err(OpError::Uncertain))).collect();
-                    slot.state = State::Ready(join.several(results));
+                    slot.state = CommandState::Ready(join.several(results));
                 }
             }
             count += 1;
@@ -151,23 +151,25 @@ impl Pending {
     /// Takes the next answer, if the first command has one: the reply, its protocol, its deadline, and whether the command
     /// had requests to the node.
     pub fn pop(&mut self) -> Option<(Reply, Protocol, Instant, bool)> {
-        if !matches!(self.slots.front()?.state, State::Ready(_)) {
+        if !matches!(self.slots.front()?.state, CommandState::Ready(_)) {
             return None;
         }
         match self.slots.pop_front()? {
-            Slot { state: State::Ready(reply), protocol, due, asked, .. } => Some((reply, protocol, due, asked)),
+            CommandSlot { state: CommandState::Ready(reply), protocol, due, asked, .. } => {
+                Some((reply, protocol, due, asked))
+            }
             _ => None,
         }
     }
 }
 
-impl Slot {
+impl CommandSlot {
     /// Returns the id behind the last request, as far as that is known.
     fn end(&self) -> u64 {
         match &self.state {
-            State::Ready(_) => self.first,
-            State::One(_) => self.first + 1,
-            State::Several { results, .. } => self.first + results.len() as u64,
+            CommandState::Ready(_) => self.first,
+            CommandState::One(_) => self.first + 1,
+            CommandState::Several { results, .. } => self.first + results.len() as u64,
         }
     }
 }
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
     use crate::resp::join::Shape;
 
-    fn popped(pending: &mut Pending) -> Vec<Reply> {
+    fn popped(pending: &mut PendingCommands) -> Vec<Reply> {
         std::iter::from_fn(|| pending.pop()).map(|(reply, ..)| reply).collect()
     }
 
@@ -194,7 +196,7 @@ mod tests {
     fn what_is_due_is_answered_and_its_late_answer_ignored() {
         let start = Instant::now();
         let due = start + Duration::from_secs(3);
-        let mut pending = Pending::default();
+        let mut pending = PendingCommands::default();
         pending.push_requests(RequestId(5), 1, Join::write(Shape::OkOrNil), Protocol::Resp2, due);
         pending.push_requests(RequestId(6), 2, Join::read(Shape::Values), Protocol::Resp2, due);
         pending.push_requests(RequestId(8), 2, Join::write(Shape::Count), Protocol::Resp2, due);
@@ -238,7 +240,7 @@ mod tests {
             eager: bool,
         ) {
             let due = Instant::now();
-            let mut pending = Pending::default();
+            let mut pending = PendingCommands::default();
             let (mut next, mut expected, mut ids) = (7, Vec::new(), Vec::new());
             for (index, &count) in counts.iter().enumerate() {
                 if count == 0 {

@@ -25,12 +25,12 @@ pub type Endpoints = Box<dyn Fn() -> Vec<String> + Send>;
 
 /// Gathered data. When it is dropped, its threads end after their current step.
 pub struct Feed {
-    shared: Arc<Shared>,
+    shared: Arc<FeedState>,
 }
 
 #[derive(Default)]
-struct Shared {
-    known: Mutex<Known>,
+struct FeedState {
+    known: Mutex<LastAnswers>,
     /// Notified at the end, and for a request that cannot wait.
     wake: Condvar,
     stop: AtomicBool,
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Known {
+struct LastAnswers {
     model: Model,
     /// Number that each change raises.
     version: u64,
@@ -56,13 +56,13 @@ impl Feed {
     pub fn start(endpoints: Endpoints, model: Model) -> std::io::Result<Feed> {
         let (answered, ring_answered) = (model.status.is_some(), model.ring.is_some());
         let now = Instant::now();
-        let known = Known {
+        let known = LastAnswers {
             model,
             answered: answered.then_some(now),
             ring_answered: ring_answered.then_some(now),
-            ..Known::default()
+            ..LastAnswers::default()
         };
-        let shared = Arc::new(Shared { known: Mutex::new(known), ..Shared::default() });
+        let shared = Arc::new(FeedState { known: Mutex::new(known), ..FeedState::default() });
         let (status, ring) = (shared.clone(), shared.clone());
         thread::Builder::new().name("top-status".into()).spawn(move || status.follow(&endpoints))?;
         thread::Builder::new().name("top-ring".into()).spawn(move || ring.follow_ring())?;
@@ -102,8 +102,8 @@ impl Drop for Feed {
     }
 }
 
-impl Shared {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl FeedState {
+    fn known(&self) -> MutexGuard<'_, LastAnswers> {
         lock(&self.known)
     }
 

@@ -61,9 +61,9 @@ fn unheard(ring: &Ring) -> impl Iterator<Item = (&str, &[String])> {
 
 /// Knowledge of a peer: the first group that it is in, the traffic with it, and the place along the ring of another group
 /// whose members do not hear it.
-type Known<'a> = (Option<(&'a GroupStatus, &'a MemberStatus)>, Option<&'a PeerTraffic>, Option<usize>);
+type PeerFacts<'a> = (Option<(&'a GroupStatus, &'a MemberStatus)>, Option<&'a PeerTraffic>, Option<usize>);
 
-fn row(model: &Model, names: &Names<'_>, arcs: &[Arc], peer: &str, (member, traffic, lost): Known<'_>) -> Row {
+fn row(model: &Model, names: &Names<'_>, arcs: &[Arc], peer: &str, (member, traffic, lost): PeerFacts<'_>) -> Row {
     let me = peer == model.me();
     let mark = if me { "*" } else { "" };
     let name = Cell::text(format!("{}{mark}", names.label(peer)));

@@ -81,7 +81,7 @@ pub fn draw(brush: &mut Brush<'_>, area: Rect, all: &[Column], rows: &[Row], cho
 }
 
 /// Shown column: its index and its data with the actual width.
-type Shown = (usize, Column);
+type ShownColumn = (usize, Column);
 
 /// Returns a column as wide as its texts need, within its bounds.
 fn widened(number: usize, column: Column, rows: &[Row]) -> Column {
@@ -94,10 +94,11 @@ fn widened(number: usize, column: Column, rows: &[Row]) -> Column {
 }
 
 /// Returns as many columns as fit; the last one takes the remaining width.
-fn fitting(all: &[Column], rows: &[Row], width: u16) -> Vec<Shown> {
-    let mut columns: Vec<Shown> =
+fn fitting(all: &[Column], rows: &[Row], width: u16) -> Vec<ShownColumn> {
+    let mut columns: Vec<ShownColumn> =
         all.iter().enumerate().map(|(number, column)| (number, widened(number, *column, rows))).collect();
-    let taken = |columns: &[Shown]| columns.iter().map(|(_, column)| column.width + 1).sum::<u16>().saturating_sub(1);
+    let taken =
+        |columns: &[ShownColumn]| columns.iter().map(|(_, column)| column.width + 1).sum::<u16>().saturating_sub(1);
     while taken(&columns) > width {
         let least = columns.iter().map(|(_, column)| column.rank).max().unwrap_or(0);
         match columns.iter().rposition(|(_, column)| column.rank == least && least > 0) {
@@ -112,7 +113,7 @@ fn fitting(all: &[Column], rows: &[Row], width: u16) -> Vec<Shown> {
     columns
 }
 
-fn header(brush: &mut Brush<'_>, area: Rect, columns: &[Shown], choice: &Choice) {
+fn header(brush: &mut Brush<'_>, area: Rect, columns: &[ShownColumn], choice: &Choice) {
     let mut x = area.x;
     for (number, column) in columns {
         let room = column.width.min(area.right().saturating_sub(x));
@@ -131,7 +132,7 @@ fn header(brush: &mut Brush<'_>, area: Rect, columns: &[Shown], choice: &Choice)
     }
 }
 
-fn draw_row(brush: &mut Brush<'_>, area: Rect, columns: &[Shown], row: &Row, marked: bool) {
+fn draw_row(brush: &mut Brush<'_>, area: Rect, columns: &[ShownColumn], row: &Row, marked: bool) {
     let mut x = area.x;
     for (number, column) in columns {
         let room = column.width.min(area.right().saturating_sub(x));
