@@ -1,26 +1,15 @@
-//! Settings from the environment and the wall clock, for all programs of the project. An empty variable counts as unset. A flag
-//! on the command line wins at any place. An error about the value of a variable names the variable, not a flag that was not
-//! typed.
+//! Settings from the environment, for all programs of the project. An empty variable counts as unset. A flag on the command line wins at
+//! any place. An error about the value of a variable names the variable, not a flag that was not typed.
 //!
-//! # Examples
-//!
-//! ```
-//! use std::ffi::OsString;
-//!
-//! use clap::{Arg, Command};
-//!
-//! let command = || Command::new("scatter").arg(Arg::new("join").long("join").env("SCATTER_JOIN"));
-//! let typed = [OsString::from("scatter")];
-//! // An empty variable counts as unset.
-//! let matches = environment::without_unused(command(), &typed, &|_| Some(OsString::new())).try_get_matches_from(&typed);
-//! assert_eq!(matches?.get_one::<String>("join"), None);
-//! assert_eq!(environment::shown("a\x1b[31m"), "a\\u{1b}[31m");
-//! # Ok::<(), clap::Error>(())
-//! ```
-#![forbid(unsafe_code)]
+//! Small facts and means of a process have their home here, too: the identity of the program, locks, the priority of threads, and a
+//! limit of log lines.
 
 mod clock;
 mod hangup;
+mod lock;
+mod priority;
+mod seldom;
+pub mod version;
 
 use std::ffi::{OsStr, OsString};
 
@@ -30,6 +19,9 @@ use clap::{Arg, Command};
 
 pub use clock::{unix_ms, unix_time};
 pub use hangup::is_hangup_ignored;
+pub use lock::lock;
+pub use priority::step_back;
+pub use seldom::Seldom;
 
 /// Function that returns the value of a variable of the environment.
 pub type Lookup<'a> = &'a dyn Fn(&OsStr) -> Option<OsString>;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::seldom::Seldom;
+use environment::Seldom;
 
 /// Pause after a failed accept, mostly for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);

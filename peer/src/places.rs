@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-use crate::lock::lock;
+use environment::lock;
 
 /// Places of one endpoint.
 #[derive(Debug)]

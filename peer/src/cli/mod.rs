@@ -30,7 +30,7 @@ use crate::exit::{self, Exit};
 
 /// A peer-to-peer key-value store that is linearizable and keeps itself running.
 #[derive(Debug, Parser)]
-#[command(name = "scatter", version = crate::version::VERSION, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "scatter", version = environment::version::VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 done; 1 the answer is no (key absent, condition not met, not ready); 2 usage; \
     3 cannot reach a peer; 4 refused (authorisation, limits); 5 outcome unknown; 6 nothing was done, try again; 74 the answer could not be \
     printed.")]

@@ -18,7 +18,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Exit;
-use crate::lock::lock;
+use environment::lock;
 use network::{DemoNetwork, Gone, PEERS_MAX};
 use peer::{DemoPeer, quoted};
 

@@ -159,7 +159,7 @@ mod tests {
     use chirp_app::store::Version;
 
     use super::*;
-    use crate::lock::lock;
+    use environment::lock;
 
     /// Store without a network: values with the number of their changes.
     #[derive(Default)]

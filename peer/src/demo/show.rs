@@ -12,9 +12,9 @@ use screen::terminal::End;
 use super::network::Gone;
 use super::people;
 use super::{SharedNetwork, watch};
-use crate::lock::lock;
 use crate::top::model::Model;
 use crate::top::{self, Ended, Extra, Options, Pane};
+use environment::lock;
 
 /// Upper limit of chirps that are kept for the pane.
 const LINES_MAX: usize = 100;

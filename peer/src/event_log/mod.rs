@@ -22,10 +22,10 @@ pub use neighbours::Neighbours;
 use recent::RecentEvents;
 pub use ring_watch::{GROUPS_MAX, RingMetrics, RingWatch};
 
-use crate::lock::lock;
 use crate::names::label;
 use crate::resp::latencies::Latencies;
 use crate::status::{GroupStatus, LeavingStatus, LoadSample, PeerTraffic, StatusSource, Told};
+use environment::lock;
 
 /// Interval between two looks at the status.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

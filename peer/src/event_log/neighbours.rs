@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::admin::Admin;
-use crate::lock::lock;
 use crate::offload::Offload;
 use crate::status::{
     Budgets, GroupStatus, Located, Location, PeerTraffic, QuorumStatus, Readiness, Status, StatusSource,
 };
+use environment::lock;
 
 /// Interval between two rounds of questions.
 const ASK_EVERY: Duration = Duration::from_secs(5);

@@ -17,8 +17,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 
 use crate::admin::Admin;
-use crate::lock::lock;
 use crate::status::{Located, Ring, SilentRange, StatusSource, part_of_ring};
+use environment::lock;
 
 /// Shortest pause between two walks.
 const WALK_EVERY: Duration = Duration::from_secs(30);

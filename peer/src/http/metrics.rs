@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{Budgets, GroupStatus, StatusSource};
-use crate::version::COMMIT;
+use environment::version::COMMIT;
 
 /// Metrics of the content of `/v1/status`.
 pub struct StatusMetrics(pub Arc<dyn StatusSource>);

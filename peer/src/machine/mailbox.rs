@@ -11,9 +11,9 @@ use overlay::{GroupId, Point};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::lock::lock;
 use crate::resp::{Backend, Rejected};
 use crate::store::StoreEvent;
+use environment::lock;
 
 /// Requests to a loop from the supervisor of all loops.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use node::SwitchConfig;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::mailbox::Mailbox;
-use crate::lock::lock;
+use environment::lock;
 
 /// Upper limit of datagrams that wait for the loop; more are dropped, and their senders send them again.
 const WAITING_MAX: usize = 1 << 14;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::remembered::{Agreed, Network};
 use super::sealed;
-use crate::version::PROGRAM;
+use environment::version::PROGRAM;
 
 /// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
 /// Files of version 1 do not name their version.

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::version::PROGRAM;
+use environment::version::PROGRAM;
 
 /// The content of such a file. The checksum finds a changed digit, which would still be a number.
 #[derive(Debug, Serialize, Deserialize)]

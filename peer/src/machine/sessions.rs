@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clocks::Clocks;
 use super::sealed;
-use crate::version::PROGRAM;
+use environment::version::PROGRAM;
 
 /// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
 pub(super) const SESSIONS_VERSION: u32 = 1;

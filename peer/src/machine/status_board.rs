@@ -16,7 +16,6 @@ use overlay::{Called, NodeId, PeerKey, PeerName};
 use super::packets::address;
 use super::surroundings::Surroundings;
 use crate::config::Config;
-use crate::lock::lock;
 use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
@@ -24,7 +23,8 @@ use crate::status::{
     MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus, RangeStatus, Readiness, RiskStatus, SessionsStatus, Status,
     StatusSource, TransactionStatus, TransferStatus,
 };
-use crate::version::COMMIT;
+use environment::lock;
+use environment::version::COMMIT;
 
 /// The last status of a peer's nodes, one for each lane, and the constant parts.
 pub struct StatusBoard {

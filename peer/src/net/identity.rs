@@ -11,7 +11,7 @@ use libp2p::PeerId;
 use libp2p::identity::Keypair;
 use overlay::PeerKey;
 
-use crate::version::PROGRAM;
+use environment::version::PROGRAM;
 
 /// Version of the file's format. This first one does not name it: the file holds a libp2p key and nothing else. A later one
 /// begins with [`VERSIONED`] and its number, in decimal digits.

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::config::NetConfig;
 use super::event::NetEvent;
-use crate::lock::lock;
+use environment::lock;
 
 /// Cost of a frame beside its bytes, in bytes: many empty frames are not free either.
 const FRAME_COST_BYTES: usize = 64;

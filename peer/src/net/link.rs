@@ -17,7 +17,7 @@ use super::hello::Instance;
 use super::inbox::Inbox;
 use super::queue::{Keep, Memory, Queue};
 use super::stats::{ClassStats, PeerStats};
-use crate::lock::lock;
+use environment::lock;
 
 pub(super) const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::config::ClassLimits;
 use super::event::SendError;
 use super::frame::FRAME_BYTES_MAX;
-use crate::lock::lock;
+use environment::lock;
 
 /// Upper limit of frames that a writer takes at a time and flushes once; flushing each of them costs seven times as
 /// much.

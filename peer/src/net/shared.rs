@@ -15,7 +15,7 @@ use super::inbox::{Inbox, Wake};
 use super::link::Links;
 use super::stats::Counters;
 use super::tried::Tried;
-use crate::lock::lock;
+use environment::lock;
 
 /// The shared state; see the module.
 pub(super) struct SharedNet {

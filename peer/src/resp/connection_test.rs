@@ -14,9 +14,9 @@ use proptest::prelude::*;
 use tokio::io::Ready;
 
 use super::*;
-use crate::lock::lock;
 use crate::resp::{Backend, Metrics, Rejected, Replies, Router, Settings};
 use crate::status::{Readiness, Status, StatusSource};
+use environment::lock;
 
 /// Both directions of a stream with bounded buffers.
 struct Pipe {

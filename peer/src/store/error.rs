@@ -3,7 +3,7 @@
 use std::io;
 
 use super::format::StoreFormat;
-use crate::version::PROGRAM;
+use environment::version::PROGRAM;
 
 /// Reason for which a store did not open, or stopped.
 ///

@@ -102,7 +102,7 @@ fn read(bytes: &[u8]) -> Option<(StoreFormat, Option<String>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::PROGRAM;
+    use environment::version::PROGRAM;
 
     #[test]
     fn ours_is_read_and_others_are_named() {

@@ -25,7 +25,7 @@ use super::pieces::Pieces;
 use super::precedence::Precedence;
 use super::sum::Sum;
 use super::table::{Table, TableError, seal, unseal};
-use crate::lock::lock;
+use environment::lock;
 
 const TOTAL: &[u8] = b"m";
 const RANGES: u8 = b'g';

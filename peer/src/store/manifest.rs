@@ -15,7 +15,7 @@ use super::error::{Doing, StoreError};
 use super::format::StoreFormat;
 use super::replay::From;
 use super::sum::Sum;
-use crate::version::PROGRAM;
+use environment::version::PROGRAM;
 
 /// Name of the manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";

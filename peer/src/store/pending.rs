@@ -17,7 +17,7 @@ use super::codec::batch_bytes;
 use super::index::{Index, Portion};
 use super::meters::{Meters, StoreStats};
 use super::segment::SegmentName;
-use crate::lock::lock;
+use environment::lock;
 
 /// Index entries that are changed or visited under one hold of the index's lock, so that a load does not wait long.
 const HOLD_MAX: usize = 256;

@@ -7,7 +7,7 @@
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::lock::lock;
+use environment::lock;
 
 /// Time after an answer for which another one is expected.
 const ASKS_AGAIN: Duration = Duration::from_millis(5);

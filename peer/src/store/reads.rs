@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
-use crate::lock::lock;
+use environment::lock;
 
 /// Upper limit of waiting loads and scans, of each kind.
 const READS_MAX: usize = 4096;

@@ -23,7 +23,7 @@ use super::pending::PendingWrites;
 use super::reads::{Read, Reads};
 use super::room::Shortage;
 use super::turns::Turns;
-use crate::priority::step_back;
+use environment::step_back;
 
 /// Upper limit of hand-ins that wait for the journal. Each hand-in is a whole drained batch of the loop.
 const COMMITS_MAX: usize = 1024;

@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::rebuild::{Copied, Size, is_in_vain, pays};
 use super::room::{Gauge, Room, Shortage};
 use super::thread::{StoreEvent, StoreReporter};
-use crate::seldom::Seldom;
+use environment::Seldom;
 
 /// Interval of the checks without a call, and of measuring the room.
 const TICK: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::gather::{Trouble, gather, gather_ring};
 use super::model::Model;
-use crate::lock::lock;
+use environment::lock;
 
 /// Interval between two rounds.
 const ASK_EVERY: Duration = Duration::from_secs(1);

@@ -176,8 +176,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::lock::lock;
     use crate::status::{LoadSample, MemberStatus, PeerTraffic, Told};
+    use environment::lock;
 
     /// Data of a peer.
     #[derive(Clone, Default)]

@@ -1,6 +1,5 @@
-//! Tells the program which commit it is built from.
+//! Tells the crate which commit it is built from.
 
-#[path = "../environment/commit.rs"]
 mod commit;
 
 fn main() {
