@@ -1,6 +1,6 @@
 //! Decoders of the frames and greetings in a stream.
 
-use peer::net::fuzz;
+use net::fuzz;
 
 /// Cuts a stream into frames, with the same result for any cuts of the network. Framed again, they are the bytes that
 /// came.

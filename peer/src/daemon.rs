@@ -31,10 +31,10 @@ use crate::exit::Exit;
 use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
 use crate::names::Names;
-use crate::net::peer_id_of;
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
 use crate::unready::{Unready, failing};
+use net::peer_id_of;
 
 /// Upper limit of the node's time to stop. A stop by a signal has to be over within 10 s.
 const STOP_MAX: Duration = Duration::from_millis(8500);

@@ -14,7 +14,6 @@ mod http_client;
 mod log;
 pub mod machine;
 mod names;
-pub mod net;
 pub mod offload;
 mod places;
 pub mod resp;

@@ -784,3 +784,18 @@ fn arc(start: &str, end: &str) -> Option<KeyRange> {
     let point = |text: &str| u128::from_str_radix(Some(text).filter(is_hex)?, 16).ok().map(Point);
     Some(KeyRange::new(point(start)?, point(end)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use net::Identity;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_has_the_same_short_name_everywhere() {
+        for _ in 0..20 {
+            let identity = Identity::random();
+            assert_eq!(short_peer(&identity.peer_id().to_string()), identity.peer().to_string());
+        }
+    }
+}

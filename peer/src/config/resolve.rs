@@ -347,7 +347,7 @@ fn needs_secret(
 
 /// Checks addresses to listen on, or to join through, before anything is started or written.
 fn reachable(flag: &str, addresses: &[Multiaddr], is_entry: bool) -> Result<(), ConfigError> {
-    let complaint = |address: &Multiaddr| Some((address.clone(), crate::net::complaint(&address.0, is_entry)?));
+    let complaint = |address: &Multiaddr| Some((address.clone(), net::complaint(&address.0, is_entry)?));
     match addresses.iter().find_map(complaint) {
         Some((address, why)) => Err(ConfigError(format!("{flag} {address}: {why}"))),
         None => Ok(()),

@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use super::authority::admit;
 use super::{Served, problem};
 use crate::event_log::GROUPS_MAX;
-use crate::net::{peer_id_of, peer_key_of};
 use crate::status::{Groups, Located, QuorumStatus, Ring, SilentRange};
+use net::{peer_id_of, peer_key_of};
 
 /// Upper limit of a request's body in bytes: a request has a handful of words, and at most the names of
 /// members.

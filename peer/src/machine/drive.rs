@@ -25,11 +25,11 @@ use super::status_board::StatusBoard;
 use super::store_port::StorePort;
 use super::supervisor::Word;
 use crate::config::Config;
-use crate::net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
 use crate::resp::Replies;
 use crate::store::{Shortage, StoreError, StoreEvent};
 use environment::Seldom;
 use environment::step_back;
+use net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
 
 /// Interval between two status snapshots for administrators.
 const PICTURE_EVERY: Duration = Duration::from_millis(200);
@@ -295,7 +295,7 @@ impl Drive {
             NetEvent::Addresses(addresses) => self.node.handle(now, Input::Addresses(addresses)),
             NetEvent::Refused { peer, reason, by } => {
                 // The network layer has logged it, with the values of both sides.
-                tracing::debug!(peer = %crate::net::peer_id_of(&peer), ?by, "refused: {reason}");
+                tracing::debug!(peer = %net::peer_id_of(&peer), ?by, "refused: {reason}");
             }
         }
         1

@@ -16,7 +16,6 @@ use overlay::{Called, NodeId, PeerKey, PeerName};
 use super::packets::address;
 use super::surroundings::Surroundings;
 use crate::config::Config;
-use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
     Budgets, Check, GroupStatus, IdentityStatus, InDoubtStatus, LeavingStatus, LifetimesStatus, LossStatus,
@@ -25,6 +24,7 @@ use crate::status::{
 };
 use environment::lock;
 use environment::version::COMMIT;
+use net::peer_id_of;
 
 /// The last status of a peer's nodes, one for each lane, and the constant parts.
 pub struct StatusBoard {

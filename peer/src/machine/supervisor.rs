@@ -24,9 +24,9 @@ use super::status_board::{StatusBoard, leaving_of};
 use super::store_port::SharedStore;
 use crate::admin::{Admin, LeaveError};
 use crate::daemon::News;
-use crate::net::Net;
 use crate::resp::{Backend, Rejected};
 use crate::status::LeavingStatus;
+use net::Net;
 
 /// Time that the threads of a discarded store may take to stop. A process whose store failed ends within 10 s.
 const ABANDON_MAX: Duration = Duration::from_secs(3);

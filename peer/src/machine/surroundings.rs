@@ -1,9 +1,9 @@
 //! The resources that a peer uses, the limits that it was given, and the other peers that it is connected with.
 
 use crate::config::{Config, Entry};
-use crate::net::{self, ClassStats, NetHandle, PeerStats, Via, peer_id_of};
 use crate::status::{Budget, Budgets, PeerTraffic};
 use crate::store::StoreStats;
+use net::{ClassStats, NetHandle, PeerStats, Via, peer_id_of};
 
 /// Sources of these values.
 pub struct Surroundings {

@@ -125,7 +125,7 @@ pub(super) fn via_of_connection(remote: &Multiaddr) -> Via {
 }
 
 /// Returns the fault of an address to listen on, or to join through, for the administrator who wrote it.
-pub(crate) fn complaint(text: &str, is_entry: bool) -> Option<String> {
+pub fn complaint(text: &str, is_entry: bool) -> Option<String> {
     let address: Multiaddr = match text.parse() {
         Ok(address) => address,
         Err(error) => return Some(format!("it is no multiaddress: {error}")),
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_complained_of() {
-        let peer = crate::net::Identity::random().peer_id();
+        let peer = crate::Identity::random().peer_id();
         for good in ["/ip4/0.0.0.0/tcp/0", "/ip6/::/udp/6478/quic-v1"] {
             assert_eq!(complaint(good, false), None, "{good}");
         }
@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn only_what_leads_to_the_peer_is_dialled() {
-        let us = crate::net::Identity::random();
-        let other = crate::net::Identity::random();
+        let us = crate::Identity::random();
+        let other = crate::Identity::random();
         let texts = [
             "/ip4/10.0.0.1/tcp/1".to_string(),
             format!("/ip4/9.9.9.9/tcp/2/p2p/{}", us.peer_id()),

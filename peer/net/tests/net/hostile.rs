@@ -12,10 +12,10 @@ use libp2p::core::transport::{DialOpts, PortUse, Transport as _};
 use libp2p::core::{Endpoint, upgrade};
 use libp2p::futures::{AsyncReadExt, AsyncWriteExt};
 use libp2p::{noise, tcp, yamux};
+use net::{FRAME_BYTES_MAX, NetConfig, NetEvent, Refusal, RefusedBy, Via, peer_key_of, quic};
 use node::Class;
 use node::wire::FRAME_VERSION;
 use overlay::PeerKey;
-use peer::net::{FRAME_BYTES_MAX, NetConfig, NetEvent, Refusal, RefusedBy, Via, peer_key_of, quic};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 

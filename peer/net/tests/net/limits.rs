@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use peer::net::{Identity, NetConfig, Transport, Via};
+use net::{Identity, NetConfig, Transport, Via};
 
 use crate::support::*;
 

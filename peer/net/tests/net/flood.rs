@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use libp2p::core::Endpoint;
 use libp2p::core::transport::{DialOpts, PortUse, Transport as _};
+use net::{Identity, Multiaddr, Via, quic};
 use node::Class;
-use peer::net::{Identity, Multiaddr, Via, quic};
 
 use crate::hostile::{generous, impatient, nobody_is_left, noise_bytes, still_serves};
 use crate::support::*;

@@ -10,9 +10,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use net::{Identity, Net, NetConfig, NetEvent, Outgoing, Transport, Via, peer_key_of};
 use node::Class;
 use overlay::PeerKey;
-use peer::net::{Identity, Net, NetConfig, NetEvent, Outgoing, Transport, Via, peer_key_of};
 use tokio::runtime::Runtime;
 
 const SECONDS: u64 = 2;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use net::{SendError, Transport, Via};
 use node::Class;
-use peer::net::{SendError, Transport, Via};
 
 use crate::support::*;
 
@@ -126,7 +126,7 @@ fn a_polite_end_delivers_what_was_queued(via: Via) {
 }
 
 fn a_door_is_knocked_at_until_it_opens(via: Via) {
-    let identity = peer::net::Identity::random();
+    let identity = net::Identity::random();
     let address = start(config(via)).address().unwrap();
 
     let mut known = config(via);
@@ -151,7 +151,7 @@ fn a_door_is_knocked_at_until_it_opens(via: Via) {
 
 fn an_impostor_behind_a_known_address_is_not_taken_for_the_peer(via: Via) {
     let mut impostor = start(config(via));
-    let expected = peer::net::Identity::random();
+    let expected = net::Identity::random();
     let mut a = start(config(via));
     let address = impostor.address().unwrap();
     a.net().dial(expected.peer(), &[address]);
@@ -163,7 +163,7 @@ fn an_impostor_behind_a_known_address_is_not_taken_for_the_peer(via: Via) {
 
 fn nobody_is_sent_anything_who_was_not_asked_for(via: Via) {
     let mut a = start(config(via));
-    let stranger = peer::net::Identity::random().peer();
+    let stranger = net::Identity::random().peer();
     let send = a.handle().send(&stranger, Class::Data, bytes::Bytes::from_static(b"hello"));
     assert_eq!(send, Err(SendError::UnknownPeer));
     assert_eq!(a.handle().stats().dropped_unknown_peer, 1);

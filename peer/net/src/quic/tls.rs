@@ -25,7 +25,7 @@ use quinn::rustls::{
     SignatureScheme,
 };
 
-use crate::net::identity::peer_id_of;
+use crate::identity::peer_id_of;
 
 /// The protocol of such a connection. Not libp2p's: its peers show certificates.
 const PROTOCOL: &[u8] = b"scatter";
@@ -207,7 +207,7 @@ impl ClientCertVerifier for AnyPeer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::Identity;
+    use crate::Identity;
 
     #[test]
     fn the_key_shown_is_the_peers_name() {

@@ -79,7 +79,7 @@ mod stats;
 mod stream;
 mod tried;
 
-pub(crate) use addresses::complaint;
+pub use addresses::complaint;
 pub use config::{ClassLimits, NetConfig, Timing};
 pub use event::{NetEvent, Outgoing, RefusedBy, SendError, Transport, Via};
 pub use frame::FRAME_BYTES_MAX;

@@ -9,11 +9,11 @@ use super::identity::{IDENTITY_VERSION, Identity};
 use super::pipe::pipe;
 
 const HELLOS: Format =
-    Format { version: HELLO_VERSION as u64, constant: "HELLO_VERSION in peer/src/net/hello.rs", package: "peer --lib" };
+    Format { version: HELLO_VERSION as u64, constant: "HELLO_VERSION in peer/net/src/hello.rs", package: "net --lib" };
 const IDENTITIES: Format = Format {
     version: IDENTITY_VERSION as u64,
-    constant: "IDENTITY_VERSION in peer/src/net/identity.rs",
-    package: "peer --lib",
+    constant: "IDENTITY_VERSION in peer/net/src/identity.rs",
+    package: "net --lib",
 };
 
 fn body<T: serde::Serialize>(value: &T) -> Vec<u8> {

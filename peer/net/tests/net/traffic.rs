@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use net::{FRAME_BYTES_MAX, Identity, NetEvent, Outgoing, SendError, Transport, Via};
 use node::Class;
-use peer::net::{FRAME_BYTES_MAX, Identity, NetEvent, Outgoing, SendError, Transport, Via};
 
 use crate::support::*;
 

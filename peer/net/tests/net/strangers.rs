@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peer::net::{Identity, NetConfig, Via};
+use net::{Identity, NetConfig, Via};
 
 use crate::support::*;
 

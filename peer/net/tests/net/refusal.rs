@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use net::{NetConfig, NetworkKey, Refusal, RefusedBy, Transport, Via};
 use node::Class;
 use overlay::{PeerKey, RingId};
-use peer::net::{NetConfig, NetworkKey, Refusal, RefusedBy, Transport, Via};
 
 use crate::support::*;
 

@@ -5,11 +5,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use node::Class;
-use overlay::PeerKey;
-use peer::net::{
+use net::{
     Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, NetPort, Refusal, RefusedBy, Transport, Tried, Via,
 };
+use node::Class;
+use overlay::PeerKey;
 use tokio::runtime::Runtime;
 
 pub const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
@@ -74,7 +74,7 @@ pub fn start(config: NetConfig) -> Peer {
 }
 
 pub fn start_as(identity: Identity, config: NetConfig) -> Peer {
-    // `RUST_LOG=peer=debug` shows the reason for the end of a connection.
+    // `RUST_LOG=net=debug` shows the reason for the end of a connection.
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use net::{NetConfig, Transport, Via};
 use node::Class;
-use peer::net::{NetConfig, Transport, Via};
 
 use crate::support::*;
 
