@@ -43,7 +43,7 @@ bless:
     SCATTER_GOLDEN=write cargo test -p testnet --test golden
     SCATTER_GOLDEN=write cargo test -p peer --test top
     SCATTER_GOLDEN=write cargo test -p chirp-app --lib
-    SCATTER_BLESS=1 cargo test -p node -p net -p peer -p header golden
+    SCATTER_BLESS=1 cargo test -p node -p net -p store -p peer -p header golden
 
 # Run a bench: `just bench peer journal`
 bench crate="testnet" name="one_group":

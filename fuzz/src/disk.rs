@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock};
 
 use node::Change;
-use peer::store::sim::{Loss, SimDisk};
-use peer::store::{Engine, StoreConfig, StoreError, fuzz};
+use store::sim::{Loss, SimDisk};
+use store::{Engine, StoreConfig, StoreError, fuzz};
 
 /// Decodes the body of a journal's frame. The decoded batches are encoded to the same bytes.
 pub fn journal(body: &[u8]) -> bool {

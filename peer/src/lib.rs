@@ -18,6 +18,5 @@ pub mod offload;
 mod places;
 pub mod resp;
 pub mod status;
-pub mod store;
 pub mod top;
 mod unready;

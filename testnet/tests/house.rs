@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The allowed dependencies between crates; no other one may exist.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
@@ -17,7 +17,8 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("screen", &[]),
     ("environment", &[]),
     ("net", &["overlay", "node", "environment"]),
-    ("peer", &["overlay", "group", "header", "node", "net", "load", "screen", "environment", "chirp-app"]),
+    ("store", &["overlay", "node", "environment"]),
+    ("peer", &["overlay", "group", "header", "node", "net", "store", "load", "screen", "environment", "chirp-app"]),
     ("chirp-app", &["screen", "environment"]),
     ("header", &[]),
     ("switch", &["header", "environment"]),
@@ -29,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "group",
             "node",
             "net",
+            "store",
             "load",
             "screen",
             "environment",
@@ -38,17 +40,18 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "switch",
         ],
     ),
-    ("fuzz", &["overlay", "group", "header", "node", "net", "peer"]),
+    ("fuzz", &["overlay", "group", "header", "node", "net", "store", "peer"]),
     ("golden", &[]),
 ];
 
 /// Further allowed dependencies of tests: groups and nodes are tested with the real pipeline between them, and bytes are
 /// compared with golden files.
-const TESTS: [(&str, &[&str]); 5] = [
+const TESTS: [(&str, &[&str]); 6] = [
     ("group", &["header", "switch"]),
     ("node", &["switch", "golden"]),
     ("header", &["golden"]),
     ("net", &["group", "load", "golden"]),
+    ("store", &["golden"]),
     ("peer", &["golden"]),
 ];
 

@@ -112,7 +112,7 @@ fn a_page_of_one_record_does_not_say_that_nothing_follows() {
     bench.said.clear();
     bench.hear(3, CommitteeMessage::AskCompare(ask.into()));
     bench.act(|acceptor, ctx, _| {
-        // `trim` in `peer/src/store/engine.rs`: at least one record, and not done, for there is more.
+        // `trim` in `peer/store/src/engine.rs`: at least one record, and not done, for there is more.
         assert!(acceptor.on_scanned(ctx, 1, vec![(large.key.clone(), large.record.clone())], false));
     });
     for (_, message) in &bench.said {

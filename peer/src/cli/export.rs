@@ -19,7 +19,7 @@ use serde_json::Map;
 use super::json;
 use crate::exit::{Exit, fail, note, printed};
 use crate::machine::{DirectoryLock, keep_to_owner, store_dir};
-use crate::store::{Engine, StoreConfig};
+use store::{Engine, StoreConfig};
 
 /// Upper limit of the records of one read, in bytes.
 const PAGE_BYTES: usize = 1 << 20;

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::machine::store_dir;
-use crate::store::{Disk as _, RealDisk};
+use store::{Disk as _, RealDisk};
 
 /// Upper limit of the time in which a peer starts to serve.
 const START_MAX: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use overlay::Incarnation;
 
 use crate::daemon::Ending;
 use crate::exit::Exit;
-use crate::store::{Aside, set_aside};
+use store::{Aside, set_aside};
 
 /// Upper limit of new starts within [`SUCCESSION`]: a fault that returns at once is not repaired by another start.
 const RESTARTS_MAX: usize = 5;

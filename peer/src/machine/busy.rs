@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use overlay::time::Time;
 
-use crate::store::{COMMIT_BYTES_MAX, StoreStats};
+use store::{COMMIT_BYTES_MAX, StoreStats};
 
 /// Length of a window of measurement. A shorter one would show bursts instead of the capacity.
 const WINDOW: Duration = Duration::from_secs(10);

@@ -11,8 +11,8 @@ use std::path::Path;
 use super::launch::store_dir;
 use super::peer_state::PeerState;
 use super::sessions::Sessions;
-use crate::store::Engine;
 use net::Identity;
+use store::Engine;
 
 /// Name of the locked file, which holds the process id of the lock's holder.
 const LOCK: &str = "lock";

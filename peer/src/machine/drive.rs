@@ -26,10 +26,10 @@ use super::store_port::StorePort;
 use super::supervisor::Word;
 use crate::config::Config;
 use crate::resp::Replies;
-use crate::store::{Shortage, StoreError, StoreEvent};
 use environment::Seldom;
 use environment::step_back;
 use net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
+use store::{Shortage, StoreError, StoreEvent};
 
 /// Interval between two status snapshots for administrators.
 const PICTURE_EVERY: Duration = Duration::from_millis(200);

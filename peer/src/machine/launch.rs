@@ -28,8 +28,8 @@ use super::surroundings::Surroundings;
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
 use crate::exit::Exit;
-use crate::store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, is_full, set_aside};
 use net::{Identity, IdentityError, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
+use store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, is_full, set_aside};
 
 /// Time that the network may take to report its listening addresses.
 const LISTEN_MAX: Duration = Duration::from_secs(5);

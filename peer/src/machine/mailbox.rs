@@ -12,8 +12,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::resp::{Backend, Rejected};
-use crate::store::StoreEvent;
 use environment::lock;
+use store::StoreEvent;
 
 /// Requests to a loop from the supervisor of all loops.
 #[derive(Debug)]

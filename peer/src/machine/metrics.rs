@@ -11,8 +11,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::packets::PacketCounts;
 use crate::http::encode;
-use crate::store::StoreStats;
 use net::{ClassStats, NetHandle};
+use store::StoreStats;
 
 /// Metrics of the store, read from its watch.
 pub struct StoreMetrics<F>(pub F);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use node::Output;
 
-use crate::store::{StoreStats, StoreThread};
+use store::{StoreStats, StoreThread};
 
 /// The store that the lanes of a peer share. The holder of the lock hands in all its outputs, and releases it.
 pub type SharedStore = Arc<Mutex<StoreThread>>;

@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Entry};
 use crate::status::{Budget, Budgets, PeerTraffic};
-use crate::store::StoreStats;
 use net::{ClassStats, NetHandle, PeerStats, Via, peer_id_of};
+use store::StoreStats;
 
 /// Sources of these values.
 pub struct Surroundings {

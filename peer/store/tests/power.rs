@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::Change;
-use peer::store::{Engine, SledTables, StoreConfig, StoreEvent, StoreThread, Tables as _};
+use store::{Engine, SledTables, StoreConfig, StoreEvent, StoreThread, Tables as _};
 use volume::{Volume, run};
 
 /// Script that stops the file system of a directory: data that was not synced does not get to its disk any more.

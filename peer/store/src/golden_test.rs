@@ -22,8 +22,8 @@ use super::table_sled::SledTables;
 
 const CONTAINER: Versioned = Versioned {
     version: CONTAINER_VERSION as u64,
-    constant: "CONTAINER_VERSION in peer/src/store/format.rs",
-    package: "peer --lib",
+    constant: "CONTAINER_VERSION in peer/store/src/format.rs",
+    package: "store --lib",
 };
 
 fn golden(name: &str) -> Golden {

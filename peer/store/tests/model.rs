@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use node::{Change, Tail};
-use peer::store::sim::{Loss, SimDisk};
-use peer::store::{Engine, StoreConfig};
 use proptest::prelude::*;
+use store::sim::{Loss, SimDisk};
+use store::{Engine, StoreConfig};
 
 type Map = BTreeMap<Bytes, Bytes>;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use node::{Change, Tail};
-use peer::store::sim::{Loss, SimDisk};
-use peer::store::{Engine, StoreConfig, StoreError};
+use store::sim::{Loss, SimDisk};
+use store::{Engine, StoreConfig, StoreError};
 
 type Map = BTreeMap<Bytes, Bytes>;
 
@@ -137,7 +137,7 @@ fn every_cut_is_found() {
         for (name, content) in disk.files() {
             // The lock, and segments that are kept only to be used again.
             let without = disk.fork();
-            peer::store::Disk::remove(&without, &name).expect("removes");
+            store::Disk::remove(&without, &name).expect("removes");
             let spare = open(&without).is_ok();
             for cut in 0..content.len() {
                 let disk = disk.fork();
@@ -236,7 +236,7 @@ fn a_missing_file_is_damage() {
     let (disk, _) = store(true);
     for (name, _) in disk.files() {
         let disk = disk.fork();
-        peer::store::Disk::remove(&disk, &name).expect("removes");
+        store::Disk::remove(&disk, &name).expect("removes");
         let found = open(&disk).map(|(_, restored)| restored.tail);
         match found {
             Err(error) => assert!(error.is_damage(), "{name}: {error}"),

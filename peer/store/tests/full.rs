@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use node::{Change, Restored, Tail};
-use peer::store::sim::{Fault, Loss, SimDisk, Site};
-use peer::store::{Engine, Shortage, StoreConfig, StoreError, StoreEvent, StoreThread};
+use store::sim::{Fault, Loss, SimDisk, Site};
+use store::{Engine, Shortage, StoreConfig, StoreError, StoreEvent, StoreThread};
 use volume::Volume;
 
 const MIB: u64 = 1 << 20;
@@ -85,7 +85,7 @@ fn a_store_on_a_full_disk_opens_again() {
     assert!(error.is_some_and(|error| error.is_full()));
     assert!(engine.append([vec![put(0)]]).is_err_and(|error| error.is_full()), "for ever");
     drop(engine);
-    let free = |disk: &SimDisk| peer::store::Disk::space(disk).expect("measures").free;
+    let free = |disk: &SimDisk| store::Disk::space(disk).expect("measures").free;
     let disk = disk.restart(Loss::None);
     assert!(free(&disk) < 64 << 10, "{} bytes free", free(&disk));
     let (mut engine, restored) = open(&disk, &config).expect("the ballast made room");
@@ -161,7 +161,7 @@ fn a_store_outlives_a_time_without_room() {
         }
     };
     put_and_wait(&mut thread, 1);
-    let free = peer::store::Disk::space(&disk).expect("measures").free;
+    let free = store::Disk::space(&disk).expect("measures").free;
     disk.set_capacity(64 * MIB - free);
     // As long as two sweeps of a store with little room would need to begin.
     for number in 2..=25 {
@@ -432,6 +432,6 @@ fn a_table_that_hangs_does_not_hold_up_the_end() {
             while !matches!(next(&events), StoreEvent::Persisted(_)) {}
         }
         thread.abandon(patience);
-        assert!(peer::store::Disk::lock(&disk).expect("asks").is_some(), "writing: {is_writing}");
+        assert!(store::Disk::lock(&disk).expect("asks").is_some(), "writing: {is_writing}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::Change;
-use peer::store::{Engine, Shortage, StoreConfig, StoreEvent, StoreThread};
+use store::{Engine, Shortage, StoreConfig, StoreEvent, StoreThread};
 use volume::Volume;
 
 const MIB: u64 = 1 << 20;

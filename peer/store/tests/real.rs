@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::{Change, Restored, Tail};
-use peer::store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, set_aside};
+use store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, set_aside};
 
 fn config() -> StoreConfig {
     StoreConfig {

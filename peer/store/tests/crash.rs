@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use node::{Change, Restored, Tail};
-use peer::store::sim::{Fault, Loss, SimDisk};
-use peer::store::{Engine, StoreConfig, StoreError, StoreStats};
+use store::sim::{Fault, Loss, SimDisk};
+use store::{Engine, StoreConfig, StoreError, StoreStats};
 
 type Map = BTreeMap<Bytes, Bytes>;
 

@@ -305,8 +305,8 @@ mod tests {
     use node::Change;
 
     use super::*;
-    use crate::store::sim::SimDisk;
-    use crate::store::{Engine, StoreConfig};
+    use crate::sim::SimDisk;
+    use crate::{Engine, StoreConfig};
 
     /// The caller that seals the store sets how long that may take, not the sweep that is under way.
     #[test]

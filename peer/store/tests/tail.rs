@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use node::{Change, Restored, Tail};
-use peer::store::sim::{Loss, SimDisk};
-use peer::store::{Disk, Engine, StoreConfig, StoreError};
+use store::sim::{Loss, SimDisk};
+use store::{Disk, Engine, StoreConfig, StoreError};
 
 fn config() -> StoreConfig {
     StoreConfig {
@@ -218,7 +218,7 @@ fn doubt_outlasts_the_start_that_found_it() {
     overwrite(&disk, &end.file, end.to - 9, &[!end.content[end.to - 9]]);
     for again in 1.. {
         let disk = disk.fork();
-        disk.plan(again, peer::store::sim::Fault::Crash);
+        disk.plan(again, store::sim::Fault::Crash);
         let opened = open(&disk);
         if !disk.unplan() {
             assert_eq!(opened.unwrap().1.tail, Tail::Doubtful);

@@ -118,7 +118,7 @@ fn seq_of(salt: u64, bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::sim::{Loss, SimDisk};
+    use crate::sim::{Loss, SimDisk};
 
     fn disk() -> Arc<dyn Disk> {
         Arc::new(SimDisk::new())

@@ -1,12 +1,12 @@
 //! A store of a million records after `kill -9`. Slow without optimisation, so only on demand: `cargo test --release -p
-//! peer --test store_large -- --ignored --nocapture`.
+//! store --test large -- --ignored --nocapture`.
 
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use node::{Change, Tail};
-use peer::store::{Engine, StoreConfig, StoreEvent, StoreThread};
+use store::{Engine, StoreConfig, StoreEvent, StoreThread};
 
 const RECORDS: u64 = 1_000_000;
 

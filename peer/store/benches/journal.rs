@@ -5,7 +5,7 @@
 //! its long-run behaviour with only new keys is the table's speed, not the journal's.
 //!
 //! ```text
-//! cargo bench -p peer --bench journal [-- ROUNDS [DIRECTORY]]
+//! cargo bench -p store --bench journal [-- ROUNDS [DIRECTORY]]
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::Change;
-use peer::store::{Engine, StoreConfig, StoreEvent, StoreThread};
+use store::{Engine, StoreConfig, StoreEvent, StoreThread};
 
 const WAITING: u64 = 64;
 const VALUE: usize = 200;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use node::Change;
-use peer::store::sim::{Loss, SimDisk};
-use peer::store::{Engine, StoreConfig, Table, TableError, Tables};
+use store::sim::{Loss, SimDisk};
+use store::{Engine, StoreConfig, Table, TableError, Tables};
 
 /// Tables that count the records written to them.
 struct Counting<T> {
