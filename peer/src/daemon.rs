@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use net::peer_id_of;
 use node::Event;
 use overlay::PeerName;
 use prometheus_client::collector::Collector;
@@ -34,7 +35,6 @@ use crate::names::Names;
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
 use crate::unready::{Unready, failing};
-use net::peer_id_of;
 
 /// Upper limit of the node's time to stop. A stop by a signal has to be over within 10 s.
 const STOP_MAX: Duration = Duration::from_millis(8500);

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use environment::lock;
 use node::Class;
 use node::wire::lane_of;
 use overlay::PeerKey;
@@ -13,7 +14,6 @@ use tokio::sync::Semaphore;
 
 use super::config::NetConfig;
 use super::event::NetEvent;
-use environment::lock;
 
 /// Cost of a frame beside its bytes, in bytes: many empty frames are not free either.
 const FRAME_COST_BYTES: usize = 64;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use environment::lock;
 use libp2p::swarm::ConnectionId;
 use node::Class;
 use overlay::PeerKey;
@@ -17,7 +18,6 @@ use super::hello::Instance;
 use super::inbox::Inbox;
 use super::queue::{Keep, Memory, Queue};
 use super::stats::{ClassStats, PeerStats};
-use environment::lock;
 
 pub(super) const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
 

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
+use environment::lock;
 use tokio::sync::Notify;
 
 use super::config::ClassLimits;
 use super::event::SendError;
 use super::frame::FRAME_BYTES_MAX;
-use environment::lock;
 
 /// Upper limit of frames that a writer takes at a time and flushes once; flushing each of them costs seven times as
 /// much.

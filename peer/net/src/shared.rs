@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
+use environment::lock;
 use libp2p::PeerId;
 use libp2p::swarm::ConnectionId;
 use overlay::{PeerKey, RingId};
@@ -15,7 +16,6 @@ use super::inbox::{Inbox, Wake};
 use super::link::Links;
 use super::stats::Counters;
 use super::tried::Tried;
-use environment::lock;
 
 /// The shared state; see the module.
 pub(super) struct SharedNet {

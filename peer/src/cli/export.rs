@@ -15,11 +15,11 @@ use node::replicas::keyspace::KeyspaceGenerations;
 use node::replicas::storage::{NAMESPACES, Space, decode_record};
 use overlay::Key;
 use serde_json::Map;
+use store::{Engine, StoreConfig};
 
 use super::json;
 use crate::exit::{Exit, fail, note, printed};
 use crate::machine::{DirectoryLock, keep_to_owner, store_dir};
-use store::{Engine, StoreConfig};
 
 /// Upper limit of the records of one read, in bytes.
 const PAGE_BYTES: usize = 1 << 20;

@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
+use environment::lock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Exit;
-use environment::lock;
 use network::{DemoNetwork, Gone, PEERS_MAX};
 use peer::{DemoPeer, quoted};
 

@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::machine::store_dir;
 use store::{Disk as _, RealDisk};
+
+use crate::machine::store_dir;
 
 /// Upper limit of the time in which a peer starts to serve.
 const START_MAX: Duration = Duration::from_secs(60);

@@ -157,9 +157,9 @@ mod tests {
 
     use chirp_app::patience::Pauses;
     use chirp_app::store::Version;
+    use environment::lock;
 
     use super::*;
-    use environment::lock;
 
     /// Store without a network: values with the number of their changes.
     #[derive(Default)]

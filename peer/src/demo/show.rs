@@ -7,6 +7,7 @@ use std::thread;
 use chirp_app::patience::random;
 use chirp_app::timeline::Line;
 
+use environment::lock;
 use screen::terminal::End;
 
 use super::network::Gone;
@@ -14,7 +15,6 @@ use super::people;
 use super::{SharedNetwork, watch};
 use crate::top::model::Model;
 use crate::top::{self, Ended, Extra, Options, Pane};
-use environment::lock;
 
 /// Upper limit of chirps that are kept for the pane.
 const LINES_MAX: usize = 100;

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tracing::field::display;
 
+use environment::lock;
 pub use happenings::{EventKind, Happening, happenings};
 use load::Recorder;
 pub use neighbours::Neighbours;
@@ -25,7 +26,6 @@ pub use ring_watch::{GROUPS_MAX, RingMetrics, RingWatch};
 use crate::names::label;
 use crate::resp::latencies::Latencies;
 use crate::status::{GroupStatus, LeavingStatus, LoadSample, PeerTraffic, StatusSource, Told};
-use environment::lock;
 
 /// Interval between two looks at the status.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use environment::lock;
 use node::RingWalk;
 use overlay::{Key, Point};
 use tokio::sync::watch;
@@ -17,7 +18,6 @@ use crate::offload::Offload;
 use crate::status::{
     Budgets, GroupStatus, Located, Location, PeerTraffic, QuorumStatus, Readiness, Status, StatusSource,
 };
-use environment::lock;
 
 /// Interval between two rounds of questions.
 const ASK_EVERY: Duration = Duration::from_secs(5);

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use environment::lock;
 use node::RingWalk;
 use overlay::{GroupRef, KeyRange};
 use prometheus_client::collector::Collector;
@@ -18,7 +19,6 @@ use tokio::sync::watch;
 
 use crate::admin::Admin;
 use crate::status::{Located, Ring, SilentRange, StatusSource, part_of_ring};
-use environment::lock;
 
 /// Shortest pause between two walks.
 const WALK_EVERY: Duration = Duration::from_secs(30);

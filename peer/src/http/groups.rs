@@ -7,6 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use group::transaction::plan::LOST_MAX;
+use net::{peer_id_of, peer_key_of};
 use node::{AdminOutcome, AdminRequest, PolicyChange};
 use overlay::{Contact, Epoch, GroupId, GroupRef, Key, PeerKey, PeerName, Point};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,6 @@ use super::authority::admit;
 use super::{Served, problem};
 use crate::event_log::GROUPS_MAX;
 use crate::status::{Groups, Located, QuorumStatus, Ring, SilentRange};
-use net::{peer_id_of, peer_key_of};
 
 /// Upper limit of a request's body in bytes: a request has a handful of words, and at most the names of
 /// members.

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use environment::version::COMMIT;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{Budgets, GroupStatus, StatusSource};
-use environment::version::COMMIT;
 
 /// Metrics of the content of `/v1/status`.
 pub struct StatusMetrics(pub Arc<dyn StatusSource>);

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use overlay::Incarnation;
+use store::{Aside, set_aside};
 
 use crate::daemon::Ending;
 use crate::exit::Exit;
-use store::{Aside, set_aside};
 
 /// Upper limit of new starts within [`SUCCESSION`]: a fault that returns at once is not repaired by another start.
 const RESTARTS_MAX: usize = 5;

@@ -8,11 +8,12 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use net::Identity;
+use store::Engine;
+
 use super::launch::store_dir;
 use super::peer_state::PeerState;
 use super::sessions::Sessions;
-use net::Identity;
-use store::Engine;
 
 /// Name of the locked file, which holds the process id of the lock's holder.
 const LOCK: &str = "lock";

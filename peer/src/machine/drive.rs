@@ -8,10 +8,14 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use environment::Seldom;
+use environment::step_back;
 use group::op::{Limit, OpError, Refusal};
+use net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
 use node::{AdminOutcome, Event, Input, Node, NodeStatus, Output, Request, RingWalk};
 use overlay::Incarnation;
 use overlay::time::{Now, Time};
+use store::{Shortage, StoreError, StoreEvent};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -26,10 +30,6 @@ use super::store_port::StorePort;
 use super::supervisor::Word;
 use crate::config::Config;
 use crate::resp::Replies;
-use environment::Seldom;
-use environment::step_back;
-use net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
-use store::{Shortage, StoreError, StoreEvent};
 
 /// Interval between two status snapshots for administrators.
 const PICTURE_EVERY: Duration = Duration::from_millis(200);

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use net::{Identity, IdentityError, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
 use node::{Durability as NodeDurability, Node, NodeConfig, Restored, Timing};
 use overlay::{Incarnation, RingId};
+use store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, is_full, set_aside};
 use tokio::sync::mpsc;
 
 use super::anew::{self, Anew};
@@ -28,8 +30,6 @@ use super::surroundings::Surroundings;
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
 use crate::exit::Exit;
-use net::{Identity, IdentityError, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
-use store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, is_full, set_aside};
 
 /// Time that the network may take to report its listening addresses.
 const LISTEN_MAX: Duration = Duration::from_secs(5);

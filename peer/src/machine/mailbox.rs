@@ -5,15 +5,15 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 
+use environment::lock;
 use group::op::Refusal;
 use node::{AdminOutcome, AdminRequest, LeaveRefusal, LeaveStatus, Request, RingWalk};
 use overlay::{GroupId, Point};
+use store::StoreEvent;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::resp::{Backend, Rejected};
-use environment::lock;
-use store::StoreEvent;
 
 /// Requests to a loop from the supervisor of all loops.
 #[derive(Debug)]

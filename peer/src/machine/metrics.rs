@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use net::{ClassStats, NetHandle};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use store::StoreStats;
 
 use super::packets::PacketCounts;
 use crate::http::encode;
-use net::{ClassStats, NetHandle};
-use store::StoreStats;
 
 /// Metrics of the store, read from its watch.
 pub struct StoreMetrics<F>(pub F);

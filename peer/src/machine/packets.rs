@@ -12,12 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use environment::lock;
 use header::{PACKET_BYTES_MAX, ReplyTo};
 use node::SwitchConfig;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::mailbox::Mailbox;
-use environment::lock;
 
 /// Upper limit of datagrams that wait for the loop; more are dropped, and their senders send them again.
 const WAITING_MAX: usize = 1 << 14;

@@ -11,12 +11,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use environment::version::PROGRAM;
 use overlay::{Incarnation, PeerKey, PeerName, RingId};
 use serde::{Deserialize, Serialize};
 
 use super::remembered::{Agreed, Network};
 use super::sealed;
-use environment::version::PROGRAM;
 
 /// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
 /// Files of version 1 do not name their version.

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+use environment::version::PROGRAM;
 use group::control::history::{FAILURES_MAX, History};
 use serde::{Deserialize, Serialize};
 
 use super::clocks::Clocks;
 use super::sealed;
-use environment::version::PROGRAM;
 
 /// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
 pub(super) const SESSIONS_VERSION: u32 = 1;

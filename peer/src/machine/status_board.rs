@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use environment::lock;
+use environment::version::COMMIT;
 use group::InDoubt;
 use group::control::state::Loss;
 use group::validate::Violation;
+use net::peer_id_of;
 use node::{
     GroupStatus as NodeGroup, LeaveStatus, Lifetimes, NINES_TARGET, NodeStatus, ReadSchedulerCounts,
     TransactionStatus as NodeTransaction,
@@ -22,9 +25,6 @@ use crate::status::{
     MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus, RangeStatus, Readiness, RiskStatus, SessionsStatus, Status,
     StatusSource, TransactionStatus, TransferStatus,
 };
-use environment::lock;
-use environment::version::COMMIT;
-use net::peer_id_of;
 
 /// The last status of a peer's nodes, one for each lane, and the constant parts.
 pub struct StatusBoard {

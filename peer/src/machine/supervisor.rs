@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use group::op::Refusal;
+use net::Net;
 use node::{AdminOutcome, AdminRequest, Event, LeaveRefusal, LeaveStatus, NodeStatus, Request, RingWalk};
 use overlay::{GroupId, Key, Point};
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +27,6 @@ use crate::admin::{Admin, LeaveError};
 use crate::daemon::News;
 use crate::resp::{Backend, Rejected};
 use crate::status::LeavingStatus;
-use net::Net;
 
 /// Time that the threads of a discarded store may take to stop. A process whose store failed ends within 10 s.
 const ABANDON_MAX: Duration = Duration::from_secs(3);

@@ -1,9 +1,10 @@
 //! The resources that a peer uses, the limits that it was given, and the other peers that it is connected with.
 
-use crate::config::{Config, Entry};
-use crate::status::{Budget, Budgets, PeerTraffic};
 use net::{ClassStats, NetHandle, PeerStats, Via, peer_id_of};
 use store::StoreStats;
+
+use crate::config::{Config, Entry};
+use crate::status::{Budget, Budgets, PeerTraffic};
 
 /// Sources of these values.
 pub struct Surroundings {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::{Bytes, BytesMut};
+use environment::lock;
 use group::op::Answer;
 use prometheus_client::registry::Registry;
 use proptest::prelude::*;
@@ -16,7 +17,6 @@ use tokio::io::Ready;
 use super::*;
 use crate::resp::{Backend, Metrics, Rejected, Replies, Router, Settings};
 use crate::status::{Readiness, Status, StatusSource};
-use environment::lock;
 
 /// Both directions of a stream with bounded buffers.
 struct Pipe {

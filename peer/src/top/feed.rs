@@ -9,9 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use environment::lock;
+
 use super::gather::{Trouble, gather, gather_ring};
 use super::model::Model;
-use environment::lock;
 
 /// Interval between two rounds.
 const ASK_EVERY: Duration = Duration::from_secs(1);

@@ -175,9 +175,10 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::sync::{Arc, Mutex};
 
+    use environment::lock;
+
     use super::*;
     use crate::status::{LoadSample, MemberStatus, PeerTraffic, Told};
-    use environment::lock;
 
     /// Data of a peer.
     #[derive(Clone, Default)]

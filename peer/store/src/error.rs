@@ -2,8 +2,9 @@
 
 use std::io;
 
-use super::format::StoreFormat;
 use environment::version::PROGRAM;
+
+use super::format::StoreFormat;
 
 /// Reason for which a store did not open, or stopped.
 ///

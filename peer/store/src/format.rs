@@ -101,8 +101,9 @@ fn read(bytes: &[u8]) -> Option<(StoreFormat, Option<String>, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use environment::version::PROGRAM;
+
+    use super::*;
 
     #[test]
     fn ours_is_read_and_others_are_named() {

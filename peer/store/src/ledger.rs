@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
+use environment::lock;
 
 use super::blocks::{self, BlockEntry};
 use super::codec::Reader;
@@ -25,7 +26,6 @@ use super::pieces::Pieces;
 use super::precedence::Precedence;
 use super::sum::Sum;
 use super::table::{Table, TableError, seal, unseal};
-use environment::lock;
 
 const TOTAL: &[u8] = b"m";
 const RANGES: u8 = b'g';

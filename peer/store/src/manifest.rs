@@ -8,6 +8,8 @@
 //! ```
 //! The format keeps its form in every version, so that another version is told from damage.
 
+use environment::version::PROGRAM;
+
 use super::change::Meta;
 use super::codec::{Reader, put_bytes};
 use super::disk::Disk;
@@ -15,7 +17,6 @@ use super::error::{Doing, StoreError};
 use super::format::StoreFormat;
 use super::replay::From;
 use super::sum::Sum;
-use environment::version::PROGRAM;
 
 /// Name of the manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use environment::lock;
 use node::Change;
 
 use super::change::Meta;
@@ -17,7 +18,6 @@ use super::codec::batch_bytes;
 use super::index::{Index, Portion};
 use super::meters::{Meters, StoreStats};
 use super::segment::SegmentName;
-use environment::lock;
 
 /// Index entries that are changed or visited under one hold of the index's lock, so that a load does not wait long.
 const HOLD_MAX: usize = 256;

@@ -17,12 +17,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use environment::lock;
 
 use super::blocks::BlockEntry;
 use super::codec::Reader;
 use super::ledger::behind;
 use super::table::{Table, TableError};
-use environment::lock;
 
 /// Length beyond which values are divided, in bytes. Twenty of them, with keys of up to 1 KiB, make no page of 128 KiB.
 pub(crate) const PIECE_BYTES: usize = 5_000;

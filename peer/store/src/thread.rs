@@ -11,6 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use environment::step_back;
 use node::Change;
 
 use super::behind::{Behind, Progress};
@@ -23,7 +24,6 @@ use super::pending::PendingWrites;
 use super::reads::{Read, Reads};
 use super::room::Shortage;
 use super::turns::Turns;
-use environment::step_back;
 
 /// Upper limit of hand-ins that wait for the journal. Each hand-in is a whole drained batch of the loop.
 const COMMITS_MAX: usize = 1024;

@@ -6,13 +6,14 @@
 
 use std::time::{Duration, Instant};
 
+use environment::Seldom;
+
 use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::error::StoreError;
 use super::rebuild::{Copied, Size, is_in_vain, pays};
 use super::room::{Gauge, Room, Shortage};
 use super::thread::{StoreEvent, StoreReporter};
-use environment::Seldom;
 
 /// Interval of the checks without a call, and of measuring the room.
 const TICK: Duration = Duration::from_millis(500);
