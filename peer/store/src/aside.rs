@@ -4,15 +4,15 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::disk::{Disk, RealDisk};
-use super::error::{Doing, StoreError};
-use super::table_sled::dir_bytes;
+use crate::disk::{Disk, RealDisk};
+use crate::error::{Doing, StoreError};
+use crate::table::sled_table::dir_bytes;
 
 /// Reason for which a store is set aside. One store of each kind is kept, so that they do not fill the disk, apart from lost
-/// ones. All of them count as used of [`disk_bytes_max`](super::StoreConfig::disk_bytes_max).
+/// ones. All of them count as used of [`disk_bytes_max`](crate::StoreConfig::disk_bytes_max).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aside {
-    /// The store is damaged. The next [`open_dir`](super::Engine::open_dir) makes a new, empty store: the peer must then
+    /// The store is damaged. The next [`open_dir`](crate::Engine::open_dir) makes a new, empty store: the peer must then
     /// come back as a new incarnation.
     Damaged,
     /// Its peer has left for good. Other members hold its data, or should: after a forced leave an administrator may need
@@ -48,7 +48,7 @@ pub fn set_aside(dir: impl AsRef<Path>, why: Aside) -> Result<PathBuf, StoreErro
 }
 
 /// Returns the bytes of all stores that were set aside of `dir`.
-pub(super) fn bytes_aside(dir: &Path) -> io::Result<u64> {
+pub(crate) fn bytes_aside(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for why in Aside::ALL {
         for number in numbers(dir, why.name())? {

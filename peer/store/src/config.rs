@@ -1,12 +1,12 @@
 //! Limits on the sizes of a store's parts.
 
-use super::pieces::PIECE_BYTES;
+use crate::table::pieces::PIECE_BYTES;
 
 /// Limits on the resources of a store. The defaults suit a machine with a few gigabytes. On a smaller volume, or under a
 /// smaller [`disk_bytes_max`](StoreConfig::disk_bytes_max), all limits on disk shrink automatically.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Upper limit of the store on disk, in bytes. Near it the store reports [`DiskLow`](super::StoreEvent::DiskLow).
+    /// Upper limit of the store on disk, in bytes. Near it the store reports [`DiskLow`](crate::StoreEvent::DiskLow).
     /// Default: the volume is the limit.
     pub disk_bytes_max: Option<u64>,
     /// Cache of the table, in bytes. Default 64 MiB.

@@ -148,7 +148,7 @@ impl Disk for RealDisk {
     }
 
     fn bytes_aside(&self) -> io::Result<u64> {
-        super::aside::bytes_aside(&self.dir)
+        crate::aside::bytes_aside(&self.dir)
     }
 
     fn lock(&self) -> io::Result<Option<DiskLock>> {

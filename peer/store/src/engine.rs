@@ -1,4 +1,4 @@
-//! The store as one value that works in its caller's thread. [`StoreThread`](super::StoreThread) takes it apart and gives
+//! The store as one value that works in its caller's thread. [`StoreThread`](crate::StoreThread) takes it apart and gives
 //! each part a thread of its own; simulations and tests use it as it is.
 
 use std::collections::BTreeMap;
@@ -9,24 +9,24 @@ use std::time::Instant;
 use bytes::Bytes;
 use node::{Change, Restored};
 
-use super::behind::{Behind, Progress};
-use super::config::StoreConfig;
-use super::disk::{Disk, DiskLock, RealDisk};
-use super::error::{Doing, StoreError};
-use super::format::StoreFormat;
-use super::frame::{FRAME_BODY_MAX, FrameKind};
-use super::health::Health;
-use super::journal::{Journal, Written};
-use super::ledger::behind;
-use super::manifest::MANIFEST;
-use super::mark::Mark;
-use super::meters::StoreStats;
-use super::opening;
-use super::pending::{Batch, Durable, PendingWrites};
-use super::rebuild::{Copied, Current};
-use super::room::{Gauge, Room};
-use super::table::Tables;
-use super::table_sled::SledTables;
+use crate::behind::pending::{Batch, Durable, PendingWrites};
+use crate::behind::{Behind, Progress};
+use crate::config::StoreConfig;
+use crate::disk::{Disk, DiskLock, RealDisk};
+use crate::error::{Doing, StoreError};
+use crate::format::StoreFormat;
+use crate::health::Health;
+use crate::journal::frame::{FRAME_BODY_MAX, FrameKind};
+use crate::journal::mark::Mark;
+use crate::journal::{Journal, Written};
+use crate::manifest::MANIFEST;
+use crate::meters::StoreStats;
+use crate::opening;
+use crate::room::{Gauge, Room};
+use crate::table::Tables;
+use crate::table::ledger::behind;
+use crate::table::rebuild::{Copied, Current};
+use crate::table::sled_table::SledTables;
 
 /// A batch that was handed out and is not yet committed.
 pub type Staged = Arc<Batch>;

@@ -4,7 +4,7 @@ use std::io;
 
 use environment::version::PROGRAM;
 
-use super::format::StoreFormat;
+use crate::format::StoreFormat;
 
 /// Reason for which a store did not open, or stopped.
 ///
@@ -14,7 +14,7 @@ use super::format::StoreFormat;
 #[non_exhaustive]
 pub enum StoreError {
     /// Durable data is gone or unreadable. Never to be taken for "empty": move the store aside
-    /// ([`set_aside`](super::set_aside)) and come back as a new incarnation.
+    /// ([`set_aside`](crate::set_aside)) and come back as a new incarnation.
     #[error("the store is damaged: {what}")]
     Damaged {
         /// Description of the damage.

@@ -10,10 +10,10 @@ use std::fmt;
 
 use node::replicas::storage::STORED_VERSION;
 
-use super::codec::{Reader, put_bytes};
-use super::disk::Disk;
-use super::error::{Doing, StoreError};
-use super::manifest::MANIFEST;
+use crate::codec::{Reader, put_bytes};
+use crate::disk::Disk;
+use crate::error::{Doing, StoreError};
+use crate::manifest::MANIFEST;
 
 /// Version of the container: of manifest, journal and table, but not of the node's data in them.
 pub const CONTAINER_VERSION: u32 = 11;
@@ -40,7 +40,7 @@ impl StoreFormat {
     pub const OURS: StoreFormat = StoreFormat { container: CONTAINER_VERSION, stored: STORED_VERSION };
 
     /// Appends the beginning of a manifest that this program writes.
-    pub(super) fn begin(self, out: &mut Vec<u8>, program: &str) {
+    pub(crate) fn begin(self, out: &mut Vec<u8>, program: &str) {
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.container.to_le_bytes());
         out.extend_from_slice(&crc32fast::hash(out).to_le_bytes());
@@ -51,7 +51,7 @@ impl StoreFormat {
 
     /// Returns the bytes behind the beginning of a manifest in our format; an error where it is in another format, or
     /// none.
-    pub(super) fn skip(bytes: &[u8]) -> Result<&[u8], StoreError> {
+    pub(crate) fn skip(bytes: &[u8]) -> Result<&[u8], StoreError> {
         let (found, by, rest) = read(bytes).ok_or_else(|| StoreError::damaged("the manifest is unreadable"))?;
         if found == StoreFormat::OURS { Ok(rest) } else { Err(StoreError::Version { found, by }) }
     }

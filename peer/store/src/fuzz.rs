@@ -2,9 +2,9 @@
 
 use node::Change;
 
-use super::codec::{Reader, put_batch};
-use super::format::StoreFormat;
-use super::manifest::Manifest;
+use crate::codec::{Reader, put_batch};
+use crate::format::StoreFormat;
+use crate::manifest::Manifest;
 
 /// Returns the batches in the body of a journal's frame.
 pub fn batches(body: &[u8]) -> Option<Vec<Vec<Change>>> {

@@ -6,19 +6,19 @@ use bytes::Bytes;
 use golden::{Format as Versioned, Golden, examples};
 use node::Change;
 
-use super::blocks;
-use super::change::Meta;
-use super::codec::{Reader, put_batch};
-use super::format::{CONTAINER_VERSION, StoreFormat};
-use super::frame::{FrameKind, FramePlace, HEADER, finish, parse};
-use super::ledger::golden as table;
-use super::manifest::Manifest;
-use super::pieces;
-use super::replay::From;
-use super::segment::SegmentName;
-use super::sum::Sum;
-use super::table::{seal, unseal};
-use super::table_sled::SledTables;
+use crate::change::Meta;
+use crate::codec::{Reader, put_batch};
+use crate::format::{CONTAINER_VERSION, StoreFormat};
+use crate::journal::frame::{FrameKind, FramePlace, HEADER, finish, parse};
+use crate::journal::replay::From;
+use crate::journal::segment::SegmentName;
+use crate::manifest::Manifest;
+use crate::table::blocks;
+use crate::table::ledger::golden as table;
+use crate::table::pieces;
+use crate::table::sled_table::SledTables;
+use crate::table::sum::Sum;
+use crate::table::{seal, unseal};
 
 const CONTAINER: Versioned = Versioned {
     version: CONTAINER_VERSION as u64,
@@ -128,7 +128,7 @@ fn golden_table() {
         golden.add(name, &bytes);
     }
     golden.add("directory of table 12", SledTables::name(12).as_bytes());
-    for name in [super::manifest::MANIFEST, super::disk::LOCK, super::health::DAMAGED] {
+    for name in [crate::manifest::MANIFEST, crate::disk::LOCK, crate::health::DAMAGED] {
         assert_eq!(Path::new(name).components().count(), 1);
         golden.add(&format!("file {name}"), name.as_bytes());
     }

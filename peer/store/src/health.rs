@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::disk::Disk;
-use super::error::StoreError;
+use crate::disk::Disk;
+use crate::error::StoreError;
 
 /// Name of the file that tells the next start that this store is damaged.
 pub(crate) const DAMAGED: &str = "damaged";

@@ -10,13 +10,13 @@
 
 use environment::version::PROGRAM;
 
-use super::change::Meta;
-use super::codec::{Reader, put_bytes};
-use super::disk::Disk;
-use super::error::{Doing, StoreError};
-use super::format::StoreFormat;
-use super::replay::From;
-use super::sum::Sum;
+use crate::change::Meta;
+use crate::codec::{Reader, put_bytes};
+use crate::disk::Disk;
+use crate::error::{Doing, StoreError};
+use crate::format::StoreFormat;
+use crate::journal::replay::From;
+use crate::table::sum::Sum;
 
 /// Name of the manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";
@@ -61,7 +61,7 @@ impl Manifest {
         Manifest::decode(&file.read_all(BYTES_MAX).doing(|| "reading the manifest".into())?)
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128 + self.meta.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>());
         StoreFormat::OURS.begin(&mut out, PROGRAM);
         let From { seq, segment, first_seq } = self.from;
@@ -78,7 +78,7 @@ impl Manifest {
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, StoreError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, StoreError> {
         let damaged = || StoreError::damaged("the manifest is unreadable");
         let rest = StoreFormat::skip(bytes)?;
         let (content, crc) = bytes.split_last_chunk::<4>().ok_or_else(damaged)?;
@@ -89,7 +89,7 @@ impl Manifest {
         Manifest::decode_body(body).ok_or_else(damaged)
     }
 
-    pub(super) fn decode_body(bytes: &[u8]) -> Option<Manifest> {
+    pub(crate) fn decode_body(bytes: &[u8]) -> Option<Manifest> {
         let mut reader = Reader::new(bytes);
         let salt = reader.u64()?;
         let from = From { seq: reader.u64()?, segment: reader.u64()?, first_seq: reader.u64()? };

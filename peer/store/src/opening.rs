@@ -6,25 +6,25 @@ use std::time::Instant;
 
 use node::{Restored, Tail};
 
-use super::behind::Behind;
-use super::change::Meta;
-use super::config::StoreConfig;
-use super::disk::{Disk, DiskLock};
-use super::engine::{Engine, View, Writer, durable};
-use super::error::{Doing, StoreError};
-use super::format::StoreFormat;
-use super::health::{DAMAGED, Health};
-use super::journal::Journal;
-use super::ledger::{DivisionLimits, Ledger};
-use super::manifest::{MANIFEST, MANIFEST_TEMPORARY, Manifest};
-use super::mark::Mark;
-use super::pending::{Durable, PendingWrites};
-use super::rebuild::Current;
-use super::replay::{From, Replayed, replay, segments};
-use super::room::{Gauge, drop_ballast, take_ballast};
-use super::segment::{SegmentName, Segments, is_temporary, remove_unused};
-use super::sum::Sum;
-use super::table::Tables;
+use crate::behind::Behind;
+use crate::behind::pending::{Durable, PendingWrites};
+use crate::change::Meta;
+use crate::config::StoreConfig;
+use crate::disk::{Disk, DiskLock};
+use crate::engine::{Engine, View, Writer, durable};
+use crate::error::{Doing, StoreError};
+use crate::format::StoreFormat;
+use crate::health::{DAMAGED, Health};
+use crate::journal::Journal;
+use crate::journal::mark::Mark;
+use crate::journal::replay::{From, Replayed, replay, segments};
+use crate::journal::segment::{SegmentName, Segments, is_temporary, remove_unused};
+use crate::manifest::{MANIFEST, MANIFEST_TEMPORARY, Manifest};
+use crate::room::{Gauge, drop_ballast, take_ballast};
+use crate::table::Tables;
+use crate::table::ledger::{DivisionLimits, Ledger};
+use crate::table::rebuild::Current;
+use crate::table::sum::Sum;
 
 /// Name of a file that exists while a store is being made. Without it, a store that lost its manifest would look like one
 /// whose creation was cut short.

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::config::StoreConfig;
-use super::disk::{Disk, fill};
-use super::error::{Doing, StoreError};
-use super::rebuild::Current;
+use crate::config::StoreConfig;
+use crate::disk::{Disk, fill};
+use crate::error::{Doing, StoreError};
+use crate::table::rebuild::Current;
 
 /// Name of the ballast's file.
 pub(crate) const BALLAST: &str = "ballast";

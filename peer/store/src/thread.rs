@@ -14,16 +14,16 @@ use bytes::Bytes;
 use environment::step_back;
 use node::Change;
 
-use super::behind::{Behind, Progress};
-use super::config::StoreConfig;
-use super::disk::DiskLock;
-use super::engine::{Engine, Staged, View, Writer};
-use super::error::StoreError;
-use super::meters::StoreStats;
-use super::pending::PendingWrites;
-use super::reads::{Read, Reads};
-use super::room::Shortage;
-use super::turns::Turns;
+use crate::behind::pending::PendingWrites;
+use crate::behind::turns::Turns;
+use crate::behind::{Behind, Progress};
+use crate::config::StoreConfig;
+use crate::disk::DiskLock;
+use crate::engine::{Engine, Staged, View, Writer};
+use crate::error::StoreError;
+use crate::meters::StoreStats;
+use crate::reads::{Read, Reads};
+use crate::room::Shortage;
 
 /// Upper limit of hand-ins that wait for the journal. Each hand-in is a whole drained batch of the loop.
 const COMMITS_MAX: usize = 1024;

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::super::disk::{Disk, DiskFile, DiskLock, Space};
 use super::state::File;
 use super::{Fault, SimDisk, Site};
+use crate::disk::{Disk, DiskFile, DiskLock, Space};
 
 impl Disk for SimDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {

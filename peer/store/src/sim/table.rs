@@ -5,13 +5,13 @@ use std::sync::MutexGuard;
 
 use bytes::Bytes;
 
-use super::super::table::{Table, TableError, Tables};
 use super::state::SimState;
 use super::{Fault, SimDisk, Site};
+use crate::table::{Table, TableError, Tables};
 
 /// The tables of a [`SimDisk`].
 pub struct SimTables {
-    pub(super) disk: SimDisk,
+    pub(crate) disk: SimDisk,
 }
 
 impl SimTables {

@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use environment::lock;
 
-use super::blocks::BlockEntry;
-use super::codec::Reader;
-use super::ledger::behind;
-use super::table::{Table, TableError};
+use crate::codec::Reader;
+use crate::table::blocks::BlockEntry;
+use crate::table::ledger::behind;
+use crate::table::{Table, TableError};
 
 /// Length beyond which values are divided, in bytes. Twenty of them, with keys of up to 1 KiB, make no page of 128 KiB.
 pub(crate) const PIECE_BYTES: usize = 5_000;
@@ -230,17 +230,17 @@ fn nonsense(key: &[u8]) -> TableError {
 
 /// Access for the golden files.
 #[cfg(test)]
-pub(super) mod golden {
+pub(crate) mod golden {
     use super::*;
 
-    pub(in super::super) fn entries() -> Vec<(&'static str, Bytes)> {
+    pub(crate) fn entries() -> Vec<(&'static str, Bytes)> {
         vec![
             ("entry in pieces", encode(Divided { id: 0x0102_0304, pieces: 0x0506 })),
             ("key of a piece", piece_key(0x0102_0304, 0x0506)),
         ]
     }
 
-    pub(in super::super) fn reads_back(entry: &Bytes, key: &[u8]) {
+    pub(crate) fn reads_back(entry: &Bytes, key: &[u8]) {
         assert_eq!(divided(b"a", entry).ok().flatten(), Some(Divided { id: 0x0102_0304, pieces: 0x0506 }));
         assert_eq!(id_of(key), Some(0x0102_0304));
     }
@@ -248,9 +248,9 @@ pub(super) mod golden {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::{Fault, SimDisk, Site};
-    use super::super::table::Tables;
     use super::*;
+    use crate::sim::{Fault, SimDisk, Site};
+    use crate::table::Tables;
 
     fn pieces(disk: &SimDisk) -> Pieces {
         Pieces::new(disk.tables().open(1).expect("opens"), 10).expect("reads")

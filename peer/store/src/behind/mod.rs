@@ -1,6 +1,6 @@
 //! The write-behind: writes the journal's durable changes to the table, makes checkpoints, cuts the journal.
 //!
-//! Changes are gathered by record, the newest state of each ([`Index`](super::index::Index)). A *sweep* goes through all changes that
+//! Changes are gathered by record, the newest state of each ([`Index`](crate::behind::index::Index)). A *sweep* goes through all changes that
 //! were gathered up to some frame of the journal, in the order of keys. It ends with a checkpoint as of that frame. The sweep passes
 //! over a record that has changed again since the sweep began: the new state stands in a later frame. The checkpoint leaves that frame
 //! in the journal, and the next sweep writes the record. So a record that changes all the time is written once for each sweep, at most.
@@ -10,28 +10,32 @@
 //! checkpoint some records of the table may be newer than the manifest. A start replays all frames after the manifest's frame, and so
 //! brings every record that they changed to its last state.
 //!
-//! The table itself may be rebuilt meanwhile: see [`rebuild`](super::rebuild).
+//! The table itself may be rebuilt meanwhile: see [`rebuild`](crate::table::rebuild).
+
+pub(crate) mod index;
+pub(crate) mod pending;
+pub(crate) mod turns;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::change::Meta;
-use super::disk::Disk;
-use super::error::StoreError;
-use super::health::Health;
-use super::index::Portion;
-use super::ledger::Ledger;
-use super::manifest::Manifest;
-use super::pending::PendingWrites;
-use super::rebuild::{Copied, Current, Rebuild};
-use super::replay::From;
-use super::segment::{SegmentName, Segments};
-use super::table::Tables;
+use crate::behind::index::Portion;
+use crate::behind::pending::PendingWrites;
+use crate::change::Meta;
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::health::Health;
+use crate::journal::replay::From;
+use crate::journal::segment::{SegmentName, Segments};
+use crate::manifest::Manifest;
+use crate::table::Tables;
+use crate::table::ledger::Ledger;
+use crate::table::rebuild::{Copied, Current, Rebuild};
 
 /// Portions after which the table is flushed, with its files for large pages; a checkpoint also flushes it. sled's own file is already
-/// synced with each portion ([`durable_range`](super::durable_range)).
+/// synced with each portion ([`durable_range`](crate::table::durable_range)).
 const UNFLUSHED_MAX: u32 = 32;
 
 /// State of the write-behind. It works in one thread at a time, while the journal and the readers continue.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use environment::Seldom;
 
-use super::behind::{Behind, Progress};
-use super::config::StoreConfig;
-use super::error::StoreError;
-use super::rebuild::{Copied, Size, is_in_vain, pays};
-use super::room::{Gauge, Room, Shortage};
-use super::thread::{StoreEvent, StoreReporter};
+use crate::behind::{Behind, Progress};
+use crate::config::StoreConfig;
+use crate::error::StoreError;
+use crate::room::{Gauge, Room, Shortage};
+use crate::table::rebuild::{Copied, Size, is_in_vain, pays};
+use crate::thread::{StoreEvent, StoreReporter};
 
 /// Interval of the checks without a call, and of measuring the room.
 const TICK: Duration = Duration::from_millis(500);

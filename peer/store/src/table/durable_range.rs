@@ -18,7 +18,7 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// Returns how often sled has synced a buffer in this process.
 #[cfg(test)]
-pub(super) fn calls() -> u64 {
+pub(crate) fn calls() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
 
@@ -32,7 +32,7 @@ extern "C" fn sync_file_range(file: c_int, _offset: i64, _bytes: i64, _flags: c_
 }
 
 /// Keeps the function above in the program: the linker leaves out unreferenced code.
-pub(super) fn keep() {
+pub(crate) fn keep() {
     let here: extern "C" fn(c_int, i64, i64, c_uint) -> c_int = sync_file_range;
     std::hint::black_box(here);
 }

@@ -1,13 +1,22 @@
 //! The table behind the journal: an ordered map on disk that need not be durable by itself, nor reliable.
 //!
 //! A table may lose unflushed changes, and a damaged one may open with records missing or old. So every value in it
-//! carries a checksum, and sums over ranges of records ([`ledger`](super::ledger)) tell which records should exist.
+//! carries a checksum, and sums over ranges of records ([`ledger`](crate::table::ledger)) tell which records should exist.
+
+pub(crate) mod blocks;
+#[cfg(target_os = "linux")]
+pub(crate) mod durable_range;
+pub(crate) mod ledger;
+pub(crate) mod pieces;
+pub(crate) mod rebuild;
+pub(crate) mod sled_table;
+pub(crate) mod sum;
 
 use std::io;
 
 use bytes::Bytes;
 
-use super::error::StoreError;
+use crate::error::StoreError;
 
 /// An ordered map from bytes to bytes.
 pub trait Table: Send + Sync {

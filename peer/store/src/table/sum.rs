@@ -1,6 +1,6 @@
 //! The sum of a set of entries, which tells a table that lost entries from one that never had them.
 
-use super::codec::Reader;
+use crate::codec::Reader;
 
 /// Number of a set's entries, their total length in bytes, and the sum of their hashes modulo 2^128.
 ///

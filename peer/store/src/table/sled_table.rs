@@ -1,7 +1,7 @@
 //! The table as a sled database.
 //!
 //! Measured traits of sled 0.34.7 that shape this file. On Linux its `flush` does not survive a power cut unless its file `db` is
-//! synced (see also [`durable_range`](super::durable_range)). Pages over 128 KiB lie in files of their own, and are not reliably
+//! synced (see also [`durable_range`](crate::table::durable_range)). Pages over 128 KiB lie in files of their own, and are not reliably
 //! durable. On damaged files `open` may panic, or may open with records missing. Where a write failed, its destructor may wait for
 //! that write for ever.
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::table::{Table, TableError, Tables};
+use crate::table::{Table, TableError, Tables};
 
 /// Prefix of the names of tables.
 const PREFIX: &str = "table-";
@@ -40,12 +40,12 @@ impl SledTables {
     }
 
     /// Returns the name of a table's directory.
-    pub(super) fn name(number: u64) -> String {
+    pub(crate) fn name(number: u64) -> String {
         format!("{PREFIX}{number}")
     }
 
     /// Returns the number of the table in a directory of this name.
-    pub(super) fn number(name: &OsStr) -> Option<u64> {
+    pub(crate) fn number(name: &OsStr) -> Option<u64> {
         let number = name.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
         (name == &*SledTables::name(number)).then_some(number)
     }
@@ -139,7 +139,7 @@ impl SledTable {
     fn open(path: PathBuf, cache_bytes: u64) -> Result<SledTable, TableError> {
         let config = sled::Config::new().path(&path).cache_capacity(cache_bytes).flush_every_ms(None);
         #[cfg(target_os = "linux")]
-        super::durable_range::keep();
+        crate::table::durable_range::keep();
         await_lock(&path.join(FILE));
         let db = contained(|| config.open())?;
         let file = OpenOptions::new().read(true).write(true).open(path.join(FILE))?;
@@ -212,7 +212,7 @@ impl Table for SledTable {
     }
 }
 
-/// Makes sled's files for large pages durable. There are hardly any: see [`pieces`](super::pieces). The rest are pages of sled's
+/// Makes sled's files for large pages durable. There are hardly any: see [`pieces`](crate::table::pieces). The rest are pages of sled's
 /// index over thousands of neighbouring keys that begin with the same 500 bytes or more.
 fn sync_blobs(dir: &Path) -> io::Result<()> {
     let mut any = false;
@@ -229,7 +229,7 @@ fn sync_blobs(dir: &Path) -> io::Result<()> {
 }
 
 /// Returns the bytes of all files below a directory. Files that vanish meanwhile count nothing.
-pub(super) fn dir_bytes(dir: &Path) -> io::Result<u64> {
+pub(crate) fn dir_bytes(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -302,7 +302,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn buffers_are_durable_before_what_they_replace_is_let_go_of() {
-        use super::super::durable_range::calls;
+        use crate::table::durable_range::calls;
         let dir = tempfile::tempdir().expect("a directory");
         let table = SledTable::open(dir.path().join("table"), 1 << 20).expect("opens");
         let (before, value) = (calls(), Bytes::from(vec![7; 100_000]));

@@ -3,7 +3,7 @@
 //! The journal alone cannot tell an unfinished last frame from one that was synced and went bad later. Nor can it detect that
 //! its end is gone. So, once no batch was committed for a moment, the number of the last frame is written here and synced. Under
 //! steady load it is written at intervals, and left to the system. A frame up to the mark that is bad or missing is damage; a
-//! trace of a frame behind it is doubt (see [`replay`](super::replay)).
+//! trace of a frame behind it is doubt (see [`replay`](crate::journal::replay)).
 //!
 //! ```text
 //! two slots, at 0 and at 4096: magic u32 | seq u64 | crc32 of the salt and these 12 bytes u32
@@ -13,10 +13,10 @@
 
 use std::sync::Arc;
 
-use super::codec::Reader;
-use super::disk::{Disk, DiskFile};
-use super::error::{Doing, StoreError};
-use super::frame::crc;
+use crate::codec::Reader;
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Doing, StoreError};
+use crate::journal::frame::crc;
 
 /// Name of the mark's file.
 pub(crate) const MARK: &str = "mark";

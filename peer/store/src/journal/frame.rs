@@ -7,7 +7,7 @@
 //! A frame names its segment and its place there, and the store's salt is part of its checksums. Old bytes of a reused segment
 //! never parse, nor does a frame that a client hides in a value.
 
-use super::codec::Reader;
+use crate::codec::Reader;
 
 /// Length of a frame's header, in bytes.
 pub(crate) const HEADER: usize = 40;

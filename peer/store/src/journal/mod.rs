@@ -1,17 +1,22 @@
 //! The journal's writing end. Acknowledgements rest on it alone.
 
+pub(crate) mod frame;
+pub(crate) mod mark;
+pub(crate) mod replay;
+pub(crate) mod segment;
+
 use std::sync::Arc;
 
 use node::Change;
 
-use super::codec::put_batch;
-use super::error::{Doing, StoreError};
-use super::frame::{FRAME_BODY_MAX, FrameKind, FramePlace, HEADER, finish, frame_bytes};
-use super::segment::{Segment, SegmentName, Segments};
+use crate::codec::put_batch;
+use crate::error::{Doing, StoreError};
+use crate::journal::frame::{FRAME_BODY_MAX, FrameKind, FramePlace, HEADER, finish, frame_bytes};
+use crate::journal::segment::{Segment, SegmentName, Segments};
 
 /// Writer of the journal, which appends frames, each durable before the call returns.
 ///
-/// After an error it must not be used again; [`Health`](super::health::Health) ensures that for the whole store.
+/// After an error it must not be used again; [`Health`](crate::health::Health) ensures that for the whole store.
 pub(crate) struct Journal {
     segments: Arc<Segments>,
     salt: u64,

@@ -10,8 +10,8 @@
 
 use bytes::Bytes;
 
-use super::codec::{Reader, put_bytes};
-use super::error::StoreError;
+use crate::codec::{Reader, put_bytes};
+use crate::error::StoreError;
 
 /// A changed record: its key, and its value, or `None` where it is dropped.
 pub(crate) type BlockEntry = (Bytes, Option<Bytes>);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use overlay::{Placed, PointMap};
 
-use super::change::{Before, Meta, apply, undo};
-use super::pending::{Batch, CHANGE_WEIGHT};
+use crate::behind::pending::{Batch, CHANGE_WEIGHT};
+use crate::change::{Before, Meta, apply, undo};
 
 /// Upper limit of records that are visited for one portion.
 const VISITS_MAX: usize = 4096;

@@ -10,7 +10,7 @@ fn books() -> Books {
 }
 
 /// Returns entries of each kind: a name, the key, and the value under its seal.
-pub(in super::super) fn entries() -> Vec<(&'static str, Bytes, Bytes)> {
+pub(crate) fn entries() -> Vec<(&'static str, Bytes, Bytes)> {
     let books = books();
     let sealed = |name, key: Bytes, value: &[u8]| (name, key.clone(), seal(&key, value));
     vec![
@@ -22,9 +22,9 @@ pub(in super::super) fn entries() -> Vec<(&'static str, Bytes, Bytes)> {
 }
 
 /// Reads the books of a table with these entries, by their names.
-pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
-    let disk = super::super::sim::SimDisk::new();
-    let table = super::super::table::Tables::open(&disk.tables(), 1).unwrap();
+pub(crate) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
+    let disk = crate::sim::SimDisk::new();
+    let table = crate::table::Tables::open(&disk.tables(), 1).unwrap();
     let table = Pieces::new(table, 1000).unwrap();
     let changes: Vec<_> =
         ["total", "first range", "second range"].map(&stored).map(|(key, value)| (key, Some(value))).into();

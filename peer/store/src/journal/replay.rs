@@ -2,7 +2,7 @@
 //!
 //! The order of writes determines which frames are trusted. Frames are numbered without gaps and synced one after the other, so a
 //! power cut can take only the *last* frame. A bad frame before a sound one was durable once: that is damage. So is a frame that is
-//! bad or missing up to the [`mark`](super::mark).
+//! bad or missing up to the [`mark`](crate::journal::mark).
 //!
 //! Behind the mark there are two cases. Without a trace of a frame behind the last sound one, no frame was begun, or it vanished
 //! without a trace. With a trace ([`is_begun`]) that frame may have been cut short before any acknowledgement, or it was durable
@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use node::Change;
 
-use super::codec::Reader;
-use super::disk::{Disk, DiskFile};
-use super::error::{Doing, StoreError};
-use super::frame::{FrameKind, FramePlace, find, is_begun, parse};
-use super::segment::{SEGMENT_BYTES_MAX, SegmentName};
+use crate::codec::Reader;
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Doing, StoreError};
+use crate::journal::frame::{FrameKind, FramePlace, find, is_begun, parse};
+use crate::journal::segment::{SEGMENT_BYTES_MAX, SegmentName};
 
 /// The position at which a checkpoint ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

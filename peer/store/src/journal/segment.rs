@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::disk::{Disk, DiskFile, fill};
-use super::error::{Doing, StoreError};
-use super::frame::FRAME_BODY_MAX;
+use crate::disk::{Disk, DiskFile, fill};
+use crate::error::{Doing, StoreError};
+use crate::journal::frame::FRAME_BODY_MAX;
 
 /// Upper limit of a segment, in bytes: one frame of the greatest length.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = FRAME_BODY_MAX as u64 + 4096;

@@ -15,12 +15,12 @@ use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
 
-use super::error::StoreError;
-use super::index::Portion;
-use super::ledger::Ledger;
-use super::room::Room;
-use super::sum::Sum;
-use super::table::Tables;
+use crate::behind::index::Portion;
+use crate::error::StoreError;
+use crate::room::Room;
+use crate::table::Tables;
+use crate::table::ledger::Ledger;
+use crate::table::sum::Sum;
 
 /// Thresholds for a rebuild: halves of the content, and bytes beyond that, which a table's files take. `USUAL` applies
 /// where there is plenty of room, `TIGHT` where there is little. A new sled takes 1.3 to 1.9 times its content.
@@ -165,8 +165,8 @@ impl Rebuild {
 
 #[cfg(test)]
 mod tests {
-    use super::super::room::Shortage;
     use super::*;
+    use crate::room::Shortage;
 
     const MIB: u64 = 1 << 20;
 

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use environment::lock;
 use node::Change;
 
-use super::change::Meta;
-use super::codec::batch_bytes;
-use super::index::{Index, Portion};
-use super::meters::{Meters, StoreStats};
-use super::segment::SegmentName;
+use crate::behind::index::{Index, Portion};
+use crate::change::Meta;
+use crate::codec::batch_bytes;
+use crate::journal::segment::SegmentName;
+use crate::meters::{Meters, StoreStats};
 
 /// Index entries that are changed or visited under one hold of the index's lock, so that a load does not wait long.
 const HOLD_MAX: usize = 256;

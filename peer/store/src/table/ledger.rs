@@ -8,7 +8,7 @@
 //! a checkpoint, to the manifest. So a lost or outdated book is found at the start.
 //!
 //! Keys in the table: `m` the total, `g<first key>` a range's sum, `r<first key>` a block of records ([`blocks`]), `x…` a piece
-//! of a long block ([`pieces`](super::pieces)). A block lies in one range; the sum of a range covers its blocks.
+//! of a long block ([`pieces`](crate::table::pieces)). A block lies in one range; the sum of a range covers its blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,14 +18,14 @@ use std::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use environment::lock;
 
-use super::blocks::{self, BlockEntry};
-use super::codec::Reader;
-use super::error::StoreError;
-use super::format::{CONTAINER_VERSION, StoreFormat};
-use super::pieces::Pieces;
-use super::precedence::Precedence;
-use super::sum::Sum;
-use super::table::{Table, TableError, seal, unseal};
+use crate::codec::Reader;
+use crate::error::StoreError;
+use crate::format::{CONTAINER_VERSION, StoreFormat};
+use crate::precedence::Precedence;
+use crate::table::blocks::{self, BlockEntry};
+use crate::table::pieces::Pieces;
+use crate::table::sum::Sum;
+use crate::table::{Table, TableError, seal, unseal};
 
 const TOTAL: &[u8] = b"m";
 const RANGES: u8 = b'g';
@@ -514,7 +514,7 @@ fn end_key(end: Option<&Bytes>) -> Bytes {
 }
 
 /// Returns the first key behind `key`.
-pub(super) fn behind(key: &[u8]) -> Bytes {
+pub(crate) fn behind(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
 }
 
@@ -531,4 +531,4 @@ fn prefixed(prefix: u8, key: &[u8]) -> Bytes {
 
 #[cfg(test)]
 #[path = "ledger_golden.rs"]
-pub(super) mod golden;
+pub(crate) mod golden;
