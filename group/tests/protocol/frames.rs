@@ -12,7 +12,7 @@ use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, key, node, operate, operation, write};
 
-/// Upper limit of a frame, in bytes, as in `peer/net/src/frame.rs`.
+/// Upper limit of a frame, in bytes, as in `peer/net/src/stream/frame.rs`.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
 /// A question that compares clocks lists up to 2000 keys, however long their names are.

@@ -14,20 +14,20 @@ use libp2p::swarm::{
 use libp2p::{Multiaddr, PeerId};
 use overlay::PeerKey;
 
-use super::addresses::via_of_connection;
-use super::event::{NetEvent, RefusedBy, Via};
-use super::handler::{Attached, ConnectionReport, Handler, Order};
-use super::hello::Refused;
-use super::identity::peer_key_of;
-use super::link::Link;
-use super::shared::SharedNet;
+use crate::dial::addresses::via_of_connection;
+use crate::event::{NetEvent, RefusedBy, Via};
+use crate::handler::{Attached, ConnectionReport, Handler, Order};
+use crate::identity::peer_key_of;
+use crate::shared::SharedNet;
+use crate::stream::hello::Refused;
+use crate::stream::link::Link;
 
 /// Time that a refused peer may take to close the connection itself, after it has read the reason.
 const REFUSED_LINGER: Duration = Duration::from_secs(2);
 
 /// Events of the behaviour for the driver.
 #[derive(Debug)]
-pub(super) enum StreamsEvent {
+pub(crate) enum StreamsEvent {
     /// A hello between the local peer and this one was accepted, by either side.
     Accepted(PeerKey),
     /// One side refused the other: the peer, and the reason for administrators.
@@ -41,7 +41,7 @@ pub(super) enum StreamsEvent {
 }
 
 /// The behaviour that opens streams by connection; see the module.
-pub(super) struct Streams {
+pub(crate) struct Streams {
     shared: Arc<SharedNet>,
     // Filled in `on_swarm_event` only: a connection that a handler was made for may still be denied.
     peers: HashMap<PeerId, ConnectedPeer>,
@@ -101,12 +101,12 @@ impl ConnectedPeer {
 }
 
 impl Streams {
-    pub(super) fn new(shared: Arc<SharedNet>) -> Streams {
+    pub(crate) fn new(shared: Arc<SharedNet>) -> Streams {
         Streams { shared, peers: HashMap::new(), actions: VecDeque::new(), waker: None }
     }
 
     /// Closes connections without a result. Cheap; called about every second.
-    pub(super) fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         let due = |peer: (&PeerId, &ConnectedPeer)| -> Vec<(PeerId, ConnectionId)> {
             let due = peer.1.connections.iter().filter(|c| (c.refused || !c.accepted) && c.until <= now);
             due.map(|connection| (*peer.0, connection.id)).collect()
@@ -118,12 +118,12 @@ impl Streams {
     }
 
     /// Closes a connection, if it still exists.
-    pub(super) fn close(&mut self, peer_id: PeerId, connection: ConnectionId) {
+    pub(crate) fn close(&mut self, peer_id: PeerId, connection: ConnectionId) {
         self.act(ToSwarm::CloseConnection { peer_id, connection: CloseConnection::One(connection) });
     }
 
     /// Sends the hello once more to every peer, so that peers of another ring are detected.
-    pub(super) fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         let connections: Vec<_> = self.peers.iter().map(|(peer_id, peer)| (*peer_id, peer.writing)).collect();
         for (peer_id, connection) in connections {
             self.order(peer_id, connection, Order::Check);
@@ -131,12 +131,12 @@ impl Streams {
     }
 
     /// Returns whether there is a connection to this peer, accepted or not.
-    pub(super) fn is_connected(&self, peer: &PeerId) -> bool {
+    pub(crate) fn is_connected(&self, peer: &PeerId) -> bool {
         self.peers.contains_key(peer)
     }
 
     /// Returns how this peer is connected, if it is: by TCP, where by both.
-    pub(super) fn via(&self, peer: &PeerId) -> Option<Via> {
+    pub(crate) fn via(&self, peer: &PeerId) -> Option<Via> {
         self.peers.get(peer)?.connections.iter().map(|connection| connection.via).min()
     }
 

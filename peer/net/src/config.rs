@@ -6,8 +6,8 @@ use libp2p::Multiaddr;
 use node::Class;
 use overlay::RingId;
 
-use super::frame::FRAME_BYTES_MAX;
-use super::network_key::NetworkKey;
+use crate::network_key::NetworkKey;
+use crate::stream::frame::FRAME_BYTES_MAX;
 
 /// Settings of this peer's part in a network.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct NetConfig {
     /// Upper limit of established connections, in both directions. A quarter is kept from peers that this peer did not
     /// ask for, so strangers cannot shut it off from members.
     pub connections_max: usize,
-    /// Upper limit of the peers that [`dial`](super::Transport::dial) remembers.
+    /// Upper limit of the peers that [`dial`](crate::Transport::dial) remembers.
     pub peers_max: usize,
     /// Limits of the control class: frames are few and small, and the newest frame counts.
     pub control: ClassLimits,

@@ -13,14 +13,14 @@ use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
 use libp2p::{PeerId, Swarm, identify, mdns, ping};
 use tokio::time::{MissedTickBehavior, sleep_until, timeout};
 
-use super::addresses::{Ours, dialable, is_dialable, split, via_of_connection};
-use super::behaviour::{Streams, StreamsEvent};
-use super::event::{NetEvent, Via};
-use super::identity::{peer_id_of, peer_key_of};
-use super::limits::ConnectionLimits;
-use super::redial::{ADDRESSES_MAX, Attempt, Due, Redial, Target, Until};
-use super::shared::{PendingOrders, SharedNet};
-use super::tried::DialOutcome;
+use crate::behaviour::{Streams, StreamsEvent};
+use crate::dial::addresses::{Ours, dialable, is_dialable, split, via_of_connection};
+use crate::dial::redial::{ADDRESSES_MAX, Attempt, Due, Redial, Target, Until};
+use crate::dial::tried::DialOutcome;
+use crate::event::{NetEvent, Via};
+use crate::identity::{peer_id_of, peer_key_of};
+use crate::limits::ConnectionLimits;
+use crate::shared::{PendingOrders, SharedNet};
 
 /// Interval of the work that has no event of its own.
 const TICK: Duration = Duration::from_secs(1);
@@ -30,11 +30,11 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// Longest wait at the start for an address of each listener: a listener may have none.
 const SILENT_MAX: Duration = Duration::from_secs(1);
 /// Time at the end for the queued frames, and again for connections to close.
-pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The behaviours that libp2p runs on each connection. `limits` first: no other behaviour hears of a denied connection.
 #[derive(NetworkBehaviour)]
-pub(super) struct Behaviour {
+pub(crate) struct Behaviour {
     limits: ConnectionLimits,
     streams: Streams,
     identify: identify::Behaviour,
@@ -43,7 +43,7 @@ pub(super) struct Behaviour {
 }
 
 /// The state of the task; see the module.
-pub(super) struct Driver {
+pub(crate) struct Driver {
     shared: Arc<SharedNet>,
     swarm: Swarm<Behaviour>,
     redial: Redial,
@@ -56,14 +56,14 @@ pub(super) struct Driver {
 }
 
 impl Behaviour {
-    pub(super) fn new(shared: &Arc<SharedNet>, key: libp2p::identity::PublicKey) -> Behaviour {
+    pub(crate) fn new(shared: &Arc<SharedNet>, key: libp2p::identity::PublicKey) -> Behaviour {
         let timing = &shared.config.timing;
         let me = key.to_peer_id();
         let mdns = shared.config.mdns.then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), me));
         let mdns = mdns.and_then(|mdns| {
             mdns.inspect_err(|error| tracing::warn!(%error, "no discovery on the local network")).ok()
         });
-        let identify = identify::Config::new(super::hello::PROTOCOL.into(), key)
+        let identify = identify::Config::new(crate::stream::hello::PROTOCOL.into(), key)
             .with_agent_version(concat!("scatter/", env!("CARGO_PKG_VERSION")).into())
             // This peer takes addresses from peers that vouch for them, not from any peer that connects.
             .with_cache_size(0);
@@ -79,7 +79,7 @@ impl Behaviour {
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<SharedNet>, swarm: Swarm<Behaviour>, listeners: HashSet<ListenerId>) -> Driver {
+    pub(crate) fn new(shared: Arc<SharedNet>, swarm: Swarm<Behaviour>, listeners: HashSet<ListenerId>) -> Driver {
         let mut redial = Redial::new(shared.config.timing.clone());
         let now = Instant::now();
         for address in &shared.config.join {
@@ -102,7 +102,7 @@ impl Driver {
     }
 
     /// Runs until it is told to stop.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

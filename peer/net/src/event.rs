@@ -4,7 +4,7 @@ use bytes::Bytes;
 use node::Class;
 use overlay::{PeerKey, RingId};
 
-use super::hello::Refusal;
+use crate::stream::hello::Refusal;
 
 /// Events of the network for the loop.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub enum SendError {
     /// The peer's queue of this class, or the memory for all queues, is full.
     #[error("queue full")]
     Full,
-    /// The frame is longer than [`FRAME_BYTES_MAX`](super::FRAME_BYTES_MAX): no peer would accept it.
+    /// The frame is longer than [`FRAME_BYTES_MAX`](crate::FRAME_BYTES_MAX): no peer would accept it.
     #[error("frame of {0} bytes is too long")]
     TooLong(usize),
 }

@@ -7,8 +7,8 @@ use libp2p::futures::executor::block_on;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::frame::{FrameDecoder, prefix};
-use super::hello::{self, Hello, HelloAnswer};
+use crate::stream::frame::{FrameDecoder, prefix};
+use crate::stream::hello::{self, Hello, HelloAnswer};
 
 /// Returns the frames in these received pieces, and whether a forbidden length follows them.
 pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Bytes>, bool) {

@@ -3,13 +3,16 @@
 use golden::{Format, Golden, examples};
 use libp2p::futures::executor::block_on;
 
-use super::frame::{FrameDecoder, MOVED, prefix};
-use super::hello::{HELLO_VERSION, Hello, HelloAnswer, PROTOCOL, VERSION, parse, read, write};
-use super::identity::{IDENTITY_VERSION, Identity};
-use super::pipe::pipe;
+use crate::identity::{IDENTITY_VERSION, Identity};
+use crate::stream::frame::{FrameDecoder, MOVED, prefix};
+use crate::stream::hello::{HELLO_VERSION, Hello, HelloAnswer, PROTOCOL, VERSION, parse, read, write};
+use crate::stream::pipe::pipe;
 
-const HELLOS: Format =
-    Format { version: HELLO_VERSION as u64, constant: "HELLO_VERSION in peer/net/src/hello.rs", package: "net --lib" };
+const HELLOS: Format = Format {
+    version: HELLO_VERSION as u64,
+    constant: "HELLO_VERSION in peer/net/src/stream/hello.rs",
+    package: "net --lib",
+};
 const IDENTITIES: Format = Format {
     version: IDENTITY_VERSION as u64,
     constant: "IDENTITY_VERSION in peer/net/src/identity.rs",

@@ -22,19 +22,19 @@ use node::Class;
 use overlay::PeerKey;
 use tokio::sync::watch;
 
-use super::event::RefusedBy;
-use super::hello::{self, AcceptedHello, GreetingError, PROTOCOL, Purpose, Refusal, Refused};
-use super::link::{CLASSES, Link};
-use super::shared::SharedNet;
-use super::stats::count;
-use super::stream::{self, StreamEnd};
+use crate::event::RefusedBy;
+use crate::shared::SharedNet;
+use crate::stats::count;
+use crate::stream::hello::{self, AcceptedHello, GreetingError, PROTOCOL, Purpose, Refusal, Refused};
+use crate::stream::link::{CLASSES, Link};
+use crate::stream::{self, StreamEnd};
 
 /// Time that a reader has to hand over arrived frames after its connection is gone.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Orders of the behaviour to a connection.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Serve the queues of this link. The first order, after the connection is established: a handler is made before it
     /// is known whether the connection will be accepted.
     Attach(Attached),
@@ -47,7 +47,7 @@ pub(super) enum Order {
 }
 
 /// A [`Link`] with a short debug output.
-pub(super) struct Attached(pub(super) Arc<Link>);
+pub(crate) struct Attached(pub(crate) Arc<Link>);
 
 impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Attached {
 
 /// Reports of a connection to the behaviour.
 #[derive(Debug)]
-pub(super) enum ConnectionReport {
+pub(crate) enum ConnectionReport {
     /// A hello was accepted, by either side.
     Accepted,
     /// One side refused the other.
@@ -67,7 +67,7 @@ pub(super) enum ConnectionReport {
 }
 
 /// The handler of one connection; see the module.
-pub(super) struct Handler {
+pub(crate) struct Handler {
     shared: Arc<SharedNet>,
     peer: PeerKey,
     peer_id: PeerId,
@@ -88,7 +88,7 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(shared: Arc<SharedNet>, peer: PeerKey, peer_id: PeerId, connection: ConnectionId) -> Handler {
+    pub(crate) fn new(shared: Arc<SharedNet>, peer: PeerKey, peer_id: PeerId, connection: ConnectionId) -> Handler {
         Handler {
             shared,
             peer,
@@ -289,7 +289,7 @@ impl ConnectionHandler for Handler {
 }
 
 /// Hello and answer as libp2p's upgrade of a stream, so that its deadline covers them too.
-pub(super) struct Greeting {
+pub(crate) struct Greeting {
     shared: Arc<SharedNet>,
     peer: PeerKey,
     /// The purpose to send; unused where the other side opened the stream.

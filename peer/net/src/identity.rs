@@ -15,7 +15,7 @@ use environment::version::PROGRAM;
 
 /// Version of the file's format. This first one does not name it: the file holds a libp2p key and nothing else. A later one
 /// begins with [`VERSIONED`] and its number, in decimal digits.
-pub(super) const IDENTITY_VERSION: u32 = 1;
+pub(crate) const IDENTITY_VERSION: u32 = 1;
 /// Prefix before the version in a file that names it.
 const VERSIONED: &[u8] = b"scatter identity ";
 
@@ -113,7 +113,7 @@ impl Identity {
         peer_id_of(&self.peer)
     }
 
-    pub(super) fn keypair(&self) -> &Keypair {
+    pub(crate) fn keypair(&self) -> &Keypair {
         &self.keypair
     }
 

@@ -49,45 +49,36 @@
 //!
 //! The differences to libp2p's QUIC are in [`quic`].
 
-mod addresses;
 mod behaviour;
 mod config;
+mod dial;
 mod driver;
 mod event;
-mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]
 mod golden_test;
 mod handler;
-mod hello;
 mod identity;
-mod inbox;
 mod limits;
 mod linger;
-mod link;
 mod network_key;
-#[cfg(test)]
-mod pipe;
-mod queue;
 #[doc(hidden)]
 pub mod quic;
-mod redial;
 mod shared;
 mod start;
 mod stats;
 mod stream;
-mod tried;
 
-pub use addresses::complaint;
 pub use config::{ClassLimits, NetConfig, Timing};
+pub use dial::addresses::complaint;
+pub use dial::tried::{DialOutcome, Tried, hopeless, told};
 pub use event::{NetEvent, Outgoing, RefusedBy, SendError, Transport, Via};
-pub use frame::FRAME_BYTES_MAX;
-pub use hello::{Refusal, Refused};
 pub use identity::{Identity, IdentityError, peer_id_of, peer_key_of};
-pub use inbox::Wake;
 pub use libp2p::{Multiaddr, PeerId};
 pub use network_key::{NetworkKey, NetworkKeyError};
 pub use start::{Net, NetError, NetHandle, NetPort};
 pub use stats::{ClassStats, NetStats, PeerStats};
-pub use tried::{DialOutcome, Tried, hopeless, told};
+pub use stream::frame::FRAME_BYTES_MAX;
+pub use stream::hello::{Refusal, Refused};
+pub use stream::inbox::Wake;

@@ -18,10 +18,10 @@ use libp2p::swarm::{
 };
 use libp2p::{Multiaddr, PeerId};
 
-use super::addresses::ip_of;
-use super::identity::peer_key_of;
-use super::shared::SharedNet;
-use super::stats::count;
+use crate::dial::addresses::ip_of;
+use crate::identity::peer_key_of;
+use crate::shared::SharedNet;
+use crate::stats::count;
 
 /// Upper limit of inbound connections with an unfinished handshake; never more than the limit of all connections.
 const PENDING_IN_MAX: usize = 256;
@@ -31,7 +31,7 @@ const PENDING_IN_PER_IP_MAX: usize = 64;
 const PER_PEER_MAX: usize = 4;
 
 /// The limits and the connections that they count; see the module.
-pub(super) struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     shared: Arc<SharedNet>,
     /// Handshakes under way, with their source addresses.
     pending_in: HashMap<ConnectionId, Option<IpAddr>>,
@@ -52,7 +52,7 @@ struct Established {
 struct OverLimit(&'static str);
 
 impl ConnectionLimits {
-    pub(super) fn new(shared: Arc<SharedNet>) -> ConnectionLimits {
+    pub(crate) fn new(shared: Arc<SharedNet>) -> ConnectionLimits {
         ConnectionLimits { shared, pending_in: HashMap::new(), established: HashMap::new(), per_peer: HashMap::new() }
     }
 

@@ -15,12 +15,12 @@ use libp2p::futures::{AsyncRead, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
 /// Time that the other side may take to close after this side. It first reads the bytes before this side's end.
-pub(super) const PARTING: Duration = Duration::from_secs(1);
+pub(crate) const PARTING: Duration = Duration::from_secs(1);
 /// Bytes per read of a stream that is discarded.
 const DISCARD_BYTES: usize = 4 * 1024;
 
 /// A stream with this way to close; see the module.
-pub(super) struct Linger<S> {
+pub(crate) struct Linger<S> {
     stream: S,
     parting: Duration,
     state: LingerState,
@@ -35,7 +35,7 @@ enum LingerState {
 
 impl<S> Linger<S> {
     /// Wraps a stream. Closing waits for the other side for `parting` at most.
-    pub(super) fn new(stream: S, parting: Duration) -> Linger<S> {
+    pub(crate) fn new(stream: S, parting: Duration) -> Linger<S> {
         Linger { stream, parting, state: LingerState::Open }
     }
 }

@@ -40,7 +40,7 @@ pub enum NetworkKeyError {
 
 /// The half of the greeting that a proof belongs to. Without it an answer could be reflected as a hello.
 #[derive(Clone, Copy)]
-pub(super) enum Half {
+pub(crate) enum Half {
     Hello,
     Answer,
 }
@@ -79,7 +79,7 @@ impl NetworkKey {
     }
 
     /// Returns the proof that `from` shows to `to`.
-    pub(super) fn proof(&self, half: Half, network: &str, from: &PeerKey, to: &PeerKey) -> blake3::Hash {
+    pub(crate) fn proof(&self, half: Half, network: &str, from: &PeerKey, to: &PeerKey) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(match half {
             Half::Hello => b"scatter hello 1",

@@ -10,21 +10,21 @@ use libp2p::swarm::ConnectionId;
 use overlay::{PeerKey, RingId};
 use tokio::sync::Notify;
 
-use super::config::NetConfig;
-use super::hello::{Instance, Membership};
-use super::inbox::{Inbox, Wake};
-use super::link::Links;
-use super::stats::Counters;
-use super::tried::Tried;
+use crate::config::NetConfig;
+use crate::dial::tried::Tried;
+use crate::stats::Counters;
+use crate::stream::hello::{Instance, Membership};
+use crate::stream::inbox::{Inbox, Wake};
+use crate::stream::link::Links;
 
 /// The shared state; see the module.
-pub(super) struct SharedNet {
-    pub(super) me: PeerKey,
-    pub(super) config: NetConfig,
-    pub(super) links: Links,
-    pub(super) inbox: Inbox,
-    pub(super) counters: Counters,
-    pub(super) orders: Orders,
+pub(crate) struct SharedNet {
+    pub(crate) me: PeerKey,
+    pub(crate) config: NetConfig,
+    pub(crate) links: Links,
+    pub(crate) inbox: Inbox,
+    pub(crate) counters: Counters,
+    pub(crate) orders: Orders,
     ring: Mutex<Option<RingId>>,
     instance: Instance,
     tried: Mutex<Vec<Tried>>,
@@ -33,26 +33,26 @@ pub(super) struct SharedNet {
 /// Orders to the swarm task. Bounded by the number of peers and connections: each is named once, for any number of
 /// orders.
 #[derive(Default)]
-pub(super) struct Orders {
+pub(crate) struct Orders {
     pending: Mutex<PendingOrders>,
     ready: Notify,
 }
 
 /// Orders that are not yet carried out.
 #[derive(Default)]
-pub(super) struct PendingOrders {
+pub(crate) struct PendingOrders {
     /// Connect to these peers.
-    pub(super) dial: HashMap<PeerKey, Vec<String>>,
+    pub(crate) dial: HashMap<PeerKey, Vec<String>>,
     /// These connections broke in a stream.
-    pub(super) close: HashSet<(PeerId, ConnectionId)>,
+    pub(crate) close: HashSet<(PeerId, ConnectionId)>,
     /// Send the hello again to every peer: this peer's ring is known now.
-    pub(super) check: bool,
+    pub(crate) check: bool,
     /// End.
-    pub(super) stop: bool,
+    pub(crate) stop: bool,
 }
 
 impl SharedNet {
-    pub(super) fn new(me: PeerKey, config: NetConfig, wakes: Vec<Wake>) -> SharedNet {
+    pub(crate) fn new(me: PeerKey, config: NetConfig, wakes: Vec<Wake>) -> SharedNet {
         SharedNet {
             me,
             links: Links::new(&config),
@@ -68,16 +68,16 @@ impl SharedNet {
     }
 
     /// Returns the dials while no peer is connected, with their results, as of the last second.
-    pub(super) fn tried(&self) -> Vec<Tried> {
+    pub(crate) fn tried(&self) -> Vec<Tried> {
         lock(&self.tried).clone()
     }
 
-    pub(super) fn set_tried(&self, tried: Vec<Tried>) {
+    pub(crate) fn set_tried(&self, tried: Vec<Tried>) {
         *lock(&self.tried) = tried;
     }
 
     /// Returns the values that are compared with other peers, as of now.
-    pub(super) fn membership(&self) -> Membership {
+    pub(crate) fn membership(&self) -> Membership {
         Membership {
             network: self.config.network.clone(),
             key: self.config.network_key.clone(),
@@ -89,19 +89,19 @@ impl SharedNet {
     }
 
     /// Sets the ring, and returns whether it is new.
-    pub(super) fn set_ring(&self, ring: RingId) -> bool {
+    pub(crate) fn set_ring(&self, ring: RingId) -> bool {
         lock(&self.ring).replace(ring) != Some(ring)
     }
 }
 
 impl Orders {
-    pub(super) fn give(&self, order: impl FnOnce(&mut PendingOrders)) {
+    pub(crate) fn give(&self, order: impl FnOnce(&mut PendingOrders)) {
         order(&mut lock(&self.pending));
         self.ready.notify_one();
     }
 
     /// Waits for orders and takes them all. No order is lost where the wait is given up.
-    pub(super) async fn take(&self) -> PendingOrders {
+    pub(crate) async fn take(&self) -> PendingOrders {
         self.ready.notified().await;
         std::mem::take(&mut lock(&self.pending))
     }

@@ -17,19 +17,19 @@ use libp2p::{Multiaddr, PeerId, SwarmBuilder, Transport as _, noise, tcp, yamux}
 use node::Class;
 use overlay::{PeerKey, RingId};
 
-use super::addresses::via;
-use super::config::NetConfig;
-use super::driver::{Behaviour, Driver, FAREWELL};
-use super::event::{NetEvent, Outgoing, SendError, Transport};
-use super::hello::NETWORK_BYTES_MAX;
-use super::identity::{Identity, peer_id_of};
-use super::inbox::Wake;
-use super::linger::{Linger, PARTING};
-use super::link::{CLASSES, Link};
-use super::quic;
-use super::shared::SharedNet;
-use super::stats::{NetStats, count};
-use super::tried::Tried;
+use crate::config::NetConfig;
+use crate::dial::addresses::via;
+use crate::dial::tried::Tried;
+use crate::driver::{Behaviour, Driver, FAREWELL};
+use crate::event::{NetEvent, Outgoing, SendError, Transport};
+use crate::identity::{Identity, peer_id_of};
+use crate::linger::{Linger, PARTING};
+use crate::quic;
+use crate::shared::SharedNet;
+use crate::stats::{NetStats, count};
+use crate::stream::hello::NETWORK_BYTES_MAX;
+use crate::stream::inbox::Wake;
+use crate::stream::link::{CLASSES, Link};
 
 /// Upper limit of a TCP connection's streams, of both sides: three classes each way, and libp2p's own. A hostile peer can
 /// make this side hold 256 KiB for each stream that it never finishes, so a higher limit costs more memory.

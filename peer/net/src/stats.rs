@@ -6,8 +6,8 @@ use std::time::Duration;
 use node::Class;
 use overlay::PeerKey;
 
-use super::event::Via;
-use super::hello::Refusal;
+use crate::event::Via;
+use crate::stream::hello::Refusal;
 
 /// The state of the network as of now; counters are since start.
 #[derive(Clone, Debug, Default)]
@@ -77,23 +77,23 @@ impl PeerStats {
 
 /// Counters that belong to no peer. See [`NetStats`].
 #[derive(Default)]
-pub(super) struct Counters {
-    pub(super) connections: AtomicU64,
-    pub(super) unknown_peer: AtomicU64,
-    pub(super) refused: [AtomicU64; 6],
-    pub(super) violations: AtomicU64,
-    pub(super) stalled: AtomicU64,
-    pub(super) over_limit: AtomicU64,
+pub(crate) struct Counters {
+    pub(crate) connections: AtomicU64,
+    pub(crate) unknown_peer: AtomicU64,
+    pub(crate) refused: [AtomicU64; 6],
+    pub(crate) violations: AtomicU64,
+    pub(crate) stalled: AtomicU64,
+    pub(crate) over_limit: AtomicU64,
 }
 
 impl Counters {
     /// Counts a refusal and returns the number of this kind.
-    pub(super) fn refused(&self, reason: Refusal) -> u64 {
+    pub(crate) fn refused(&self, reason: Refusal) -> u64 {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
 /// Adds one and returns the new value.
-pub(super) fn count(counter: &AtomicU64) -> u64 {
+pub(crate) fn count(counter: &AtomicU64) -> u64 {
     counter.fetch_add(1, Ordering::Relaxed) + 1
 }

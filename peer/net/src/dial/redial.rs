@@ -16,23 +16,23 @@ use libp2p::Multiaddr;
 use libp2p::swarm::{ConnectionId, DialError};
 use overlay::PeerKey;
 
-use super::addresses::via;
-use super::config::Timing;
-use super::event::Via;
-use super::tried::{DialOutcome, Tried};
+use crate::config::Timing;
+use crate::dial::addresses::via;
+use crate::dial::tried::{DialOutcome, Tried};
+use crate::event::Via;
 
 /// Upper limit of dials under way; further dials wait.
 const DIALS_MAX: usize = 64;
 /// TCP connections in a row that may break soon without consequence: bad luck, or a peer that was restarted.
 const TCP_BREAKS_MAX: u32 = 1;
 /// Upper limit of addresses of one peer.
-pub(super) const ADDRESSES_MAX: usize = 8;
+pub(crate) const ADDRESSES_MAX: usize = 8;
 /// Failures after which a peer that mDNS found is given up; mDNS will find it again.
 const FOUND_FAILURES_MAX: u32 = 3;
 
 /// The target of a dial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// This peer and no other.
     Peer(PeerKey),
     /// Any peer that answers at this address.
@@ -41,7 +41,7 @@ pub(super) enum Target {
 
 /// How long a target is dialled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Until {
+pub(crate) enum Until {
     /// For `FOUND_FAILURES_MAX` failures.
     Found,
     /// Until this time without a connection.
@@ -52,15 +52,15 @@ pub(super) enum Until {
 
 /// A dial that is due. The caller reports its id with [`Redial::dialing`].
 #[derive(Debug, PartialEq)]
-pub(super) struct Due {
-    pub(super) target: Target,
-    pub(super) addresses: Vec<Multiaddr>,
-    pub(super) attempt: Attempt,
+pub(crate) struct Due {
+    pub(crate) target: Target,
+    pub(crate) addresses: Vec<Multiaddr>,
+    pub(crate) attempt: Attempt,
 }
 
 /// The purpose of a dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(crate) enum Attempt {
     /// To reach a peer that is not connected: as a rule by TCP, where it has such addresses.
     First,
     /// To reach it by QUIC, because TCP is slow or failed; or the other way about.
@@ -70,7 +70,7 @@ pub(super) enum Attempt {
 }
 
 /// The schedule of all dials; see the module.
-pub(super) struct Redial {
+pub(crate) struct Redial {
     timing: Timing,
     entries: HashMap<Target, DialEntry>,
     random: RandomState,
@@ -202,12 +202,12 @@ impl Dialing {
 }
 
 impl Redial {
-    pub(super) fn new(timing: Timing) -> Redial {
+    pub(crate) fn new(timing: Timing) -> Redial {
         Redial { timing, entries: HashMap::new(), random: RandomState::new(), draws: 0 }
     }
 
     /// Dials `target` from now on. A repeated call renews the time and the addresses, but does not shorten a pause.
-    pub(super) fn want(
+    pub(crate) fn want(
         &mut self,
         target: Target,
         mut addresses: Vec<Multiaddr>,
@@ -247,7 +247,7 @@ impl Redial {
     }
 
     /// Like [`Redial::want`] for one more address, which is tried together with the known ones.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         target: Target,
         address: Multiaddr,
@@ -263,7 +263,7 @@ impl Redial {
     }
 
     /// Returns the dials that are due now. Forgets the targets whose time is over.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Due> {
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Due> {
         self.entries.retain(|_, entry| match (entry.until, entry.state) {
             (Until::Forever, _) | (_, DialState::Connected { .. } | DialState::Dialing(_)) => true,
             (Until::Wanted(until), DialState::Idle(_)) => until > now,
@@ -287,16 +287,16 @@ impl Redial {
     }
 
     /// Returns when the next dial is due.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.entries.values().filter_map(DialEntry::at).min()
     }
 
-    pub(super) fn is_wanted(&self, peer: &PeerKey) -> bool {
+    pub(crate) fn is_wanted(&self, peer: &PeerKey) -> bool {
         self.entries.contains_key(&Target::Peer(*peer))
     }
 
     /// Notes that a due dial began.
-    pub(super) fn dialing(&mut self, due: &Due, id: ConnectionId, now: Instant) {
+    pub(crate) fn dialing(&mut self, due: &Due, id: ConnectionId, now: Instant) {
         let (start, draw) = (self.timing.tcp_start, self.draw());
         let Some(entry) = self.entries.get_mut(&due.target) else {
             return;
@@ -322,7 +322,7 @@ impl Redial {
     }
 
     /// Notes the error of a dial, for administrators: called before [`Redial::failed`].
-    pub(super) fn note_dial(&mut self, id: ConnectionId, error: &DialError) {
+    pub(crate) fn note_dial(&mut self, id: ConnectionId, error: &DialError) {
         let is_its = |entry: &&mut DialEntry| matches!(entry.state, DialState::Dialing(dialing) if dialing.has(id));
         if let Some(entry) = self.entries.values_mut().find(is_its) {
             entry.outcome = Some(DialOutcome::of(error, !entry.addresses.is_empty()));
@@ -330,14 +330,14 @@ impl Redial {
     }
 
     /// Notes the state of a connection to `peer`, for administrators; `None` where it is sound.
-    pub(super) fn note_peer(&mut self, peer: PeerKey, outcome: Option<DialOutcome>) {
+    pub(crate) fn note_peer(&mut self, peer: PeerKey, outcome: Option<DialOutcome>) {
         for entry in self.entries.values_mut().filter(|entry| entry.is_connected_to(peer)) {
             entry.outcome = outcome.clone();
         }
     }
 
     /// Returns all targets, those that the settings name first.
-    pub(super) fn tried(&self) -> Vec<Tried> {
+    pub(crate) fn tried(&self) -> Vec<Tried> {
         let tried = |entry: &DialEntry| Tried {
             addresses: entry.addresses.clone(),
             named: entry.until == Until::Forever,
@@ -350,7 +350,7 @@ impl Redial {
     }
 
     /// Notes that a dial failed, or could not even begin.
-    pub(super) fn failed(&mut self, id: ConnectionId, now: Instant) {
+    pub(crate) fn failed(&mut self, id: ConnectionId, now: Instant) {
         let failed = self.entries.iter_mut().find_map(|(target, entry)| match &mut entry.state {
             DialState::Dialing(dialing) if dialing.has(id) => Some((target, dialing)),
             _ => None,
@@ -382,7 +382,7 @@ impl Redial {
     }
 
     /// Notes that a connection to `peer` is established, which either side dialled.
-    pub(super) fn connected(&mut self, peer: PeerKey, id: ConnectionId, by: Via, now: Instant) {
+    pub(crate) fn connected(&mut self, peer: PeerKey, id: ConnectionId, by: Via, now: Instant) {
         let draw = self.draw();
         for (target, entry) in &mut self.entries {
             let dialled = matches!(entry.state, DialState::Dialing(dialing) if dialing.has(id));
@@ -401,7 +401,7 @@ impl Redial {
     }
 
     /// Notes that a hello was accepted: from now on it pays to dial again soon.
-    pub(super) fn accepted(&mut self, peer: PeerKey, now: Instant) {
+    pub(crate) fn accepted(&mut self, peer: PeerKey, now: Instant) {
         for entry in self.entries.values_mut().filter(|entry| entry.is_connected_to(peer)) {
             entry.failures = 0;
             entry.refusals = 0;
@@ -413,7 +413,7 @@ impl Redial {
     }
 
     /// Notes that the last TCP connection to `peer` is gone, and that a QUIC connection remains.
-    pub(super) fn tcp_gone(&mut self, peer: PeerKey, now: Instant) {
+    pub(crate) fn tcp_gone(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
             let draw = self.draw();
             if let Some(entry) = self.entries.get_mut(&target) {
@@ -425,7 +425,7 @@ impl Redial {
     }
 
     /// Notes that the last connection to `peer` is gone.
-    pub(super) fn gone(&mut self, peer: PeerKey, now: Instant) {
+    pub(crate) fn gone(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
             let draw = self.draw();
             if let Some(entry) = self.entries.get_mut(&target) {
@@ -439,7 +439,7 @@ impl Redial {
     }
 
     /// Notes that one side refused the other.
-    pub(super) fn refused(&mut self, peer: PeerKey, now: Instant) {
+    pub(crate) fn refused(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
             let draw = self.draw();
             let Some(entry) = self.entries.get_mut(&target) else {

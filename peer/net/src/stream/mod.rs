@@ -5,6 +5,14 @@
 //! acceptor (of the loop, the process or the network) shows at the opener as a queue that fills, and little lies in the
 //! sockets.
 
+pub(crate) mod frame;
+pub(crate) mod hello;
+pub(crate) mod inbox;
+pub(crate) mod link;
+#[cfg(test)]
+pub(crate) mod pipe;
+pub(crate) mod queue;
+
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -15,10 +23,10 @@ use libp2p::futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use node::Class;
 use tokio::time::timeout;
 
-use super::frame::{FrameDecoder, FrameTooLong, MOVED, PREFIX_BYTES, prefix};
-use super::link::Link;
-use super::queue::{BATCH_FRAMES_MAX, Queue};
-use super::shared::SharedNet;
+use crate::shared::SharedNet;
+use crate::stream::frame::{FrameDecoder, FrameTooLong, MOVED, PREFIX_BYTES, prefix};
+use crate::stream::link::Link;
+use crate::stream::queue::{BATCH_FRAMES_MAX, Queue};
 
 /// Bytes per read: Yamux hands over frames of 16 KiB.
 const READ_BYTES: usize = 16 * 1024;
@@ -29,7 +37,7 @@ const WRITE_BYTES: usize = 16 * 1024;
 
 /// Reason for the end of a stream.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StreamEnd {
+pub(crate) enum StreamEnd {
     /// The other side closed it, or the connection is gone.
     #[error("closed")]
     Closed,
@@ -57,7 +65,7 @@ impl From<FrameTooLong> for StreamEnd {
 }
 
 /// Writes the queue of `link` for this class, until the stream ends or until `leave`, which takes effect between frames.
-pub(super) async fn write<S>(
+pub(crate) async fn write<S>(
     mut stream: S,
     link: &Link,
     class: Class,
@@ -145,7 +153,7 @@ impl Drop for FrameBatch<'_> {
 }
 
 /// Hands arrived frames to the loop, until the stream ends.
-pub(super) async fn read<S>(mut stream: S, link: &Link, class: Class, shared: &SharedNet) -> StreamEnd
+pub(crate) async fn read<S>(mut stream: S, link: &Link, class: Class, shared: &SharedNet) -> StreamEnd
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -270,10 +278,10 @@ mod tests {
 
     use overlay::PeerKey;
 
-    use super::super::config::NetConfig;
-    use super::super::event::NetEvent;
-    use super::super::pipe::{PipeFault, pipe};
     use super::*;
+    use crate::config::NetConfig;
+    use crate::event::NetEvent;
+    use crate::stream::pipe::{PipeFault, pipe};
 
     const PEER: PeerKey = PeerKey([1; 32]);
 

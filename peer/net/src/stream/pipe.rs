@@ -10,18 +10,18 @@ use libp2p::futures::{AsyncRead, AsyncWrite};
 
 /// Counts I/O calls of both ends and fails from the n-th on.
 #[derive(Clone)]
-pub(super) struct PipeFault {
+pub(crate) struct PipeFault {
     calls: Arc<AtomicU64>,
     at: u64,
 }
 
 impl PipeFault {
-    pub(super) fn at(at: u64) -> PipeFault {
+    pub(crate) fn at(at: u64) -> PipeFault {
         PipeFault { calls: Arc::default(), at }
     }
 
     /// Returns whether there were so many calls at all.
-    pub(super) fn was_reached(&self) -> bool {
+    pub(crate) fn was_reached(&self) -> bool {
         self.calls.load(Ordering::Relaxed) >= self.at
     }
 
@@ -34,13 +34,13 @@ impl PipeFault {
 }
 
 /// One end.
-pub(super) struct PipeEnd {
+pub(crate) struct PipeEnd {
     io: tokio::io::DuplexStream,
     fault: Option<PipeFault>,
 }
 
 /// Returns two ends with so many bytes between them.
-pub(super) fn pipe(bytes: usize, fault: Option<PipeFault>) -> (PipeEnd, PipeEnd) {
+pub(crate) fn pipe(bytes: usize, fault: Option<PipeFault>) -> (PipeEnd, PipeEnd) {
     let (one, two) = tokio::io::duplex(bytes);
     (PipeEnd { io: one, fault: fault.clone() }, PipeEnd { io: two, fault })
 }

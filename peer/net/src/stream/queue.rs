@@ -10,20 +10,20 @@ use bytes::Bytes;
 use environment::lock;
 use tokio::sync::Notify;
 
-use super::config::ClassLimits;
-use super::event::SendError;
-use super::frame::FRAME_BYTES_MAX;
+use crate::config::ClassLimits;
+use crate::event::SendError;
+use crate::stream::frame::FRAME_BYTES_MAX;
 
 /// Upper limit of frames that a writer takes at a time and flushes once; flushing each of them costs seven times as
 /// much.
-pub(super) const BATCH_FRAMES_MAX: usize = 256;
+pub(crate) const BATCH_FRAMES_MAX: usize = 256;
 /// Upper limit of bytes that a writer takes at a time, or one frame: a stalled peer holds no more than that beside the
 /// queue.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// The frames that are kept where there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(crate) enum Keep {
     /// The newest frame of a member supersedes its earlier ones: drop the oldest.
     Newest,
     /// The oldest frame is closest to being useful, and the sender learns at once that there is no room.
@@ -32,23 +32,23 @@ pub(super) enum Keep {
 
 /// The memory that all queues share.
 #[derive(Clone)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     used: Arc<AtomicUsize>,
     max: usize,
 }
 
 /// Counts since the queue began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct QueueCounts {
-    pub(super) sent_frames: u64,
-    pub(super) sent_bytes: u64,
-    pub(super) dropped_full: u64,
-    pub(super) dropped_late: u64,
-    pub(super) lost: u64,
+pub(crate) struct QueueCounts {
+    pub(crate) sent_frames: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) dropped_full: u64,
+    pub(crate) dropped_late: u64,
+    pub(crate) lost: u64,
 }
 
 /// The queue of one peer and class; see the module.
-pub(super) struct Queue {
+pub(crate) struct Queue {
     limits: ClassLimits,
     keep: Keep,
     memory: Memory,
@@ -72,7 +72,7 @@ struct QueueEntry {
 }
 
 impl Memory {
-    pub(super) fn new(max: usize) -> Memory {
+    pub(crate) fn new(max: usize) -> Memory {
         Memory { used: Arc::default(), max }
     }
 
@@ -89,13 +89,13 @@ impl Memory {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 }
 
 impl Queue {
-    pub(super) fn new(limits: ClassLimits, keep: Keep, memory: Memory) -> Queue {
+    pub(crate) fn new(limits: ClassLimits, keep: Keep, memory: Memory) -> Queue {
         let inner = QueueState {
             entries: VecDeque::new(),
             bytes: 0,
@@ -107,7 +107,7 @@ impl Queue {
     }
 
     /// Queues a frame, and returns whether the writer sleeps and has to be [woken](Queue::wake).
-    pub(super) fn push(&self, frame: Bytes, now: Instant) -> Result<bool, SendError> {
+    pub(crate) fn push(&self, frame: Bytes, now: Instant) -> Result<bool, SendError> {
         let mut inner = lock(&self.inner);
         if frame.len() > FRAME_BYTES_MAX {
             inner.counts.dropped_full += 1;
@@ -133,12 +133,12 @@ impl Queue {
     }
 
     /// Wakes the writer.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.ready.notify_one();
     }
 
     /// Waits until there are frames, then fills the empty `batch`. No frame is lost where the wait is given up.
-    pub(super) async fn take(&self, batch: &mut Vec<Bytes>) {
+    pub(crate) async fn take(&self, batch: &mut Vec<Bytes>) {
         loop {
             if self.try_take(batch, Instant::now()) {
                 return;
@@ -171,7 +171,7 @@ impl Queue {
     }
 
     /// Drops frames that have waited too long. For peers without a connection, whose queues no writer reads.
-    pub(super) fn expire(&self, now: Instant) {
+    pub(crate) fn expire(&self, now: Instant) {
         let mut inner = lock(&self.inner);
         while inner.entries.front().is_some_and(|entry| entry.until < now) {
             let Some(entry) = inner.pop() else { break };
@@ -181,7 +181,7 @@ impl Queue {
     }
 
     /// Notes that frames were written and flushed.
-    pub(super) fn sent(&self, frames: usize, bytes: usize) {
+    pub(crate) fn sent(&self, frames: usize, bytes: usize) {
         let mut inner = lock(&self.inner);
         inner.in_hand -= frames;
         inner.counts.sent_frames += frames as u64;
@@ -189,29 +189,29 @@ impl Queue {
     }
 
     /// Notes that frames were taken, and that the stream broke before they were flushed.
-    pub(super) fn lost(&self, frames: usize) {
+    pub(crate) fn lost(&self, frames: usize) {
         let mut inner = lock(&self.inner);
         inner.in_hand -= frames;
         inner.counts.lost += frames as u64;
     }
 
     /// Returns the waiting frames and bytes.
-    pub(super) fn depth(&self) -> (usize, usize) {
+    pub(crate) fn depth(&self) -> (usize, usize) {
         let inner = lock(&self.inner);
         (inner.entries.len(), inner.bytes)
     }
 
     /// Returns whether no frame waits, neither here nor with the writer.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         let inner = lock(&self.inner);
         inner.entries.is_empty() && inner.in_hand == 0
     }
 
-    pub(super) fn counts(&self) -> QueueCounts {
+    pub(crate) fn counts(&self) -> QueueCounts {
         lock(&self.inner).counts
     }
 
-    pub(super) fn window_bytes(&self) -> usize {
+    pub(crate) fn window_bytes(&self) -> usize {
         self.limits.window_bytes
     }
 }

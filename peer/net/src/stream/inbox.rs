@@ -12,8 +12,8 @@ use node::wire::lane_of;
 use overlay::PeerKey;
 use tokio::sync::Semaphore;
 
-use super::config::NetConfig;
-use super::event::NetEvent;
+use crate::config::NetConfig;
+use crate::event::NetEvent;
 
 /// Cost of a frame beside its bytes, in bytes: many empty frames are not free either.
 const FRAME_COST_BYTES: usize = 64;
@@ -24,7 +24,7 @@ const REFUSALS_MAX: usize = 256;
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// The inboxes of all lanes; see the module.
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     lanes: Vec<Lane>,
     /// Bytes that may still come in, by class: bulk that waits for the loop does not keep heartbeats out. The semaphores
     /// are fair, so no peer keeps out another peer.
@@ -51,7 +51,7 @@ struct InboxState {
 
 impl Inbox {
     /// Creates the inboxes for the lanes of these wakes; at least one.
-    pub(super) fn new(config: &NetConfig, wakes: Vec<Wake>) -> Inbox {
+    pub(crate) fn new(config: &NetConfig, wakes: Vec<Wake>) -> Inbox {
         let room_max = [Class::Control, Class::Data, Class::Bulk]
             .map(|class| config.class(class).inbound_bytes_max.clamp(1, Semaphore::MAX_PERMITS / 2));
         let lanes = wakes.into_iter().map(|wake| Lane { inner: Mutex::default(), wake }).collect();
@@ -59,7 +59,7 @@ impl Inbox {
     }
 
     /// Hands frames to their loops, after a wait for room. Returns `Err` once the network is shut down.
-    pub(super) async fn deliver(&self, peer: PeerKey, class: Class, frames: Vec<Bytes>) -> Result<(), ()> {
+    pub(crate) async fn deliver(&self, peer: PeerKey, class: Class, frames: Vec<Bytes>) -> Result<(), ()> {
         if let [only] = &self.lanes[..] {
             return self.hand_to(only, peer, class, frames).await;
         }
@@ -76,7 +76,7 @@ impl Inbox {
     }
 
     /// Returns the number of lanes.
-    pub(super) fn lanes(&self) -> usize {
+    pub(crate) fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
@@ -95,14 +95,14 @@ impl Inbox {
     }
 
     /// Reports an event that is not a frame to the loops. Never waits, and still bounded: see [`InboxState::tell`].
-    pub(super) fn tell(&self, event: NetEvent) {
+    pub(crate) fn tell(&self, event: NetEvent) {
         for lane in &self.lanes {
             lane.push(|inner| inner.tell(event.clone()));
         }
     }
 
     /// Appends all events that wait for a lane to `into`.
-    pub(super) fn drain(&self, lane: u8, into: &mut Vec<NetEvent>) -> usize {
+    pub(crate) fn drain(&self, lane: u8, into: &mut Vec<NetEvent>) -> usize {
         let before = into.len();
         let taken = {
             let mut inner = lock(&self.lanes[usize::from(lane)].inner);
@@ -121,7 +121,7 @@ impl Inbox {
     }
 
     /// Releases all waiting readers.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.room.iter().for_each(Semaphore::close);
     }
 }

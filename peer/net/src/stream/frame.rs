@@ -6,36 +6,36 @@ use bytes::{Buf, Bytes, BytesMut};
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 
 /// Length of the prefix before a frame, in bytes.
-pub(super) const PREFIX_BYTES: usize = 4;
+pub(crate) const PREFIX_BYTES: usize = 4;
 
 /// Value in place of a length: no more frames come on this stream, and the sender continues on another one.
-pub(super) const MOVED: u32 = u32::MAX;
+pub(crate) const MOVED: u32 = u32::MAX;
 
 /// A length that the protocol forbids: the following bytes cannot be read, so the stream ends.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of {0} bytes was announced")]
-pub(super) struct FrameTooLong(pub(super) u32);
+pub(crate) struct FrameTooLong(pub(crate) u32);
 
 /// Returns the length prefix of a frame. The queues hold no frame longer than [`FRAME_BYTES_MAX`].
-pub(super) fn prefix(frame: &[u8]) -> [u8; PREFIX_BYTES] {
+pub(crate) fn prefix(frame: &[u8]) -> [u8; PREFIX_BYTES] {
     debug_assert!(frame.len() <= FRAME_BYTES_MAX);
     (frame.len() as u32).to_le_bytes()
 }
 
 /// Decoder that cuts received bytes into frames. It holds only received bytes: an announced length reserves no memory.
 #[derive(Default)]
-pub(super) struct FrameDecoder {
+pub(crate) struct FrameDecoder {
     buffer: BytesMut,
 }
 
 impl FrameDecoder {
     /// Appends received bytes.
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// Returns the next frame, if all of it is here.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         let Some(prefix) = self.buffer.first_chunk::<PREFIX_BYTES>() else {
             return Ok(None);
         };

@@ -7,8 +7,8 @@ use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use overlay::PeerKey;
 
-use super::event::Via;
-use super::identity::peer_key_of;
+use crate::event::Via;
+use crate::identity::peer_key_of;
 
 /// Number of peers that must have seen the local peer under an address before it is reported.
 const WITNESSES: usize = 2;
@@ -25,23 +25,23 @@ enum AddressReach {
 
 /// The local peer's addresses: those that it listens at, and the public ones under which several peers have seen it.
 #[derive(Default)]
-pub(super) struct Ours {
+pub(crate) struct Ours {
     listen: BTreeSet<Multiaddr>,
     observed: BTreeMap<IpAddr, HashSet<PeerId>>,
 }
 
 impl Ours {
-    pub(super) fn listening(&mut self, address: Multiaddr) {
+    pub(crate) fn listening(&mut self, address: Multiaddr) {
         self.listen.insert(address);
     }
 
-    pub(super) fn expired(&mut self, address: &Multiaddr) {
+    pub(crate) fn expired(&mut self, address: &Multiaddr) {
         self.listen.remove(address);
     }
 
     /// Notes that `by` saw the local peer under this address. Its port is that of a single dial and means nothing.
     /// Where the address is public and not the local peer's own, a router may forward the listening port under it.
-    pub(super) fn observed(&mut self, address: &Multiaddr, by: PeerId) {
+    pub(crate) fn observed(&mut self, address: &Multiaddr, by: PeerId) {
         let Some(ip) = ip_of(address).filter(|ip| reach(*ip) == AddressReach::Global) else {
             return;
         };
@@ -59,7 +59,7 @@ impl Ours {
 
     /// Returns the addresses to report, best first. Loopback only where there is no other: on another machine it is
     /// another peer.
-    pub(super) fn told(&self) -> Vec<String> {
+    pub(crate) fn told(&self) -> Vec<String> {
         let mut told: Vec<(AddressReach, Multiaddr)> =
             self.listen.iter().filter_map(|address| Some((reach(ip_of(address)?), address.clone()))).collect();
         for (ip, by) in &self.observed {
@@ -78,7 +78,7 @@ impl Ours {
 
 /// Splits `/p2p/…` off: the address alone, and the peer that it names. `None` where it names a peer without an ed25519
 /// key.
-pub(super) fn split(mut address: Multiaddr) -> Option<(Multiaddr, Option<PeerKey>)> {
+pub(crate) fn split(mut address: Multiaddr) -> Option<(Multiaddr, Option<PeerKey>)> {
     match address.iter().last() {
         Some(Protocol::P2p(peer)) => {
             address.pop();
@@ -89,7 +89,7 @@ pub(super) fn split(mut address: Multiaddr) -> Option<(Multiaddr, Option<PeerKey
 }
 
 /// Returns the addresses in `texts` that can be dialled to reach `peer`: other peers' reports may be wrong.
-pub(super) fn dialable(peer: &PeerKey, texts: &[String], private: bool, max: usize) -> Vec<Multiaddr> {
+pub(crate) fn dialable(peer: &PeerKey, texts: &[String], private: bool, max: usize) -> Vec<Multiaddr> {
     let parsed = texts.iter().filter_map(|text| split(text.parse().ok()?));
     let ours = parsed.filter(|(_, named)| named.is_none_or(|named| named == *peer));
     let mut addresses: Vec<Multiaddr> = Vec::new();
@@ -102,13 +102,13 @@ pub(super) fn dialable(peer: &PeerKey, texts: &[String], private: bool, max: usi
 }
 
 /// Returns whether this build supports the address, and may dial it.
-pub(super) fn is_dialable(address: &Multiaddr, private: bool) -> bool {
+pub(crate) fn is_dialable(address: &Multiaddr, private: bool) -> bool {
     let is_allowed = |ip: IpAddr| !ip.is_unspecified() && (private || reach(ip) == AddressReach::Global);
     via(address).is_some() && ip_of(address).is_some_and(is_allowed)
 }
 
 /// Returns the transport of `/ip…/…/tcp/…` and `/ip…/…/udp/…/quic-v1`; `None` for all other addresses.
-pub(super) fn via(address: &Multiaddr) -> Option<Via> {
+pub(crate) fn via(address: &Multiaddr) -> Option<Via> {
     let mut parts = address.iter();
     let (Protocol::Ip4(_) | Protocol::Ip6(_)) = parts.next()? else { return None };
     match (parts.next()?, parts.next(), parts.next()) {
@@ -119,7 +119,7 @@ pub(super) fn via(address: &Multiaddr) -> Option<Via> {
 }
 
 /// Returns the transport of a connection, for any further parts in its address.
-pub(super) fn via_of_connection(remote: &Multiaddr) -> Via {
+pub(crate) fn via_of_connection(remote: &Multiaddr) -> Via {
     let is_quic = remote.iter().any(|part| part == Protocol::QuicV1);
     if is_quic { Via::Quic } else { Via::Tcp }
 }
@@ -157,7 +157,7 @@ pub fn complaint(text: &str, is_entry: bool) -> Option<String> {
     }
 }
 
-pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
+pub(crate) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
     match address.iter().next()? {
         Protocol::Ip4(ip) => Some(IpAddr::V4(ip)),
         Protocol::Ip6(ip) => Some(IpAddr::V6(ip)),

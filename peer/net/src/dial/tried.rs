@@ -30,7 +30,7 @@ pub struct DialOutcome {
 
 impl DialOutcome {
     /// Returns the result of a dial that failed. `is_placed`: an address was given for it.
-    pub(super) fn of(error: &DialError, is_placed: bool) -> DialOutcome {
+    pub(crate) fn of(error: &DialError, is_placed: bool) -> DialOutcome {
         let passing = |words: String| DialOutcome { words, lasting: false };
         let itself = || DialOutcome { words: "this peer itself is there".into(), lasting: true };
         match error {

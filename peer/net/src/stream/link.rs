@@ -12,28 +12,28 @@ use libp2p::swarm::ConnectionId;
 use node::Class;
 use overlay::PeerKey;
 
-use super::config::NetConfig;
-use super::event::{NetEvent, Via};
-use super::hello::Instance;
-use super::inbox::Inbox;
-use super::queue::{Keep, Memory, Queue};
-use super::stats::{ClassStats, PeerStats};
+use crate::config::NetConfig;
+use crate::event::{NetEvent, Via};
+use crate::stats::{ClassStats, PeerStats};
+use crate::stream::hello::Instance;
+use crate::stream::inbox::Inbox;
+use crate::stream::queue::{Keep, Memory, Queue};
 
-pub(super) const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
+pub(crate) const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
 
 /// The state of one peer.
-pub(super) struct Link {
-    pub(super) peer: PeerKey,
+pub(crate) struct Link {
+    pub(crate) peer: PeerKey,
     queues: [Queue; 3],
     received: [Received; 3],
     /// Round trip of the last ping in microseconds, plus one; 0 before the first.
     rtt_us: AtomicU64,
     /// Whether the loop, the settings or mDNS asked for this peer. Such a peer finds a place when strangers no longer
     /// do.
-    pub(super) wanted: AtomicBool,
+    pub(crate) wanted: AtomicBool,
     /// Whether the loop asked for this peer and the swarm task does not know it yet: the peer must not be forgotten
     /// meanwhile.
-    pub(super) asked: AtomicBool,
+    pub(crate) asked: AtomicBool,
     /// Connections on which a hello was accepted. The peer is up while there are any.
     accepted: Mutex<HashMap<ConnectionId, Instance>>,
     /// The transport of the connection that the local peer writes on; `None` while there is none.
@@ -47,7 +47,7 @@ struct Received {
 }
 
 /// All peers that are connected or asked for.
-pub(super) struct Links {
+pub(crate) struct Links {
     config: NetConfig,
     memory: Memory,
     map: RwLock<HashMap<PeerKey, Arc<Link>>>,
@@ -71,14 +71,14 @@ impl Link {
         }
     }
 
-    pub(super) fn queue(&self, class: Class) -> &Queue {
+    pub(crate) fn queue(&self, class: Class) -> &Queue {
         &self.queues[class as usize]
     }
 
     /// Notes that a hello was accepted on this connection. Called before the first frame of it is delivered, so the
     /// loop gets `PeerUp` before the frames. Returns connections of an earlier start of the peer: they are dead, though
     /// this may take long to show, and frames written to them are lost.
-    pub(super) fn accept(&self, connection: ConnectionId, instance: Instance, inbox: &Inbox) -> Vec<ConnectionId> {
+    pub(crate) fn accept(&self, connection: ConnectionId, instance: Instance, inbox: &Inbox) -> Vec<ConnectionId> {
         let mut accepted = lock(&self.accepted);
         let dead: Vec<ConnectionId> =
             accepted.iter().filter(|(_, other)| **other != instance).map(|(id, _)| *id).collect();
@@ -95,41 +95,41 @@ impl Link {
 
     /// Notes that this connection is gone. The peer is down when none is left: two simultaneous dials make two
     /// connections.
-    pub(super) fn closed(&self, connection: ConnectionId, inbox: &Inbox) {
+    pub(crate) fn closed(&self, connection: ConnectionId, inbox: &Inbox) {
         let mut accepted = lock(&self.accepted);
         if accepted.remove(&connection).is_some() && accepted.is_empty() {
             inbox.tell(NetEvent::PeerDown(self.peer));
         }
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         !lock(&self.accepted).is_empty()
     }
 
-    pub(super) fn received(&self, class: Class, frames: usize, bytes: usize) {
+    pub(crate) fn received(&self, class: Class, frames: usize, bytes: usize) {
         let received = &self.received[class as usize];
         received.frames.fetch_add(frames as u64, Ordering::Relaxed);
         received.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn set_via(&self, via: Option<Via>) {
+    pub(crate) fn set_via(&self, via: Option<Via>) {
         *lock(&self.via) = via;
     }
 
-    pub(super) fn set_rtt(&self, rtt: Duration) {
+    pub(crate) fn set_rtt(&self, rtt: Duration) {
         self.rtt_us.store(rtt.as_micros() as u64 + 1, Ordering::Relaxed);
     }
 
-    pub(super) fn expire(&self, now: Instant) {
+    pub(crate) fn expire(&self, now: Instant) {
         self.queues.iter().for_each(|queue| queue.expire(now));
     }
 
     /// Returns whether no frame waits to be written.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.queues.iter().all(Queue::is_drained)
     }
 
-    pub(super) fn stats(&self) -> PeerStats {
+    pub(crate) fn stats(&self) -> PeerStats {
         let rtt = self.rtt_us.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_micros);
         let class = |class: Class| {
             let (queue, received) = (self.queue(class), &self.received[class as usize]);
@@ -151,20 +151,20 @@ impl Link {
 }
 
 impl Links {
-    pub(super) fn new(config: &NetConfig) -> Links {
+    pub(crate) fn new(config: &NetConfig) -> Links {
         Links { config: config.clone(), memory: Memory::new(config.queued_bytes_max), map: RwLock::default() }
     }
 
-    pub(super) fn get(&self, peer: &PeerKey) -> Option<Arc<Link>> {
+    pub(crate) fn get(&self, peer: &PeerKey) -> Option<Arc<Link>> {
         self.read().get(peer).cloned()
     }
 
-    pub(super) fn get_or_add(&self, peer: PeerKey) -> Arc<Link> {
+    pub(crate) fn get_or_add(&self, peer: PeerKey) -> Arc<Link> {
         self.write().entry(peer).or_insert_with(|| self.new_link(peer)).clone()
     }
 
     /// Notes that the loop asks for this peer. Returns whether there was room for it among [`NetConfig::peers_max`].
-    pub(super) fn ask(&self, peer: PeerKey) -> bool {
+    pub(crate) fn ask(&self, peer: PeerKey) -> bool {
         // Marked under the lock under which the swarm task forgets peers: frames queued from now on are not forgotten
         // with it.
         let mut map = self.write();
@@ -178,11 +178,11 @@ impl Links {
     }
 
     /// Forgets the links that `keep` rejects and that the loop has not just asked for.
-    pub(super) fn retain(&self, mut keep: impl FnMut(&Link) -> bool) {
+    pub(crate) fn retain(&self, mut keep: impl FnMut(&Link) -> bool) {
         self.write().retain(|_, link| keep(link) || link.asked.load(Ordering::Relaxed));
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Link>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
         self.read().values().cloned().collect()
     }
 
@@ -199,7 +199,7 @@ impl Links {
     }
 
     /// Returns the bytes in all outgoing queues.
-    pub(super) fn queued_bytes(&self) -> usize {
+    pub(crate) fn queued_bytes(&self) -> usize {
         self.memory.used()
     }
 }

@@ -17,17 +17,17 @@ use node::wire::FRAME_VERSION;
 use overlay::{PeerKey, RingId};
 use serde::{Deserialize, Serialize};
 
-use super::event::RefusedBy;
-use super::network_key::{Half, NetworkKey};
+use crate::event::RefusedBy;
+use crate::network_key::{Half, NetworkKey};
 
 /// Name that libp2p negotiates. Its number changes with the shape of greetings, because their versions are then unreadable.
-pub(super) const PROTOCOL: &str = "/scatter/1";
+pub(crate) const PROTOCOL: &str = "/scatter/1";
 /// Version of hello and answer. Raise it with every change of their bytes; the golden files find an unintended change.
-pub(super) const HELLO_VERSION: u8 = 2;
+pub(crate) const HELLO_VERSION: u8 = 2;
 /// Version of all bytes on a stream: of hello and answer, and of the frames behind them.
-pub(super) const VERSION: u16 = u16::from_be_bytes([HELLO_VERSION, FRAME_VERSION]);
+pub(crate) const VERSION: u16 = u16::from_be_bytes([HELLO_VERSION, FRAME_VERSION]);
 /// Upper limit of a network's name, in bytes.
-pub(super) const NETWORK_BYTES_MAX: usize = 64;
+pub(crate) const NETWORK_BYTES_MAX: usize = 64;
 /// Upper limit of a hello or an answer, in bytes; checked before the body is read.
 const GREETING_BYTES_MAX: usize = 512;
 /// Time that a refused opener may take to read the reason.
@@ -35,7 +35,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// Frames of this class, from the opener.
     Frames(Class),
     /// Only this hello: the opener has joined a ring since its last hello.
@@ -62,7 +62,7 @@ pub enum Refusal {
 }
 
 /// Returns a version of the greeting and the frames, as text for administrators.
-pub(super) fn version_text(version: u16) -> String {
+pub(crate) fn version_text(version: u16) -> String {
     match version.to_be_bytes() {
         // Up to the first release the two versions were one.
         [0, old] => format!("{old}"),
@@ -90,7 +90,7 @@ impl fmt::Display for Refusal {
 /// The values of one side of a hello, for the administrator of the other side. An acceptor that refuses sends them behind
 /// the refusal, where earlier versions do not read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Side {
+pub(crate) struct Side {
     network: String,
     keyed: bool,
     ring: Option<RingId>,
@@ -111,7 +111,7 @@ pub struct Refused {
 
 impl Refused {
     /// Creates the refusal of this peer by a side that says no more, or the other way round: `version` is the other side's.
-    pub(super) fn of(reason: Refusal, mine: &Membership, version: Option<u16>) -> Refused {
+    pub(crate) fn of(reason: Refusal, mine: &Membership, version: Option<u16>) -> Refused {
         Refused::between(reason, mine, version, None)
     }
 
@@ -152,7 +152,7 @@ impl fmt::Display for Refused {
 
 /// Reason for which a stream did not come about.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum GreetingError {
+pub(crate) enum GreetingError {
     /// This side refused the other side.
     #[error("refused: {0}")]
     RefusedByUs(Refused),
@@ -172,32 +172,32 @@ pub(super) enum GreetingError {
 
 /// The values that both sides compare.
 #[derive(Clone)]
-pub(super) struct Membership {
-    pub(super) network: String,
-    pub(super) key: Option<NetworkKey>,
-    pub(super) ring: Option<RingId>,
-    pub(super) lanes: u8,
+pub(crate) struct Membership {
+    pub(crate) network: String,
+    pub(crate) key: Option<NetworkKey>,
+    pub(crate) ring: Option<RingId>,
+    pub(crate) lanes: u8,
     /// Whether acknowledgements rest on disks.
-    pub(super) durable: bool,
+    pub(crate) durable: bool,
     /// Sent, but not compared: see [`Instance`].
-    pub(super) instance: Instance,
+    pub(crate) instance: Instance,
 }
 
 /// A start of a peer, drawn at random. A peer that comes with another instance has been restarted. Then all connections of
 /// its last start are dead, even if no system closed them: a host that lost its power closes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Instance(pub(super) u64);
+pub(crate) struct Instance(pub(crate) u64);
 
 /// The result of a hello that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct AcceptedHello {
-    pub(super) purpose: Purpose,
+pub(crate) struct AcceptedHello {
+    pub(crate) purpose: Purpose,
     /// The other side's instance.
-    pub(super) instance: Instance,
+    pub(crate) instance: Instance,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Hello {
+pub(crate) struct Hello {
     network: String,
     ring: Option<RingId>,
     lanes: u8,
@@ -208,7 +208,7 @@ pub(super) struct Hello {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum HelloAnswer {
+pub(crate) enum HelloAnswer {
     Accepted { ring: Option<RingId>, instance: Instance, proof: Option<[u8; 32]> },
     Refused(Refusal),
 }
@@ -253,7 +253,7 @@ impl Membership {
 }
 
 /// Sends the hello on a stream just opened and waits for the answer.
-pub(super) async fn open<S>(
+pub(crate) async fn open<S>(
     stream: &mut S,
     mine: &Membership,
     me: &PeerKey,
@@ -293,7 +293,7 @@ where
 }
 
 /// Receives the hello on a stream that the other side opened, and answers it.
-pub(super) async fn accept<S>(
+pub(crate) async fn accept<S>(
     stream: &mut S,
     mine: &Membership,
     me: &PeerKey,
@@ -339,14 +339,14 @@ where
 }
 
 /// Gives a refused opener the time to read the reason: a stream that is dropped may be reset with the answer unread.
-pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     if stream.close().await.is_ok() {
         // The opener closes its side when it has read.
         let _ = tokio::time::timeout(LINGER, stream.read(&mut [0; 1])).await;
     }
 }
 
-pub(super) async fn write<S: AsyncWrite + Unpin>(stream: &mut S, body: &impl Serialize) -> io::Result<()> {
+pub(crate) async fn write<S: AsyncWrite + Unpin>(stream: &mut S, body: &impl Serialize) -> io::Result<()> {
     let mut bytes = vec![0; 2];
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     let mut bytes = postcard::to_extend(body, bytes).map_err(io::Error::other)?;
@@ -356,7 +356,7 @@ pub(super) async fn write<S: AsyncWrite + Unpin>(stream: &mut S, body: &impl Ser
     stream.flush().await
 }
 
-pub(super) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, Vec<u8>), GreetingError> {
+pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, Vec<u8>), GreetingError> {
     let mut head = [0; 4];
     stream.read_exact(&mut head).await?;
     let [l0, l1, v0, v1] = head;
@@ -370,12 +370,12 @@ pub(super) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, V
 }
 
 /// Parses a body. Bytes behind the known fields are left to later versions.
-pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, GreetingError> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, GreetingError> {
     postcard::take_from_bytes(body).map(|(value, _)| value).map_err(|_| GreetingError::Garbage)
 }
 
 /// Returns hellos of every kind, as seeds of the fuzzer.
-pub(super) fn examples() -> Vec<Hello> {
+pub(crate) fn examples() -> Vec<Hello> {
     let hello = |purpose, proof, ring| Hello {
         network: "scatter".into(),
         ring,
@@ -393,7 +393,7 @@ pub(super) fn examples() -> Vec<Hello> {
 }
 
 /// Returns answers of every kind, as seeds of the fuzzer.
-pub(super) fn example_answers() -> Vec<HelloAnswer> {
+pub(crate) fn example_answers() -> Vec<HelloAnswer> {
     let refusals =
         [Refusal::Version, Refusal::Network, Refusal::Key, Refusal::Ring, Refusal::Lanes, Refusal::Durability];
     let refusals = refusals.map(HelloAnswer::Refused);
@@ -410,8 +410,8 @@ mod tests {
     use libp2p::futures::join;
     use proptest::prelude::*;
 
-    use super::super::pipe::pipe;
     use super::*;
+    use crate::stream::pipe::pipe;
 
     const A: PeerKey = PeerKey([1; 32]);
     const B: PeerKey = PeerKey([2; 32]);
