@@ -11,7 +11,7 @@ use crate::config::Format;
 use crate::exit::{Exit, fail};
 use crate::http_client;
 use crate::names::Names;
-use crate::status::{GroupStatus, IdentityStatus, InDoubtStatus, PoliciesStatus, Status};
+use crate::status::{GroupStatus, IdentityStatus, InDoubtStatus, MemberStatus, PoliciesStatus, Status};
 
 /// Arguments of `scatter status`.
 #[derive(Debug, Args)]
@@ -104,18 +104,8 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
             transfer.done_percent
         );
     }
-    if let Some(InDoubtStatus { members, waiting_for }) = &group.in_doubt {
-        let list = |peers: &[String]| peers.iter().map(|peer| names.whole(peer)).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(text, "  in doubt   may have forgotten the last thing acknowledged: {}", list(members));
-        if !waiting_for.is_empty() {
-            let _ = writeln!(
-                text,
-                "             so this group answers nothing until these are back: {}. If they are lost for good: scatter group \
-                 accept-loss {}",
-                list(waiting_for),
-                group.id
-            );
-        }
+    if let Some(in_doubt) = &group.in_doubt {
+        describe_doubt(in_doubt, &group.id, &names, text);
     }
     if group.waiting_to_join > 0 {
         let _ = writeln!(text, "  waiting    {} to be let in", group.waiting_to_join);
@@ -131,20 +121,7 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
         }
     }
     for member in &group.members {
-        let leads = if group.leader.as_ref() == Some(&member.peer_id) { " (leads)" } else { "" };
-        let place = if member.cluster.is_empty() { String::new() } else { format!(" in {}", member.cluster) };
-        let _ = writeln!(
-            text,
-            "  member     {}{leads}{place}, {}, for {} s{}{}",
-            names.whole(&member.peer_id),
-            member.role,
-            member.lifetime_s,
-            member.capacity_words(),
-            member.sessions_words()
-        );
-        for address in &member.addresses {
-            let _ = writeln!(text, "             {address}");
-        }
+        describe_member(member, group.leader.as_ref() == Some(&member.peer_id), &names, text);
     }
     for primary in &group.primaries {
         let _ =
@@ -152,10 +129,40 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
     }
 }
 
+fn describe_doubt(in_doubt: &InDoubtStatus, group: &str, names: &Names<'_>, text: &mut String) {
+    let InDoubtStatus { members, waiting_for } = in_doubt;
+    let list = |peers: &[String]| peers.iter().map(|peer| names.whole(peer)).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(text, "  in doubt   may have forgotten the last thing acknowledged: {}", list(members));
+    if !waiting_for.is_empty() {
+        let _ = writeln!(
+            text,
+            "             so this group answers nothing until these are back: {}. If they are lost for good: scatter group \
+             accept-loss {group}",
+            list(waiting_for)
+        );
+    }
+}
+
+fn describe_member(member: &MemberStatus, leads: bool, names: &Names<'_>, text: &mut String) {
+    let leads = if leads { " (leads)" } else { "" };
+    let place = if member.cluster.is_empty() { String::new() } else { format!(" in {}", member.cluster) };
+    let _ = writeln!(
+        text,
+        "  member     {}{leads}{place}, {}, for {} s{}{}",
+        names.whole(&member.peer_id),
+        member.role,
+        member.lifetime_s,
+        member.capacity_words(),
+        member.sessions_words()
+    );
+    for address in &member.addresses {
+        let _ = writeln!(text, "             {address}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::MemberStatus;
 
     #[test]
     fn what_members_can_do_is_shown() {

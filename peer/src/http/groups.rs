@@ -92,6 +92,30 @@ struct Details {
     max_group: Option<u32>,
 }
 
+impl Details {
+    /// Returns the names of all details, each with whether it is given.
+    fn given(&self) -> [(&'static str, bool); 10] {
+        [
+            ("at", self.at.is_some()),
+            ("first", !self.first.is_empty()),
+            ("to", !self.to.is_empty()),
+            ("from", !self.from.is_empty()),
+            ("lost", !self.lost.is_empty()),
+            ("id", self.id.is_some()),
+            ("on", self.on.is_some()),
+            ("names", !self.names.is_empty()),
+            ("min_group", self.min_group.is_some()),
+            ("max_group", self.max_group.is_some()),
+        ]
+    }
+}
+
+/// Refuses details that the operation does not take.
+fn takes_only(operation: &str, given: &[(&str, bool)], takes: &[&str]) -> Result<(), String> {
+    let superfluous = given.iter().find(|(name, given)| *given && !takes.contains(name));
+    superfluous.map_or(Ok(()), |(name, _)| Err(format!("{operation} takes no \"{name}\"")))
+}
+
 /// `POST /v1/groups/ID/OPERATION`: answered when the outcome is decided.
 pub async fn request(
     State(served): State<Served>,
@@ -148,28 +172,14 @@ fn details(body: &[u8]) -> Result<Details, String> {
 
 /// Returns the operation of this name; `None` where there is none.
 fn meant(operation: &str, details: Details) -> Result<Option<AdminRequest>, String> {
+    let given = details.given();
+    let only = |takes: &[&str]| takes_only(operation, &given, takes);
     let Details { at, lost, id: switch, on, first, to, from, names, min_group, max_group } = details;
     let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
     let at = at.transpose()?;
     let (first, to, from) = (peers(first)?, peers(to)?, peers(from)?);
     let id = |id: &String| hex(id).map(GroupId).ok_or_else(|| format!("{id} is no group's id: 32 hex digits"));
     let lost = lost.iter().map(id).collect::<Result<Vec<GroupId>, String>>()?;
-    let only = |takes: &[&str]| {
-        let given = [
-            ("at", at.is_some()),
-            ("first", !first.is_empty()),
-            ("to", !to.is_empty()),
-            ("from", !from.is_empty()),
-            ("lost", !lost.is_empty()),
-            ("id", switch.is_some()),
-            ("on", on.is_some()),
-            ("names", !names.is_empty()),
-            ("min_group", min_group.is_some()),
-            ("max_group", max_group.is_some()),
-        ];
-        let superfluous = given.iter().find(|(name, given)| *given && !takes.contains(name));
-        superfluous.map_or(Ok(()), |(name, _)| Err(format!("{operation} takes no \"{name}\"")))
-    };
     Ok(Some(match operation {
         "split" => {
             only(&["at", "first"])?;

@@ -8,11 +8,12 @@ use environment::lock;
 use environment::version::COMMIT;
 use group::InDoubt;
 use group::control::state::Loss;
+use group::data::CatchUpStatus;
 use group::validate::Violation;
 use net::peer_id_of;
 use node::{
-    GroupStatus as NodeGroup, LeaveStatus, Lifetimes, NINES_TARGET, NodeStatus, ReadSchedulerCounts,
-    TransactionStatus as NodeTransaction,
+    GroupStatus as NodeGroup, LeaveStatus, Lifetimes, MemberStatus as NodeMember, NINES_TARGET, NodeStatus,
+    ReadSchedulerCounts, TransactionStatus as NodeTransaction,
 };
 use overlay::{Called, NodeId, PeerKey, PeerName};
 
@@ -330,46 +331,47 @@ fn risk_status(risk: &node::RiskStatus) -> RiskStatus {
     }
 }
 
+fn member_status(member: &NodeMember, leader: Option<NodeId>, wall_s: u64) -> MemberStatus {
+    let joined_unix_s = member.joined.0 / 1000;
+    let role = match () {
+        () if leader == Some(member.node) => "leader",
+        () if !member.alive => "suspect",
+        () if !member.votes => "learner",
+        () => "member",
+    };
+    MemberStatus {
+        peer_id: name(&member.node.peer),
+        name: member.name.clone(),
+        cluster: member.cluster.clone(),
+        joined_unix_s,
+        lifetime_s: wall_s.saturating_sub(joined_unix_s),
+        role: role.into(),
+        addresses: member.addresses.clone(),
+        capacity_ops_per_s: member.capacity.map(|capacity| capacity.ops_per_s),
+        capacity_percent: member.capacity.map(|capacity| u32::from(capacity.quarters) * 25),
+        sessions: member.history.map(|told| SessionsStatus { failures: told.failures, lived_s: told.lived_s.into() }),
+    }
+}
+
+fn transfer_status(transfer: &CatchUpStatus) -> TransferStatus {
+    let RangeStatus { start, end } = transfer.range.into();
+    TransferStatus {
+        start,
+        end,
+        from: name(&transfer.source.peer),
+        what: if transfer.scan { "all records" } else { "recent writes" }.into(),
+        records: transfer.records,
+        bytes: transfer.bytes,
+        pieces: transfer.pieces as u64,
+        done_percent: u64::from(transfer.done_per_mille / 10),
+    }
+}
+
 fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> GroupStatus {
-    let members = group.members.iter().map(|member| {
-        let joined_unix_s = member.joined.0 / 1000;
-        let role = match () {
-            () if group.leader == Some(member.node) => "leader",
-            () if !member.alive => "suspect",
-            () if !member.votes => "learner",
-            () => "member",
-        };
-        MemberStatus {
-            peer_id: name(&member.node.peer),
-            name: member.name.clone(),
-            cluster: member.cluster.clone(),
-            joined_unix_s,
-            lifetime_s: wall_s.saturating_sub(joined_unix_s),
-            role: role.into(),
-            addresses: member.addresses.clone(),
-            capacity_ops_per_s: member.capacity.map(|capacity| capacity.ops_per_s),
-            capacity_percent: member.capacity.map(|capacity| u32::from(capacity.quarters) * 25),
-            sessions: member
-                .history
-                .map(|told| SessionsStatus { failures: told.failures, lived_s: told.lived_s.into() }),
-        }
-    });
+    let members = group.members.iter().map(|member| member_status(member, group.leader, wall_s));
     let primaries = group.primaries.iter().map(|primary| {
         let RangeStatus { start, end } = primary.range.into();
         PrimaryStatus { start, end, peer_id: name(&primary.node.peer) }
-    });
-    let transfers = group.catching_up.iter().map(|transfer| {
-        let RangeStatus { start, end } = transfer.range.into();
-        TransferStatus {
-            start,
-            end,
-            from: name(&transfer.source.peer),
-            what: if transfer.scan { "all records" } else { "recent writes" }.into(),
-            records: transfer.records,
-            bytes: transfer.bytes,
-            pieces: transfer.pieces as u64,
-            done_percent: u64::from(transfer.done_per_mille / 10),
-        }
     });
     let voters = group.members.iter().filter(|member| member.votes);
     let part = match group.belongs {
@@ -380,7 +382,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
     GroupStatus {
         lane: None,
         complete: group.complete as u64,
-        transfers: transfers.collect(),
+        transfers: group.catching_up.iter().map(transfer_status).collect(),
         waiting_to_join: group.waiting_to_join as u64,
         purged: group.purged,
         id: group.id.to_string(),

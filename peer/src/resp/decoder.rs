@@ -179,27 +179,7 @@ impl Decoder {
                     let Some(count) = self.header(ProtocolError::MultibulkLine)? else {
                         return Ok(None);
                     };
-                    match count {
-                        None => return Err(ProtocolError::MultibulkLength),
-                        Some(n) if n > DECLARED_ARGUMENTS_MAX => {
-                            return Err(ProtocolError::MultibulkLength);
-                        }
-                        Some(n) if stranger && n > STRANGER_ARGUMENTS_MAX => {
-                            return Err(ProtocolError::StrangerMultibulkLength);
-                        }
-                        // An empty request gets no answer.
-                        Some(n) if n <= 0 => {
-                            self.consumed = self.at;
-                            self.release();
-                        }
-                        Some(n) => {
-                            let left = u32::try_from(n).map_err(|_| ProtocolError::MultibulkLength)?;
-                            if n as usize > self.limits.arguments_max {
-                                self.give_up(Excess::Arguments);
-                            }
-                            self.expecting = Expecting::Header { left };
-                        }
-                    }
+                    self.begin_request(count, stranger)?;
                 }
                 Expecting::Header { left: 0 } => return Ok(Some(self.request())),
                 Expecting::Header { left } => {
@@ -211,23 +191,7 @@ impl Decoder {
                     let Some(length) = self.header(ProtocolError::BulkLine)? else {
                         return Ok(None);
                     };
-                    let length = length.ok_or(ProtocolError::BulkLength)?;
-                    if !(0..=DECLARED_BULK_MAX).contains(&length) {
-                        return Err(ProtocolError::BulkLength);
-                    }
-                    if stranger && length > STRANGER_BULK_MAX {
-                        return Err(ProtocolError::StrangerBulkLength);
-                    }
-                    let (left, length) = (left - 1, length as usize);
-                    if self.excess.is_none() && self.at + length + 2 > self.limits.request_bytes_max {
-                        self.give_up(Excess::Bytes);
-                    }
-                    self.expecting = if self.excess.is_some() {
-                        self.drop_understood();
-                        Expecting::Skip { left, bytes: length + 2 }
-                    } else {
-                        Expecting::Bulk { left, length }
-                    };
+                    self.begin_argument(left - 1, length, stranger)?;
                 }
                 Expecting::Bulk { left, length } => {
                     // Redis ignores the two bytes behind an argument; so does this decoder.
@@ -250,6 +214,54 @@ impl Decoder {
                 }
             }
         }
+    }
+
+    /// Begins a request with this declared number of arguments; `None` where the header has no number.
+    fn begin_request(&mut self, count: Option<i64>, stranger: bool) -> Result<(), ProtocolError> {
+        match count {
+            None => return Err(ProtocolError::MultibulkLength),
+            Some(n) if n > DECLARED_ARGUMENTS_MAX => {
+                return Err(ProtocolError::MultibulkLength);
+            }
+            Some(n) if stranger && n > STRANGER_ARGUMENTS_MAX => {
+                return Err(ProtocolError::StrangerMultibulkLength);
+            }
+            // An empty request gets no answer.
+            Some(n) if n <= 0 => {
+                self.consumed = self.at;
+                self.release();
+            }
+            Some(n) => {
+                let left = u32::try_from(n).map_err(|_| ProtocolError::MultibulkLength)?;
+                if n as usize > self.limits.arguments_max {
+                    self.give_up(Excess::Arguments);
+                }
+                self.expecting = Expecting::Header { left };
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins an argument of this declared length, with `left` more arguments to follow.
+    fn begin_argument(&mut self, left: u32, length: Option<i64>, stranger: bool) -> Result<(), ProtocolError> {
+        let length = length.ok_or(ProtocolError::BulkLength)?;
+        if !(0..=DECLARED_BULK_MAX).contains(&length) {
+            return Err(ProtocolError::BulkLength);
+        }
+        if stranger && length > STRANGER_BULK_MAX {
+            return Err(ProtocolError::StrangerBulkLength);
+        }
+        let length = length as usize;
+        if self.excess.is_none() && self.at + length + 2 > self.limits.request_bytes_max {
+            self.give_up(Excess::Bytes);
+        }
+        self.expecting = if self.excess.is_some() {
+            self.drop_understood();
+            Expecting::Skip { left, bytes: length + 2 }
+        } else {
+            Expecting::Bulk { left, length }
+        };
+        Ok(())
     }
 
     /// Returns the number of the header line at `at`, if the whole line has arrived: `Some(None)` where it is no

@@ -17,7 +17,7 @@ use crate::format::StoreFormat;
 use crate::health::{DAMAGED, Health};
 use crate::journal::Journal;
 use crate::journal::mark::Mark;
-use crate::journal::replay::{From, Replayed, replay, segments};
+use crate::journal::replay::{From, Replayed, ReplayedFrame, replay, segments};
 use crate::journal::segment::{SegmentName, Segments, is_temporary, remove_unused};
 use crate::manifest::{MANIFEST, MANIFEST_TEMPORARY, Manifest};
 use crate::room::{Gauge, drop_ballast, take_ballast};
@@ -176,17 +176,9 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     // Also changes that the table holds already: a sweep passes over them quickly, because they change nothing.
     let pending = Arc::new(PendingWrites::new(std::mem::take(&mut manifest.meta)));
     (0..left).for_each(|_| pending.meters.not_removed());
-    let mut waiting = Vec::new();
-    let mut last_batch = 0;
-    for frame in frames {
-        let mut batches = Vec::new();
-        for changes in frame.batches {
-            let batch = pending.stage(changes);
-            last_batch = batch.number;
-            batches.push(batch);
-        }
-        waiting.push(Durable { seq: frame.seq, segment: frame.segment, bytes: frame.bytes, batches });
-    }
+    let mut waiting = stage(&pending, frames);
+    let staged = waiting.iter().rev().find_map(|frame| frame.batches.last());
+    let mut last_batch = staged.map_or(0, |batch| batch.number);
     // In the frame that records the opening of the store: a start that ends right after it must not forget the doubt.
     if let Some(doubt) = &doubt {
         tracing::warn!("{doubt}: this peer may have acknowledged that to others, and asks them before it votes again");
@@ -215,6 +207,15 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
         restored: Restored { meta: pending.meta(), tail },
         pending,
     })
+}
+
+/// Stages the batches of all replayed frames.
+fn stage(pending: &PendingWrites, frames: Vec<ReplayedFrame>) -> Vec<Durable> {
+    let staged = frames.into_iter().map(|frame| {
+        let batches = frame.batches.into_iter().map(|changes| pending.stage(changes)).collect();
+        Durable { seq: frame.seq, segment: frame.segment, bytes: frame.bytes, batches }
+    });
+    staged.collect()
 }
 
 /// Takes over the segments that were made ahead, as far as they fit, and removes the rest.

@@ -250,6 +250,50 @@ pub fn rich() -> Model {
     model
 }
 
+/// Returns a group with harmful texts in every place, and numbers as large as they get.
+fn hostile_group() -> GroupStatus {
+    GroupStatus {
+        id: HOSTILE.into(),
+        epoch: u64::MAX,
+        range: RangeStatus { start: HOSTILE.into(), end: HOSTILE.into() },
+        members: vec![
+            MemberStatus {
+                peer_id: HOSTILE.into(),
+                cluster: HOSTILE.into(),
+                role: HOSTILE.into(),
+                lifetime_s: u64::MAX,
+                ..MemberStatus::default()
+            };
+            3
+        ],
+        leader: Some(HOSTILE.into()),
+        primaries: vec![PrimaryStatus { start: HOSTILE.into(), end: HOSTILE.into(), peer_id: HOSTILE.into() }],
+        part: HOSTILE.into(),
+        complete: u64::MAX,
+        transfers: vec![TransferStatus {
+            from: HOSTILE.into(),
+            what: HOSTILE.into(),
+            done_percent: u64::MAX,
+            ..TransferStatus::default()
+        }],
+        transactions: vec![TransactionStatus {
+            operation: HOSTILE.into(),
+            coordinator: HOSTILE.into(),
+            participants: vec![HOSTILE.into()],
+            step: HOSTILE.into(),
+            locks: vec![HOSTILE.into()],
+            ..TransactionStatus::default()
+        }],
+        predecessor: Some(HOSTILE.into()),
+        keys: u64::MAX,
+        bytes: u64::MAX,
+        ops_per_s: f64::MAX,
+        load_ops_per_s: Some(f64::NAN),
+        dropped: [("a".to_owned(), u64::MAX), ("b".to_owned(), u64::MAX)].into(),
+        ..GroupStatus::default()
+    }
+}
+
 /// Returns a model with harmful texts in every place, and numbers as large as they get.
 pub fn hostile() -> Model {
     let status = Status {
@@ -259,46 +303,7 @@ pub fn hostile() -> Model {
         commit: HOSTILE.into(),
         uptime_s: u64::MAX,
         durability: HOSTILE.into(),
-        groups: vec![GroupStatus {
-            id: HOSTILE.into(),
-            epoch: u64::MAX,
-            range: RangeStatus { start: HOSTILE.into(), end: HOSTILE.into() },
-            members: vec![
-                MemberStatus {
-                    peer_id: HOSTILE.into(),
-                    cluster: HOSTILE.into(),
-                    role: HOSTILE.into(),
-                    lifetime_s: u64::MAX,
-                    ..MemberStatus::default()
-                };
-                3
-            ],
-            leader: Some(HOSTILE.into()),
-            primaries: vec![PrimaryStatus { start: HOSTILE.into(), end: HOSTILE.into(), peer_id: HOSTILE.into() }],
-            part: HOSTILE.into(),
-            complete: u64::MAX,
-            transfers: vec![TransferStatus {
-                from: HOSTILE.into(),
-                what: HOSTILE.into(),
-                done_percent: u64::MAX,
-                ..TransferStatus::default()
-            }],
-            transactions: vec![TransactionStatus {
-                operation: HOSTILE.into(),
-                coordinator: HOSTILE.into(),
-                participants: vec![HOSTILE.into()],
-                step: HOSTILE.into(),
-                locks: vec![HOSTILE.into()],
-                ..TransactionStatus::default()
-            }],
-            predecessor: Some(HOSTILE.into()),
-            keys: u64::MAX,
-            bytes: u64::MAX,
-            ops_per_s: f64::MAX,
-            load_ops_per_s: Some(f64::NAN),
-            dropped: [("a".to_owned(), u64::MAX), ("b".to_owned(), u64::MAX)].into(),
-            ..GroupStatus::default()
-        }],
+        groups: vec![hostile_group()],
         leaving: None,
         ..Status::default()
     };
