@@ -113,6 +113,16 @@ pub enum Ending {
     Failed(Exit, String),
 }
 
+impl Ending {
+    /// Returns the exit code of the process.
+    fn code(&self) -> Exit {
+        match self {
+            Ending::Stopped | Ending::Left => Exit::Done,
+            Ending::Failed(exit, _) => *exit,
+        }
+    }
+}
+
 /// Error text where the store knows of no network and [`crate::config::Entry::Known`] names none.
 pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIADDR to enter one, --new to start one, \
                               or --profile home to look for one on the local network";
@@ -222,13 +232,49 @@ fn io_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() / 3).max(1)
 }
 
-fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, CannotStart> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+/// Starts the threads of the endpoints.
+fn io_runtime() -> Result<Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(io_threads())
         .thread_name("scatter-io")
         .build()
-        .map_err(|error| format!("cannot start threads: {error}"))?;
+        .map_err(|error| format!("cannot start threads: {error}"))
+}
+
+fn resp_settings(config: &Config, shares: Shares) -> Settings {
+    Settings {
+        value_bytes_max: config.max_value,
+        password: config.resp_password.as_deref().map(Password::new),
+        clients_max: shares.clients,
+        strangers_max: shares.strangers,
+        ..Settings::default()
+    }
+}
+
+/// Waits until a client that follows a leave over HTTP has learnt how it ended, for [`FAREWELL_MAX`] at most.
+async fn await_followers(followed: &Notify) {
+    let farewell = async {
+        followed.notified().await;
+        // The status request may have come from another client.
+        tokio::time::sleep(FAREWELL_MAX / 4).await;
+    };
+    let _ = tokio::time::timeout(FAREWELL_MAX, farewell).await;
+}
+
+/// Waits until the endpoints have ended, for [`GOODBYE_MAX`] at most.
+async fn await_endpoints(endpoints: Vec<JoinHandle<()>>) {
+    let goodbye = async {
+        for endpoint in endpoints {
+            let _ = endpoint.await;
+        }
+    };
+    let _ = tokio::time::timeout(GOODBYE_MAX, goodbye).await;
+}
+
+/// Runs the parts of a peer until its end.
+fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, CannotStart> {
+    let runtime = io_runtime()?;
     // Before a port is open: a client that reaches the process can tell it to stop.
     let signals = runtime.block_on(async { Signals::new(stop_with_stdin) }).map_err(|e| format!("no signals: {e}"))?;
     // Before any part starts: a taken port should leave no trace.
@@ -255,13 +301,7 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
     let resp_address = local_address(resp_listener.as_ref());
     let http_address = local_address(http_listener.as_ref());
     if let Some(listener) = resp_listener {
-        let settings = Settings {
-            value_bytes_max: config.max_value,
-            password: config.resp_password.as_deref().map(Password::new),
-            clients_max: shares.clients,
-            strangers_max: shares.strangers,
-            ..Settings::default()
-        };
+        let settings = resp_settings(config, shares);
         let (backend, status) = (peer.backend.clone(), status.clone());
         let shared = Arc::new(Shared { backend, router, status, settings, metrics, started });
         endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
@@ -295,30 +335,13 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
     };
     let exit = runtime.block_on(live(peer, signals, &lines, &event_log));
     if exit == Ending::Left && http_address.is_some() {
-        let _ = runtime.block_on(async {
-            tokio::time::timeout(FAREWELL_MAX, async {
-                followed.notified().await;
-                // The status request may have come from another client.
-                tokio::time::sleep(FAREWELL_MAX / 4).await;
-            })
-            .await
-        });
+        runtime.block_on(await_followers(&followed));
     }
     // The last answers go out before the process ends.
     let _ = stop.send(true);
-    runtime.block_on(async {
-        let _ = tokio::time::timeout(GOODBYE_MAX, async {
-            for endpoint in endpoints {
-                let _ = endpoint.await;
-            }
-        })
-        .await;
-    });
+    runtime.block_on(await_endpoints(endpoints));
     runtime.shutdown_background();
-    Ok(match exit {
-        Ending::Stopped | Ending::Left => Exit::Done.into(),
-        Ending::Failed(exit, _) => exit.into(),
-    })
+    Ok(exit.code().into())
 }
 
 fn bind(runtime: &Runtime, flag: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, String> {

@@ -80,6 +80,13 @@ impl Picker {
         self.pick(name, |layer| get(layer).map(Some), None, |value| value.as_ref().map(&show).unwrap_or_default())
     }
 
+    /// Takes all settings that were picked, in the order of their names.
+    fn take_shown(&mut self) -> Vec<Shown> {
+        let mut shown = std::mem::take(&mut self.shown);
+        shown.sort_by_key(|shown| shown.name);
+        shown
+    }
+
     fn origin(&self, name: &str) -> String {
         self.shown.iter().find(|shown| shown.name == name).map(|shown| shown.origin.to_string()).unwrap_or_default()
     }
@@ -118,51 +125,23 @@ fn blame(ConfigError(mut text): ConfigError, shown: &[Shown]) -> ConfigError {
     ConfigError(text)
 }
 
-fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<PathBuf>) -> Result<Config, ConfigError> {
-    let profile = picker.pick_option("profile", |layer| layer.profile, ToString::to_string);
+fn settle(p: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<PathBuf>) -> Result<Config, ConfigError> {
+    let profile = p.pick_option("profile", |layer| layer.profile, ToString::to_string);
     if let Some(profile) = profile {
-        picker.layers.push((Origin::Profile(profile), Layer::of_profile(profile)));
+        p.layers.push((Origin::Profile(profile), Layer::of_profile(profile)));
     }
-    let p = picker;
 
-    let data_home = xdg_data_home.filter(|dir| dir.is_absolute());
-    let default_dir = data_home.or(home.map(|home| home.join(".local/share"))).map(|dir| dir.join("scatter"));
-    let data_dir = p.pick_option("data-dir", |l| l.data_dir.clone(), |dir| dir.display().to_string());
-    let data_dir = match (data_dir, default_dir) {
-        (Some(dir), _) => dir,
-        (None, Some(dir)) => {
-            if let Some(shown) = p.shown.last_mut() {
-                shown.value = dir.display().to_string();
-            }
-            dir
-        }
-        (None, None) => {
-            return Err(ConfigError(
-                "there is no home directory to keep data in: say where with --data-dir DIR".into(),
-            ));
-        }
-    };
-
-    let join_list = |list: &Vec<Multiaddr>| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let data_dir = pick_data_dir(p, xdg_data_home, home)?;
     let everywhere = ["/ip4/0.0.0.0/tcp/6478", "/ip4/0.0.0.0/udp/6478/quic-v1"].map(|text| Multiaddr(text.into()));
-    let listen = p.pick("listen", |l| l.listen.clone(), everywhere.to_vec(), join_list);
-    let join = p.pick("join", |l| l.join.clone(), Vec::new(), join_list);
+    let listen = p.pick("listen", |l| l.listen.clone(), everywhere.to_vec(), shown_list);
+    let join = p.pick("join", |l| l.join.clone(), Vec::new(), shown_list);
     reachable("--listen", &listen, false)?;
     reachable("--join", &join, true)?;
     let new = p.pick("new", |l| l.new, false, ToString::to_string);
     let mdns = pick_switch(p, "mdns", |l| l.mdns, false);
     let entry = entry(p, new, join, mdns)?;
 
-    let network = p.pick("network", |l| l.network.clone(), "scatter".to_owned(), Clone::clone);
-    if network.is_empty() || network.len() > 64 || network.chars().any(char::is_control) {
-        return Err(ConfigError("a network's name has 1 to 64 characters, all of them printable".into()));
-    }
-    let network_key = pick_secret(p, "network-key", |l| l.network_key.clone())?;
-    if let Some(key) = &network_key {
-        network_key_is_long(key)
-            .map_err(|why| ConfigError(format!("--network-key ({}): {why}", p.origin("network-key"))))?;
-    }
-
+    let (network, network_key) = pick_network(p)?;
     let resp = pick_endpoint(p, "resp", |l| l.resp, 6479);
     let http = pick_endpoint(p, "http", |l| l.http, 6480);
     let resp_password = pick_secret(p, "resp-password-file", |l| l.resp_password_file.clone())?;
@@ -172,10 +151,103 @@ fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<Path
 
     let leases = pick_switch(p, "leases", |l| l.leases, false);
     let coarse = pick_switch(p, "coarse", |l| l.coarse, false);
+    let lanes = pick_lanes(p)?;
+    let (away, exclude_after) = pick_waits(p)?;
+    let cluster = p.pick("cluster", |l| l.cluster.clone(), String::new(), Clone::clone);
+    let switch = p.pick("switch", |l| l.switch, Endpoint(None), ToString::to_string).0;
+    can_have_switch(switch, &entry, coarse && leases, &cluster)?;
+    let min_group = p.pick("min-group", |l| l.min_group, 5, ToString::to_string);
+    let max_group = p.pick("max-group", |l| l.max_group, 12, ToString::to_string);
+    group_sizes(min_group, max_group)?;
+    Ok(Config {
+        data_dir,
+        listen,
+        entry,
+        network,
+        network_key,
+        resp,
+        http,
+        resp_password,
+        admin_token,
+        leases,
+        coarse,
+        lanes,
+        away,
+        exclude_after,
+        durability: p.pick("durability", |l| l.durability, Durability::Sync, ToString::to_string),
+        name: p.pick_option("name", |l| l.name.clone(), ToString::to_string),
+        cluster,
+        switch,
+        min_group,
+        max_group,
+        policies: policies(p)?,
+        max_value: pick_max_value(p)?,
+        mdns,
+        nat: pick_switch(p, "nat", |l| l.nat, true),
+        dial_private: pick_switch(p, "dial-private", |l| l.dial_private, true),
+        max_disk: pick_room(p, "max-disk", |l| l.max_disk, 10 << 30, 1 << 20)?,
+        max_memory: pick_room(p, "max-memory", |l| l.max_memory, 1 << 30, 64 << 20)?,
+        max_bandwidth: pick_max_bandwidth(p),
+        max_connections: pick_max_connections(p)?,
+        output: p.pick("output", |l| l.output, Format::Text, ToString::to_string),
+        log_format: p.pick("log-format", |l| l.log_format, Format::Text, ToString::to_string),
+        overruled: Vec::new(),
+        shown: p.take_shown(),
+    })
+}
+
+/// Returns a list of addresses as it could be written in the file.
+#[allow(clippy::ptr_arg, reason = "the type of the setting")]
+fn shown_list(list: &Vec<Multiaddr>) -> String {
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn pick_data_dir(
+    p: &mut Picker,
+    xdg_data_home: Option<PathBuf>,
+    home: Option<PathBuf>,
+) -> Result<PathBuf, ConfigError> {
+    let data_home = xdg_data_home.filter(|dir| dir.is_absolute());
+    let default_dir = data_home.or(home.map(|home| home.join(".local/share"))).map(|dir| dir.join("scatter"));
+    let data_dir = p.pick_option("data-dir", |l| l.data_dir.clone(), |dir| dir.display().to_string());
+    match (data_dir, default_dir) {
+        (Some(dir), _) => Ok(dir),
+        (None, Some(dir)) => {
+            if let Some(shown) = p.shown.last_mut() {
+                shown.value = dir.display().to_string();
+            }
+            Ok(dir)
+        }
+        (None, None) => {
+            Err(ConfigError("there is no home directory to keep data in: say where with --data-dir DIR".into()))
+        }
+    }
+}
+
+/// Picks the network's name and key.
+fn pick_network(p: &mut Picker) -> Result<(String, Option<Vec<u8>>), ConfigError> {
+    let network = p.pick("network", |l| l.network.clone(), "scatter".to_owned(), Clone::clone);
+    if network.is_empty() || network.len() > 64 || network.chars().any(char::is_control) {
+        return Err(ConfigError("a network's name has 1 to 64 characters, all of them printable".into()));
+    }
+    let network_key = pick_secret(p, "network-key", |l| l.network_key.clone())?;
+    if let Some(key) = &network_key {
+        network_key_is_long(key)
+            .map_err(|why| ConfigError(format!("--network-key ({}): {why}", p.origin("network-key"))))?;
+    }
+    Ok((network, network_key))
+}
+
+fn pick_lanes(p: &mut Picker) -> Result<u8, ConfigError> {
     let lanes = p.pick("lanes", |l| l.lanes, 1, ToString::to_string);
     if !(1..=LANES_MAX).contains(&lanes) {
         return Err(ConfigError(format!("--lanes {lanes} is not between 1 and {LANES_MAX}")));
     }
+    Ok(lanes)
+}
+
+/// Picks the times for which a group waits for a member: after a clean stop, and without one.
+fn pick_waits(p: &mut Picker) -> Result<(Duration, Duration), ConfigError> {
     let away = p.pick("away", |l| l.away, 60, ToString::to_string);
     if away > AWAY_MAX {
         return Err(ConfigError(format!(
@@ -190,77 +262,48 @@ fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<Path
              {EXCLUDE_AFTER_MIN} seconds is four missed heartbeats"
         )));
     }
-    let durability = p.pick("durability", |l| l.durability, Durability::Sync, ToString::to_string);
-    let name = p.pick_option("name", |l| l.name.clone(), ToString::to_string);
-    let cluster = p.pick("cluster", |l| l.cluster.clone(), String::new(), Clone::clone);
-    let switch = p.pick("switch", |l| l.switch, Endpoint(None), ToString::to_string).0;
-    can_have_switch(switch, &entry, coarse && leases, &cluster)?;
-    let min_group = p.pick("min-group", |l| l.min_group, 5, ToString::to_string);
-    let max_group = p.pick("max-group", |l| l.max_group, 12, ToString::to_string);
-    group_sizes(min_group, max_group)?;
-    let policies = policies(p)?;
+    Ok((Duration::from_secs(away), Duration::from_secs(exclude_after)))
+}
+
+fn pick_max_value(p: &mut Picker) -> Result<usize, ConfigError> {
     let max_value = p.pick("max-value", |l| l.max_value, super::Bytes(64 << 10), ToString::to_string).0;
     if !(1024..=VALUE_BYTES_MAX as u64).contains(&max_value) {
         let (given, most) = (super::Bytes(max_value), super::Bytes(VALUE_BYTES_MAX as u64));
         return Err(ConfigError(format!("--max-value {given} is not between 1KiB and {most}")));
     }
-    let nat = pick_switch(p, "nat", |l| l.nat, true);
-    let dial_private = pick_switch(p, "dial-private", |l| l.dial_private, true);
-    let max_disk = p.pick("max-disk", |l| l.max_disk, super::Bytes(10 << 30), ToString::to_string).0;
-    let max_memory = p.pick("max-memory", |l| l.max_memory, super::Bytes(1 << 30), ToString::to_string).0;
-    for (name, given, least) in [("--max-disk", max_disk, 1 << 20), ("--max-memory", max_memory, 64 << 20)] {
-        if given < least {
-            let (given, least) = (super::Bytes(given), super::Bytes(least));
-            return Err(ConfigError(format!("{name} {given} is too little to be of use: give at least {least}")));
-        }
+    Ok(usize::try_from(max_value).unwrap_or(usize::MAX))
+}
+
+/// Picks a limit of bytes that is at least `least`.
+fn pick_room(
+    p: &mut Picker,
+    name: &'static str,
+    get: impl Fn(&Layer) -> Option<super::Bytes>,
+    default: u64,
+    least: u64,
+) -> Result<u64, ConfigError> {
+    let given = p.pick(name, get, super::Bytes(default), ToString::to_string);
+    if given.0 < least {
+        let least = super::Bytes(least);
+        return Err(ConfigError(format!("--{name} {given} is too little to be of use: give at least {least}")));
     }
-    let max_bandwidth = p.pick("max-bandwidth", |l| l.max_bandwidth, super::Bytes(0), ToString::to_string).0;
+    Ok(given.0)
+}
+
+/// Picks the limit of traffic, in bytes a second; `None` is no limit.
+fn pick_max_bandwidth(p: &mut Picker) -> Option<u64> {
+    let given = p.pick("max-bandwidth", |l| l.max_bandwidth, super::Bytes(0), ToString::to_string).0;
+    Some(given).filter(|&bytes| bytes > 0)
+}
+
+fn pick_max_connections(p: &mut Picker) -> Result<u32, ConfigError> {
     let max_connections = p.pick("max-connections", |l| l.max_connections, 256, ToString::to_string);
     if max_connections < 8 {
         return Err(ConfigError(format!(
             "--max-connections {max_connections} is too few for a group: give at least 8"
         )));
     }
-    let output = p.pick("output", |l| l.output, Format::Text, ToString::to_string);
-    let log_format = p.pick("log-format", |l| l.log_format, Format::Text, ToString::to_string);
-
-    let mut shown = std::mem::take(&mut p.shown);
-    shown.sort_by_key(|shown| shown.name);
-    Ok(Config {
-        data_dir,
-        listen,
-        entry,
-        network,
-        network_key,
-        resp,
-        http,
-        resp_password,
-        admin_token,
-        leases,
-        coarse,
-        lanes,
-        away: Duration::from_secs(away),
-        exclude_after: Duration::from_secs(exclude_after),
-        durability,
-        name,
-        cluster,
-        switch,
-        min_group,
-        max_group,
-        policies,
-        max_value: usize::try_from(max_value).unwrap_or(usize::MAX),
-        mdns,
-        nat,
-        dial_private,
-        max_disk,
-        max_memory,
-        max_bandwidth: Some(max_bandwidth).filter(|&bytes| bytes > 0),
-        max_connections,
-        output,
-        log_format,
-        overruled: Vec::new(),
-        shown,
-    })
+    Ok(max_connections)
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

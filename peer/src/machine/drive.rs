@@ -8,8 +8,8 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use environment::Seldom;
-use environment::step_back;
+use bytes::Bytes;
+use environment::{Seldom, step_back};
 use group::op::{Limit, OpError, Refusal};
 use net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
 use node::{AdminOutcome, Event, Input, Node, NodeStatus, Output, Request, RingWalk};
@@ -139,6 +139,14 @@ impl Askers {
     }
 }
 
+/// Returns the damage that the store reports in this event, if any.
+fn damage_in(event: &StoreEvent) -> Option<String> {
+    match event {
+        StoreEvent::Failed(error) if error.is_damage() => Some(error.to_string()),
+        _ => None,
+    }
+}
+
 impl Drive {
     /// Runs until the node ends, and returns the reason with the node's last status.
     pub fn run(mut self) -> (LoopEnd, NodeStatus) {
@@ -151,38 +159,25 @@ impl Drive {
         let mut pictured = Time(0);
         let mut unsaved = Seldom::default();
         let mut outgoing: Vec<Outgoing> = Vec::new();
-        if let Some(force) = self.peer_state.with(|peer_state| peer_state.leaving()) {
-            tracing::info!("this peer was leaving when it ended, and goes on leaving");
-            self.node.handle(self.clocks.now(), Input::Leave { force });
-        }
+        self.go_on_leaving();
         loop {
             self.net.drain(&mut events);
             self.mailbox.take(&mut requests, &mut stored);
             let asks = self.mailbox.take_asks();
             let stop = self.mailbox.take_stop();
-            if let Some(port) = &self.packets {
-                port.drain(&mut packets);
-            }
+            self.packets.iter().for_each(|port| port.drain(&mut packets));
             // The clock is read after all inputs to be handled have come. A member that may answer a read alone at this time
             // may answer a read that came before (hazard 55).
             let mut now = self.clocks.now();
             let idle = events.is_empty() && requests.is_empty() && stored.is_empty() && asks.is_empty() && !stop;
             if idle && packets.is_empty() && now.time < wake_at {
-                let parked = now.time;
-                thread::park_timeout(wake_at.since(now.time).min(SLEEP_MAX));
-                now = self.clocks.now();
-                self.busy.park(now.time.since(parked));
-                if now.time >= wake_at {
-                    self.node.handle(now, Input::Tick);
-                }
+                now = self.park(now, wake_at);
             }
             self.tell_busy(now);
             let mut count = 0;
             for event in stored.drain(..) {
-                if let StoreEvent::Failed(error) = &event
-                    && error.is_damage()
-                {
-                    return self.end(LoopEnd::Damaged(error.to_string()), requests);
+                if let Some(damage) = damage_in(&event) {
+                    return self.end(LoopEnd::Damaged(damage), requests);
                 }
                 self.node.handle(now, store_input(event));
             }
@@ -196,36 +191,13 @@ impl Drive {
                     count = 0;
                 }
             }
-            if let Some(from) = self.packets.as_ref().map(|port| port.config().at) {
-                for bytes in packets.drain(..) {
-                    self.node.handle(now, Input::Packet { from, bytes });
-                }
-            }
+            self.on_packets(now, &mut packets);
             for request in requests.drain(..) {
                 self.node.handle(now, Input::Routecast(request));
             }
             for ask in asks {
-                // The caller that asked may have gone.
-                match ask {
-                    Ask::MayLeave(force, asker) => {
-                        let _ = asker.send(self.node.refuses_leave(force));
-                    }
-                    Ask::Leave(force, asker) => {
-                        self.node.handle(now, Input::Leave { force });
-                        let _ = asker.send(self.node.status().leaving);
-                        pictured = Time(0);
-                    }
-                    Ask::AdminRequest(group, request, asker) => {
-                        let number = self.askers.next();
-                        self.askers.requests.insert(number, asker);
-                        self.node.handle(now, Input::AdminRequest { number, group, request });
-                    }
-                    Ask::RingWalk(from, count, asker) => {
-                        let number = self.askers.next();
-                        self.askers.ring_walks.insert(number, asker);
-                        self.node.handle(now, Input::RingWalk { number, from, count });
-                    }
-                    Ask::Halt => return self.end(LoopEnd::Halted, requests),
+                if self.on_ask(now, ask, &mut pictured) {
+                    return self.end(LoopEnd::Halted, requests);
                 }
             }
             if stop {
@@ -243,12 +215,73 @@ impl Drive {
             if now.time.since(pictured) >= PICTURE_EVERY {
                 pictured = now.time;
                 self.picture();
-                if let Err(why) = self.peer_state.with(PeerState::save)
-                    && let Some(failures) = unsaved.failed(Instant::now())
-                {
-                    tracing::warn!(failures, "{why}");
-                }
+                self.save(&mut unsaved);
             }
+        }
+    }
+
+    /// Goes on leaving, where this peer was leaving when its process ended.
+    fn go_on_leaving(&mut self) {
+        if let Some(force) = self.peer_state.with(|peer_state| peer_state.leaving()) {
+            tracing::info!("this peer was leaving when it ended, and goes on leaving");
+            self.node.handle(self.clocks.now(), Input::Leave { force });
+        }
+    }
+
+    /// Waits for an input, or until the node wants to be woken. Returns the time after that.
+    fn park(&mut self, now: Now, wake_at: Time) -> Now {
+        let parked = now.time;
+        thread::park_timeout(wake_at.since(now.time).min(SLEEP_MAX));
+        let now = self.clocks.now();
+        self.busy.park(now.time.since(parked));
+        if now.time >= wake_at {
+            self.node.handle(now, Input::Tick);
+        }
+        now
+    }
+
+    /// Hands the packets of a switch to the node.
+    fn on_packets(&mut self, now: Now, packets: &mut Vec<Bytes>) {
+        if let Some(from) = self.packets.as_ref().map(|port| port.config().at) {
+            for bytes in packets.drain(..) {
+                self.node.handle(now, Input::Packet { from, bytes });
+            }
+        }
+    }
+
+    /// Hands a question of another thread to the node. Returns whether the loop shall end at once.
+    fn on_ask(&mut self, now: Now, ask: Ask, pictured: &mut Time) -> bool {
+        // The caller that asked may have gone.
+        match ask {
+            Ask::MayLeave(force, asker) => {
+                let _ = asker.send(self.node.refuses_leave(force));
+            }
+            Ask::Leave(force, asker) => {
+                self.node.handle(now, Input::Leave { force });
+                let _ = asker.send(self.node.status().leaving);
+                *pictured = Time(0);
+            }
+            Ask::AdminRequest(group, request, asker) => {
+                let number = self.askers.next();
+                self.askers.requests.insert(number, asker);
+                self.node.handle(now, Input::AdminRequest { number, group, request });
+            }
+            Ask::RingWalk(from, count, asker) => {
+                let number = self.askers.next();
+                self.askers.ring_walks.insert(number, asker);
+                self.node.handle(now, Input::RingWalk { number, from, count });
+            }
+            Ask::Halt => return true,
+        }
+        false
+    }
+
+    /// Writes the state beside the store, where it has changed.
+    fn save(&self, unsaved: &mut Seldom) {
+        if let Err(why) = self.peer_state.with(PeerState::save)
+            && let Some(failures) = unsaved.failed(Instant::now())
+        {
+            tracing::warn!(failures, "{why}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The start of a peer: identity, store, network, node; and the new start after an incarnation ended.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,7 @@ use super::surroundings::Surroundings;
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
 use crate::exit::Exit;
+use crate::resp::Replies;
 
 /// Time that the network may take to report its listening addresses.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
@@ -37,43 +39,22 @@ const LISTEN_MAX: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The reason for which it cannot start; with [`Exit::Disk`] if the disk is full or failing.
-pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
+pub fn launch(config: &Config, mut seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let clocks = Clocks::from_env();
-    // Before anything is made or changed here.
-    check_formats(&config.data_dir)?;
-    keep_to_owner();
-    std::fs::create_dir_all(&config.data_dir)
-        .map_err(|error| format!("cannot make the data directory {}: {error}", config.data_dir.display()))?;
-    let lock = DirectoryLock::take(&config.data_dir)?;
-    tighten(&config.data_dir)?;
-    let mut peer_state = PeerState::load(&config.data_dir)?;
-    may_enter(config, &peer_state)?;
-    // As when the settings were settled: this time no other process can change the remembered state.
-    let config = &mut config.clone();
-    recall(config, &peer_state)?;
-    let network = network(config, &mut peer_state)?;
-    let config = &*config;
-    fits_lanes(config, &peer_state)?;
-    let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| {
-        let is_full = matches!(&error, IdentityError::Io { source, .. } if is_full(source.kind()));
-        CannotStart(if is_full { Exit::Disk } else { Exit::No }, error.to_string())
-    })?;
-    if peer_state.left().is_some() && store_dir(&config.data_dir).exists() {
+    let lock = take_data_dir(&config.data_dir)?;
+    let (config, mut peer_state, network) = load_state(config)?;
+    let config = &config;
+    let identity = load_identity(&config.data_dir)?;
+    let store_dir = store_dir(&config.data_dir);
+    if peer_state.left().is_some() && store_dir.exists() {
         // The process died between two steps of leaving.
-        set_aside(store_dir(&config.data_dir), Aside::Left).map_err(|error| error.to_string())?;
+        set_aside(&store_dir, Aside::Left).map_err(|error| error.to_string())?;
     }
     let mailboxes: Vec<_> = (0..config.lanes).map(|_| Arc::new(Mailbox::default())).collect();
     mailboxes[0].adopt();
     // First, so that its connections exist when the store is read.
-    let net = start_net(config, &identity, &peer_state, &mailboxes, &seat)?;
-    for (peer, addresses) in peer_state.peers() {
-        net.handle().dial(peer, addresses);
-    }
-    seat.registry.register_collector(Box::new(NetMetrics(net.handle().clone())));
-    let (store, restored) = open_store(config, &mailboxes)?;
-    if let Some(store) = &store {
-        seat.registry.register_collector(Box::new(StoreMetrics(store.watch())));
-    }
+    let net = start_net(config, &identity, &peer_state, &mailboxes, &mut seat)?;
+    let (store, restored) = open_store(config, &mailboxes, &mut seat)?;
     let surroundings = Surroundings::new(config, net.handle().clone(), store.as_ref().map(StoreThread::watch));
     let store = store.map(|store| Arc::new(Mutex::new(store)));
     let seconds = clocks.wall().0 / 1000;
@@ -91,54 +72,31 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let peer_state = Arc::new(SharedPeerState::new(peer_state, network));
     let (supervisor, lanes, words) = Supervisor::new(mailboxes.clone());
     let settings = Arc::new(config.clone());
+    let common = Common { clocks, net, store, peer_state, status_board: status_board.clone(), news: news_in.clone() };
     let mut packet_counts = Vec::new();
     for (lane, mailbox) in (0..config.lanes).zip(&mailboxes) {
         let ring = rings.get(usize::from(lane)).copied();
         let packets = open_packets(config, mailbox)?;
         packet_counts.extend(packets.as_ref().map(PacketPort::counts));
         let switch = packets.as_ref().map(PacketPort::config);
-        let drive = Drive {
-            lane,
-            node: Node::new(
-                NodeConfig {
-                    switch,
-                    history: sessions.history(),
-                    ..node_config(config, &identity, incarnation, lane, ring)
-                },
-                draw(),
-                clocks.now(),
-                restored.clone(),
-            ),
-            clocks: clocks.clone(),
-            net: net.port(lane),
-            packets,
-            store: store.as_ref().map(|store| StorePort::new(lane, store.clone())),
-            mailbox: mailbox.clone(),
-            replies: seat.router.replies(),
-            peer_state: peer_state.clone(),
-            status_board: status_board.clone(),
-            words: words.clone(),
-            config: settings.clone(),
-            early: std::mem::take(&mut early),
-            askers: Askers::default(),
-            busy: BusyMeter::new(clocks.now().time, config.max_bandwidth, config.lanes),
-        };
+        let history = sessions.history();
+        let node = NodeConfig { switch, history, ..node_config(config, &identity, incarnation, lane, ring) };
+        let node = Node::new(node, draw(), common.clocks.now(), restored.clone());
+        let inputs = LaneInputs { lane, mailbox: mailbox.clone(), packets, early: std::mem::take(&mut early) };
+        let drive = drive_of(node, inputs, &common, &settings, seat.router.replies(), words.clone());
         start_loop(drive).map_err(|error| format!("cannot start a loop: {error}"))?;
     }
     if !packet_counts.is_empty() {
         seat.registry.register_collector(Box::new(PacketMetrics(packet_counts)));
     }
-    let session = sessions.keep(clocks.clone());
-    let common = Common { clocks, net, store, peer_state, status_board: status_board.clone(), news: news_in.clone() };
-    let store_dir = store_dir(&config.data_dir);
-    std::thread::Builder::new()
-        .name("scatter-superv".into())
-        .spawn(move || {
-            finish(supervisor.run(common, session), store_dir, &news_in);
-            // No thread works on the directory any more.
-            drop(lock);
-        })
-        .map_err(|error| format!("cannot start the peer: {error}"))?;
+    let session = sessions.keep(common.clocks.clone());
+    let supervise = move || {
+        finish(supervisor.run(common, session), store_dir, &news_in);
+        // No thread works on the directory any more.
+        drop(lock);
+    };
+    let thread = std::thread::Builder::new().name("scatter-superv".into()).spawn(supervise);
+    thread.map_err(|error| format!("cannot start the peer: {error}"))?;
     let listen = listen.into_iter().map(|address| format!("{address}/p2p/{peer_id}")).collect();
     let stopper = lanes.clone();
     Ok(Peer {
@@ -151,6 +109,74 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         news,
         stop: Box::new(move || stopper.stop()),
     })
+}
+
+/// Makes the data directory, and takes it for this process.
+fn take_data_dir(data_dir: &Path) -> Result<DirectoryLock, String> {
+    // Before anything is made or changed here.
+    check_formats(data_dir)?;
+    keep_to_owner();
+    std::fs::create_dir_all(data_dir)
+        .map_err(|error| format!("cannot make the data directory {}: {error}", data_dir.display()))?;
+    let lock = DirectoryLock::take(data_dir)?;
+    tighten(data_dir)?;
+    Ok(lock)
+}
+
+/// Loads the state beside the store. Returns it with the settings and the network that follow from it.
+fn load_state(config: &Config) -> Result<(Config, PeerState, Network), String> {
+    let mut peer_state = PeerState::load(&config.data_dir)?;
+    may_enter(config, &peer_state)?;
+    // As when the settings were settled: this time no other process can change the remembered state.
+    let mut config = config.clone();
+    recall(&mut config, &peer_state)?;
+    let network = network(&config, &mut peer_state)?;
+    fits_lanes(&config, &peer_state)?;
+    Ok((config, peer_state, network))
+}
+
+fn load_identity(data_dir: &Path) -> Result<Identity, CannotStart> {
+    Identity::load_or_create(&data_dir.join("identity")).map_err(|error| {
+        let is_full = matches!(&error, IdentityError::Io { source, .. } if is_full(source.kind()));
+        CannotStart(if is_full { Exit::Disk } else { Exit::No }, error.to_string())
+    })
+}
+
+/// Inputs of one lane.
+struct LaneInputs {
+    lane: u8,
+    mailbox: Arc<Mailbox>,
+    packets: Option<PacketPort>,
+    early: Vec<NetEvent>,
+}
+
+/// Returns the loop of a lane, which has its part of what all lanes share.
+fn drive_of(
+    node: Node,
+    inputs: LaneInputs,
+    common: &Common,
+    config: &Arc<Config>,
+    replies: Replies,
+    words: Sender<Word>,
+) -> Drive {
+    let LaneInputs { lane, mailbox, packets, early } = inputs;
+    Drive {
+        lane,
+        node,
+        clocks: common.clocks.clone(),
+        net: common.net.port(lane),
+        packets,
+        store: common.store.as_ref().map(|store| StorePort::new(lane, store.clone())),
+        mailbox,
+        replies,
+        peer_state: common.peer_state.clone(),
+        status_board: common.status_board.clone(),
+        words,
+        config: config.clone(),
+        early,
+        askers: Askers::default(),
+        busy: BusyMeter::new(common.clocks.now().time, config.max_bandwidth, config.lanes),
+    }
 }
 
 /// Returns the state to remember of the peer's network, after a check of the network's key.
@@ -264,7 +290,11 @@ fn copy_rate(given: Option<u64>) -> u64 {
 
 /// Opens the store, if the peer has a durable one. A damaged store is moved aside: damage is *unknown*, never *empty*,
 /// and the peer begins a new incarnation (hazard 3).
-fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<StoreThread>, Restored), CannotStart> {
+fn open_store(
+    config: &Config,
+    mailboxes: &[Arc<Mailbox>],
+    seat: &mut Seat<'_>,
+) -> Result<(Option<StoreThread>, Restored), CannotStart> {
     if config.durability == Durability::Memory {
         return Ok((None, Restored::empty()));
     }
@@ -294,6 +324,7 @@ fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<Sto
         To::All => mailboxes.iter().for_each(|mailbox| mailbox.tell(event.clone())),
     };
     let store = StoreThread::start(engine, tell).map_err(|error| error.to_string())?;
+    seat.registry.register_collector(Box::new(StoreMetrics(store.watch())));
     Ok((Some(store), restored))
 }
 
@@ -302,7 +333,7 @@ fn start_net(
     identity: &Identity,
     peer_state: &PeerState,
     mailboxes: &[Arc<Mailbox>],
-    seat: &Seat<'_>,
+    seat: &mut Seat<'_>,
 ) -> Result<Net, String> {
     let join = match &config.entry {
         Entry::Join(addresses) => addresses.iter().map(parse).collect::<Result<_, _>>()?,
@@ -325,7 +356,12 @@ fn start_net(
         Box::new(move || mailbox.wake())
     };
     let wakes = mailboxes.iter().map(wake).collect();
-    Net::start(net_config, identity, seat.runtime.handle(), wakes).map_err(|error| error.to_string())
+    let net = Net::start(net_config, identity, seat.runtime.handle(), wakes).map_err(|error| error.to_string())?;
+    for (peer, addresses) in peer_state.peers() {
+        net.handle().dial(peer, addresses);
+    }
+    seat.registry.register_collector(Box::new(NetMetrics(net.handle().clone())));
+    Ok(net)
 }
 
 fn parse(address: &crate::config::Multiaddr) -> Result<Multiaddr, String> {
