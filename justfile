@@ -41,7 +41,7 @@ swarm minutes="10" *flags:
 # Write the golden files anew: stories of transactions, screens, and bytes; read the difference before you commit
 bless:
     SCATTER_GOLDEN=write cargo test -p testnet --test golden
-    SCATTER_GOLDEN=write cargo test -p peer --test top
+    SCATTER_GOLDEN=write cargo test -p cli --test top
     SCATTER_GOLDEN=write cargo test -p chirp-app --lib
     SCATTER_BLESS=1 cargo test -p node -p net -p store -p peer -p header golden
 

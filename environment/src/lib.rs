@@ -1,8 +1,25 @@
 //! Settings from the environment, for all programs of the project. An empty variable counts as unset. A flag on the command line wins at
 //! any place. An error about the value of a variable names the variable, not a flag that was not typed.
 //!
-//! Small facts and means of a process have their home here, too: the identity of the program, locks, the priority of threads, and a
-//! limit of log lines.
+//! Small facts and means of a process have their home here, too: the identity of the program, the wall clock, locks, the
+//! priority of threads, and a limit of log lines.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::ffi::OsString;
+//!
+//! use clap::{Arg, Command};
+//!
+//! let command = || Command::new("scatter").arg(Arg::new("join").long("join").env("SCATTER_JOIN"));
+//! let typed = [OsString::from("scatter")];
+//! // An empty variable counts as unset.
+//! let matches = environment::without_unused(command(), &typed, &|_| Some(OsString::new())).try_get_matches_from(&typed);
+//! assert_eq!(matches?.get_one::<String>("join"), None);
+//! assert_eq!(environment::shown("a\x1b[31m"), "a\\u{1b}[31m");
+//! # Ok::<(), clap::Error>(())
+//! ```
+#![forbid(unsafe_code)]
 
 mod clock;
 mod hangup;

@@ -1,22 +1,18 @@
-//! The environment of a node: network, store, clients, command line.
+//! The environment of a node: the loop, clients, administrators, settings and the daemon.
 
 mod accept;
 pub mod admin;
-pub mod cli;
 pub mod config;
 pub mod daemon;
-mod demo;
 mod descriptors;
 pub mod event_log;
 pub mod exit;
 pub mod http;
-mod http_client;
 mod log;
 pub mod machine;
-mod names;
+pub mod names;
 pub mod offload;
 mod places;
 pub mod resp;
 pub mod status;
-pub mod top;
 mod unready;

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The allowed dependencies between crates; no other one may exist.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
@@ -18,7 +18,8 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("environment", &[]),
     ("net", &["overlay", "node", "environment"]),
     ("store", &["overlay", "node", "environment"]),
-    ("peer", &["overlay", "group", "header", "node", "net", "store", "load", "screen", "environment", "chirp-app"]),
+    ("peer", &["overlay", "group", "header", "node", "net", "store", "load", "environment"]),
+    ("cli", &["overlay", "group", "node", "store", "peer", "load", "screen", "environment", "chirp-app"]),
     ("chirp-app", &["screen", "environment"]),
     ("header", &[]),
     ("switch", &["header", "environment"]),
@@ -35,6 +36,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "screen",
             "environment",
             "peer",
+            "cli",
             "chirp-app",
             "header",
             "switch",

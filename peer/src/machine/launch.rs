@@ -275,7 +275,7 @@ const AGAIN: &str = "say --join MULTIADDR to enter it or another as a new member
                      --profile home to look for one on the local network";
 
 /// Returns the directory of the store of a peer with this data directory.
-pub(crate) fn store_dir(data_dir: &Path) -> PathBuf {
+pub fn store_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("store")
 }
 

@@ -27,9 +27,9 @@ mod store_port;
 mod supervisor;
 mod surroundings;
 
-pub(crate) use data_dir::{DirectoryLock, check_formats, keep_to_owner};
-pub(crate) use key_hash::{Cost, KeyHash};
+pub use data_dir::{DirectoryLock, check_formats, keep_to_owner};
+pub use key_hash::{Cost, KeyHash};
 pub use launch::launch;
-pub(crate) use launch::store_dir;
-pub(crate) use peer_state::PeerState;
-pub(crate) use remembered::recall;
+pub use launch::store_dir;
+pub use peer_state::PeerState;
+pub use remembered::recall;

@@ -3,7 +3,6 @@
 
 pub mod alone;
 pub mod memory;
-pub mod process;
 pub mod redis;
 
 use std::io::{Read, Write};

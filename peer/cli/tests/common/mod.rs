@@ -1,0 +1,3 @@
+//! Helpers that several tests of the program share.
+
+pub mod process;
