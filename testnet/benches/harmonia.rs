@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use testnet::experiment::harmonia::{Run, slots};
-use testnet::experiment::options::{Options, Size};
+use testnet::experiment::harmonia::{RunLength, slots};
+use testnet::experiment::options::{ExperimentOptions, Scale};
 use testnet::experiment::registry::{resolve, run};
 
 fn main() {
@@ -20,7 +20,7 @@ fn main() {
             "--out" => directory = words.next().map(PathBuf::from).expect("a directory behind it"),
             // `cargo test --benches` only checks that the program starts.
             "--test" => {
-                return drop(slots::with_dirty(10, 1000, Run { lasts: Duration::from_millis(10), seed: 1 }));
+                return drop(slots::with_dirty(10, 1000, RunLength { lasts: Duration::from_millis(10), seed: 1 }));
             }
             // `cargo bench` adds it.
             "--bench" => {}
@@ -29,7 +29,7 @@ fn main() {
     }
     let experiments = resolve(&only);
     assert!(!experiments.is_empty(), "there is no {only}: see `scatter-testnet experiment list`");
-    let options = Options { size: Size::Default, seed: 1, jobs: 1, out: Some(directory.clone()) };
+    let options = ExperimentOptions { size: Scale::Default, seed: 1, jobs: 1, out: Some(directory.clone()) };
     for experiment in experiments {
         let results = run(experiment, &options, &|line| println!("{line}")).expect("it runs, and can be written there");
         println!("{results}\n");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use testnet::experiment::options::{Options, Size};
+use testnet::experiment::options::{ExperimentOptions, Scale};
 use testnet::experiment::registry;
 use testnet::experiment::report::report;
 
@@ -79,13 +79,18 @@ impl ExperimentArgs {
         Ok(())
     }
 
-    fn options(&self) -> Options {
+    fn options(&self) -> ExperimentOptions {
         let size = match (self.quick, self.full) {
-            (true, _) => Size::Quick,
-            (false, true) => Size::Full,
-            (false, false) => Size::Default,
+            (true, _) => Scale::Quick,
+            (false, true) => Scale::Full,
+            (false, false) => Scale::Default,
         };
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        Options { size, seed: self.seed, jobs: self.jobs.map_or_else(cores, usize::from), out: self.out.clone() }
+        ExperimentOptions {
+            size,
+            seed: self.seed,
+            jobs: self.jobs.map_or_else(cores, usize::from),
+            out: self.out.clone(),
+        }
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::config::Defects;
+use group::message::Sender;
 use group::message::{CommitteeMessage, Message};
 use group::op::{Op, Read};
 use group::outbox::GroupOutput;
-use group::{Group, message::Sender};
 use load::{Distribution, Keys};
 use overlay::Key;
 use overlay::time::Time;
 
-use super::agenda::Agenda;
-use super::members::{Asker, at, config, founded, member_of, node, set, settings};
+use super::members::{config, founded, member_of, node, set, settings};
+use super::testbed::{MachineEvent, Machines, Testbed};
 
 /// Members of the group.
 const MACHINES: usize = 3;
@@ -38,9 +38,9 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// Time that is not measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 
-/// Setting of a run.
+/// CoresSetting of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
+pub struct CoresSetting {
     /// Whether writes of a sub-range keep their order.
     pub coarse: bool,
     /// Cores of each machine, 1 to [`PARTS`].
@@ -65,7 +65,7 @@ pub struct Setting {
 
 /// Results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
+pub struct CoresMeasured {
     /// Operations a second.
     pub ops_per_s: f64,
     /// Median waiting time.
@@ -74,7 +74,7 @@ pub struct Measured {
     pub p99: Duration,
 }
 
-enum Event {
+enum CoresEvent {
     /// A client sends an operation.
     Client(usize),
     /// The primary's core has executed the client's operation.
@@ -83,25 +83,18 @@ enum Event {
     Message { to: usize, from: Sender, message: Message },
     /// A message has arrived.
     Arrived { to: usize, from: Sender, message: Message },
-    /// A disk has synced everything up to this token.
-    Synced { machine: usize, token: u64 },
-    /// A timer.
-    Tick(usize),
+    /// A disk or a timer of a machine.
+    Machine(MachineEvent),
 }
 
-struct Machine {
-    group: Group,
-    /// Times at which the cores are free.
-    cores: Vec<Time>,
-    /// Handed to the disk, behind the batch that it syncs now.
-    unsynced: Option<u64>,
-    syncing: bool,
-    ticks_at: Time,
-    asker: Asker,
+impl From<MachineEvent> for CoresEvent {
+    fn from(event: MachineEvent) -> CoresEvent {
+        CoresEvent::Machine(event)
+    }
 }
 
 /// An operation that a client waits for.
-struct Asked {
+struct PendingOperation {
     key: Key,
     op: Op,
     slow: bool,
@@ -111,106 +104,72 @@ struct Asked {
     machine: usize,
 }
 
-struct World {
-    setting: Setting,
-    agenda: Agenda<Event>,
-    machines: Vec<Machine>,
+struct CoresTestbed {
+    setting: CoresSetting,
+    machines: Machines<CoresEvent>,
+    /// By machine: times at which the cores are free.
+    cores: Vec<Vec<Time>>,
     keys: Keys,
     value: Bytes,
-    asked: BTreeMap<usize, Asked>,
+    asked: BTreeMap<usize, PendingOperation>,
     /// By machine and serial: the client.
     attempts: HashMap<(usize, u64), usize>,
     waited: Vec<Duration>,
 }
 
 /// Runs a setting.
-pub fn run(setting: Setting) -> Measured {
-    let mut world = World::new(setting);
-    world.run_until(Time(0) + SETTLED);
+pub fn run(setting: CoresSetting) -> CoresMeasured {
+    let mut testbed = CoresTestbed::new(setting);
+    testbed.run_until(Time(0) + SETTLED);
     for client in 0..setting.clients {
-        world.agenda.after(Duration::ZERO, Event::Client(client));
+        testbed.machines.agenda.after(Duration::ZERO, CoresEvent::Client(client));
     }
-    let begin = world.agenda.now() + WARM_UP;
-    world.run_until(begin);
-    world.waited.clear();
-    world.run_until(begin + setting.lasts);
-    let mut waited = world.waited;
+    let begin = testbed.machines.agenda.now() + WARM_UP;
+    testbed.run_until(begin);
+    testbed.waited.clear();
+    testbed.run_until(begin + setting.lasts);
+    let mut waited = testbed.waited;
     waited.sort_unstable();
     let quantile = |of_100: usize| waited.get(waited.len() * of_100 / 100).copied().unwrap_or_default();
-    Measured { ops_per_s: waited.len() as f64 / setting.lasts.as_secs_f64(), p50: quantile(50), p99: quantile(99) }
+    CoresMeasured { ops_per_s: waited.len() as f64 / setting.lasts.as_secs_f64(), p50: quantile(50), p99: quantile(99) }
 }
 
-impl World {
-    fn new(setting: Setting) -> World {
+impl CoresTestbed {
+    fn new(setting: CoresSetting) -> CoresTestbed {
         let state = founded(MACHINES, PARTS, settings(setting.coarse, false));
-        let machine = |index| Machine {
-            group: Group::join(config(true, Defects::NONE), node(index), state.clone(), at(Time(0)), index as u64 + 1),
-            cores: vec![Time(0); setting.cores],
-            unsynced: None,
-            syncing: false,
-            ticks_at: Time::NEVER,
-            asker: Asker::new(index),
-        };
-        let mut world = World {
+        let mut testbed = CoresTestbed {
             setting,
-            agenda: Agenda::new(),
-            machines: (0..MACHINES).map(machine).collect(),
+            machines: Machines::new(&state, || config(true, Defects::NONE), 1, SYNC),
+            cores: vec![vec![Time(0); setting.cores]; MACHINES],
             keys: Keys::new(setting.keys, setting.key_count, setting.seed, 0, 1).expect("the distribution makes sense"),
             value: vec![b'v'; setting.value_bytes].into(),
             asked: BTreeMap::new(),
             attempts: HashMap::new(),
             waited: Vec::new(),
         };
-        (0..MACHINES).for_each(|machine| world.obey(machine));
-        world
-    }
-
-    fn run_until(&mut self, end: Time) {
-        while let Some(event) = self.agenda.next_before(end) {
-            self.on_event(event);
-        }
-    }
-
-    fn on_event(&mut self, event: Event) {
-        match event {
-            Event::Client(client) => self.ask(client),
-            Event::Executed(client) => self.operate(client),
-            Event::Arrived { to, from, message } => {
-                let done = self.worked_off(to, &message);
-                self.agenda.at(done, Event::Message { to, from, message });
-            }
-            Event::Message { to, from, message } => self.act(to, |group| group.on_message(from, message)),
-            Event::Synced { machine, token } => {
-                self.machines[machine].syncing = false;
-                self.act(machine, |group| group.on_persisted(token));
-                self.sync(machine);
-            }
-            Event::Tick(machine) => {
-                if self.machines[machine].ticks_at <= self.agenda.now() {
-                    self.machines[machine].ticks_at = Time::NEVER;
-                    self.act(machine, Group::tick);
-                }
-            }
-        }
+        testbed.start();
+        testbed
     }
 
     /// Returns the time at which a core of this machine has done this work for the sub-range.
     fn occupy(&mut self, machine: usize, part: usize, work: Duration) -> Time {
-        let cores = &mut self.machines[machine].cores;
+        let cores = &mut self.cores[machine];
         let core = match self.setting.coarse {
             true => place(machine, part) % cores.len(),
             false => (0..cores.len()).min_by_key(|core| cores[*core]).expect("there is a core"),
         };
-        cores[core] = cores[core].max(self.agenda.now()) + work;
+        cores[core] = cores[core].max(self.machines.agenda.now()) + work;
         cores[core]
     }
 
     /// Returns the time at which a machine has done the work of a message.
     fn worked_off(&mut self, machine: usize, message: &Message) -> Time {
-        let Message::Committee(CommitteeMessage::Accept { writes, .. }) = message else { return self.agenda.now() };
+        let Message::Committee(CommitteeMessage::Accept { writes, .. }) = message else {
+            return self.machines.agenda.now();
+        };
         let parts: Vec<usize> = writes.iter().map(|write| part_of(&write.key)).collect();
         let done = parts.into_iter().map(|part| self.occupy(machine, part, ACCEPT));
-        done.max().unwrap_or(self.agenda.now())
+        done.max().unwrap_or(self.machines.agenda.now())
     }
 
     /// Sends a client's operation to the primary of its key, where a core begins it.
@@ -225,19 +184,18 @@ impl World {
         let part = part_of(&key);
         let machine = part % MACHINES;
         let work = if slow { EXECUTE * SLOW } else { EXECUTE };
-        let asked = Asked { key, op, slow, at: self.agenda.now(), serial: 0, machine };
+        let asked = PendingOperation { key, op, slow, at: self.machines.agenda.now(), serial: 0, machine };
         self.asked.insert(client, asked);
         let done = self.occupy(machine, part, work) + WIRE;
-        self.agenda.at(done, Event::Executed(client));
+        self.machines.agenda.at(done, CoresEvent::Executed(client));
     }
 
     fn operate(&mut self, client: usize) {
         let asked = self.asked.get_mut(&client).expect("it waits");
-        let machine = &mut self.machines[asked.machine];
-        let ballot = machine.group.primary_of(asked.key.point());
-        let (serial, from, message) = machine.asker.ask(ballot, asked.key.clone(), asked.op.clone());
-        asked.serial = serial;
         let machine = asked.machine;
+        let ballot = self.machines.group(machine).primary_of(asked.key.point());
+        let (serial, from, message) = self.machines.asker(machine).ask(ballot, asked.key.clone(), asked.op.clone());
+        asked.serial = serial;
         self.attempts.insert((machine, serial), client);
         self.act(machine, |group| group.on_message(from, message));
     }
@@ -252,52 +210,43 @@ impl World {
             asked.key,
             asked.slow
         );
-        self.machines[machine].asker.answered(&asked.key, serial);
-        self.waited.push(self.agenda.now().since(asked.at) + WIRE);
-        self.agenda.after(WIRE * 2, Event::Client(client));
+        self.machines.asker(machine).answered(&asked.key, serial);
+        self.waited.push(self.machines.agenda.now().since(asked.at) + WIRE);
+        self.machines.agenda.after(WIRE * 2, CoresEvent::Client(client));
+    }
+}
+
+impl Testbed for CoresTestbed {
+    type Event = CoresEvent;
+
+    fn machines(&mut self) -> &mut Machines<CoresEvent> {
+        &mut self.machines
     }
 
-    fn act(&mut self, machine: usize, act: impl FnOnce(&mut Group)) {
-        let group = &mut self.machines[machine].group;
-        group.set_now(at(self.agenda.now()));
-        act(group);
-        self.obey(machine);
-    }
-
-    fn obey(&mut self, machine: usize) {
-        while let Some(output) = self.machines[machine].group.poll_output() {
-            match output {
-                GroupOutput::Send(to, message, epoch) => {
-                    let from = Sender { node: node(machine), epoch };
-                    for to in to {
-                        let (to, message) = (member_of(to), message.clone());
-                        self.agenda.after(WIRE, Event::Arrived { to, from, message });
-                    }
-                }
-                GroupOutput::Persist(token, _) => {
-                    self.machines[machine].unsynced = Some(token);
-                    self.sync(machine);
-                }
-                GroupOutput::Outcome(serial, outcome) => self.answered(machine, serial, &outcome),
-                GroupOutput::Over(why) | GroupOutput::Lost(why) => panic!("machine {machine}: {why}"),
-                _ => {}
+    fn on_event(&mut self, event: CoresEvent) {
+        match event {
+            CoresEvent::Client(client) => self.ask(client),
+            CoresEvent::Executed(client) => self.operate(client),
+            CoresEvent::Arrived { to, from, message } => {
+                let done = self.worked_off(to, &message);
+                self.machines.agenda.at(done, CoresEvent::Message { to, from, message });
             }
-        }
-        let next = self.machines[machine].group.next_timeout();
-        if next < self.machines[machine].ticks_at {
-            self.machines[machine].ticks_at = next;
-            self.agenda.at(next, Event::Tick(machine));
+            CoresEvent::Message { to, from, message } => self.act(to, |group| group.on_message(from, message)),
+            CoresEvent::Machine(event) => self.on_machine_event(event),
         }
     }
 
-    /// Syncs all that waits, once the disk is free.
-    fn sync(&mut self, machine: usize) {
-        let disk = &mut self.machines[machine];
-        if !disk.syncing
-            && let Some(token) = disk.unsynced.take()
-        {
-            disk.syncing = true;
-            self.agenda.after(SYNC, Event::Synced { machine, token });
+    fn on_output(&mut self, machine: usize, output: GroupOutput) {
+        match output {
+            GroupOutput::Send(to, message, epoch) => {
+                let from = Sender { node: node(machine), epoch };
+                for to in to {
+                    let (to, message) = (member_of(to), message.clone());
+                    self.machines.agenda.after(WIRE, CoresEvent::Arrived { to, from, message });
+                }
+            }
+            GroupOutput::Outcome(serial, outcome) => self.answered(machine, serial, &outcome),
+            _ => {}
         }
     }
 }

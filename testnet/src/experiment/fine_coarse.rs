@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use load::Distribution;
 
-use super::cores::{Measured, Setting, run};
-use super::options::{Options, Say};
+use super::cores::{CoresMeasured, CoresSetting, run};
+use super::options::{ExperimentOptions, Say};
 use super::registry::Experiment;
-use super::table::{Comparison, Outcome, Table, Verdict};
+use super::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line as Curve};
 
@@ -34,7 +34,7 @@ const CLOSE: f64 = 0.15;
 
 /// One line: the same load on fine and coarse.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub struct FineCoarseRow {
     /// Whether keys follow Zipf's law, instead of a uniform distribution.
     pub skewed: bool,
     /// Cores of each machine.
@@ -42,16 +42,16 @@ pub struct Line {
     /// Operations under way.
     pub clients: usize,
     /// Results where each key is independent.
-    pub fine: Measured,
+    pub fine: CoresMeasured,
     /// Results where writes keep their order.
-    pub coarse: Measured,
+    pub coarse: CoresMeasured,
 }
 
 /// Measures one line.
-pub fn line(skewed: bool, cores: usize, clients: usize, lasts: Duration, seed: u64) -> Line {
+pub fn line(skewed: bool, cores: usize, clients: usize, lasts: Duration, seed: u64) -> FineCoarseRow {
     let keys = if skewed { Distribution::Zipf { exponent: 0.99 } } else { Distribution::Uniform };
     let measure = |coarse| {
-        run(Setting {
+        run(CoresSetting {
             coarse,
             cores,
             keys,
@@ -64,10 +64,10 @@ pub fn line(skewed: bool, cores: usize, clients: usize, lasts: Duration, seed: u
             seed,
         })
     };
-    Line { skewed, cores, clients, fine: measure(false), coarse: measure(true) }
+    FineCoarseRow { skewed, cores, clients, fine: measure(false), coarse: measure(true) }
 }
 
-impl Line {
+impl FineCoarseRow {
     /// Returns the ratio of the throughputs of fine and coarse.
     pub fn ratio(&self) -> f64 {
         self.fine.ops_per_s / self.coarse.ops_per_s
@@ -91,7 +91,7 @@ impl Line {
 }
 
 /// Measures the highest throughput at each number of cores, and fewer clients at twelve cores.
-fn fine_coarse(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
+fn fine_coarse(options: &ExperimentOptions, _: Say<'_>) -> Result<ExperimentOutcome, String> {
     let lasts = options.lasts(Duration::from_millis(250));
     let loads = CORES.map(|cores| (cores, CLIENTS * cores)).into_iter().chain([(12, 24), (12, 96), (12, 384)]);
     let settings: Vec<(bool, (usize, usize))> =
@@ -113,7 +113,7 @@ fn fine_coarse(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
         "paper",
     ]);
     lines.iter().for_each(|line| table.push(line.row()));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: vec![
             ("measured", format!("{lasts:?}")),
             ("keys", "100000 of 512 bytes".into()),
@@ -127,8 +127,8 @@ fn fine_coarse(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     })
 }
 
-fn chart(lines: &[Line], skewed: bool) -> Chart {
-    let curve = |name: &str, of: fn(&Line) -> f64| {
+fn chart(lines: &[FineCoarseRow], skewed: bool) -> Chart {
+    let curve = |name: &str, of: fn(&FineCoarseRow) -> f64| {
         let points = lines.iter().filter(|line| line.skewed == skewed && line.clients == CLIENTS * line.cores);
         Curve { name: name.into(), points: points.map(|line| (line.cores as f64, of(line))).collect(), dashed: false }
     };
@@ -144,7 +144,7 @@ fn chart(lines: &[Line], skewed: bool) -> Chart {
 
 /// Compares the ratios at twelve cores with the paper's. A coarse shard there commits a batch before it begins the next, so the paper's
 /// ratios are larger than these can be.
-fn verdict(lines: &[Line]) -> Verdict {
+fn verdict(lines: &[FineCoarseRow]) -> Verdict {
     let known: Vec<(f64, f64)> = lines.iter().filter_map(|line| Some((line.ratio(), line.paper()?))).collect();
     let compared: Vec<String> = known.iter().map(|(ours, paper)| format!("{ours:.1} (paper {paper:.1})")).collect();
     let is_close = known.iter().all(|(ours, paper)| *ours >= paper * (1.0 - CLOSE));

@@ -1,6 +1,6 @@
 //! The papers' experiments, by name: [`registry`] has all of them.
 //!
-//! An experiment takes [`options`] and returns an [`table::Outcome`]: a table with the paper's figures in its last column,
+//! An experiment takes [`options`] and returns an [`table::ExperimentOutcome`]: a table with the paper's figures in its last column,
 //! pictures, and one sentence that compares our figures with the paper's. [`results`] writes and reads files, [`report`] makes a
 //! page of them.
 
@@ -15,3 +15,4 @@ pub mod report;
 pub mod results;
 pub mod scatter;
 pub mod table;
+pub mod testbed;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The scale of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub enum Scale {
     /// Ends within about 90 s on two cores.
     Quick,
     /// Ends within about ten minutes on two cores.
@@ -14,7 +14,7 @@ pub enum Size {
     Full,
 }
 
-impl Size {
+impl Scale {
     /// Returns the word for this size in files and on the command line.
     pub fn name(self) -> &'static str {
         self.pick("quick", "default", "full")
@@ -23,18 +23,18 @@ impl Size {
     /// Returns the value for this size.
     pub fn pick<T>(self, quick: T, default: T, full: T) -> T {
         match self {
-            Size::Quick => quick,
-            Size::Default => default,
-            Size::Full => full,
+            Scale::Quick => quick,
+            Scale::Default => default,
+            Scale::Full => full,
         }
     }
 }
 
 /// The options of one run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ExperimentOptions {
     /// Scale of the run.
-    pub size: Size,
+    pub size: Scale,
     /// Seed of all chance.
     pub seed: u64,
     /// Threads at a time, at least 1.
@@ -43,7 +43,7 @@ pub struct Options {
     pub out: Option<PathBuf>,
 }
 
-impl Options {
+impl ExperimentOptions {
     /// Returns a measuring time of virtual time: a quarter of `default` where the run is quick, five times as much where it is full.
     pub fn lasts(&self, default: Duration) -> Duration {
         self.size.pick(default / 4, default, default * 5)

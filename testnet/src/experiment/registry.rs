@@ -1,15 +1,15 @@
 //! All experiments, by name and by paper.
 
-use super::options::{Options, Say};
+use super::options::{ExperimentOptions, Say};
 use super::results::Results;
-use super::table::Outcome;
+use super::table::ExperimentOutcome;
 use super::{fine_coarse, harmonia, scatter};
 
 /// Runs an experiment. The third argument receives lines about progress.
 ///
 /// # Errors
 /// A description for a person: a run that broke an invariant, or a file that cannot be read.
-pub type Run = fn(&Options, Say<'_>) -> Result<Outcome, String>;
+pub type RunExperiment = fn(&ExperimentOptions, Say<'_>) -> Result<ExperimentOutcome, String>;
 
 /// One experiment.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Experiment {
     /// The measurement, in one sentence without a full stop.
     pub about: &'static str,
     /// Runs it.
-    pub run: Run,
+    pub run: RunExperiment,
 }
 
 /// The experiments of one paper.
@@ -84,7 +84,7 @@ pub fn list() -> Vec<String> {
 ///
 /// # Errors
 /// A description for a person: the failure, or the file that cannot be written.
-pub fn run(experiment: &Experiment, options: &Options, say: Say<'_>) -> Result<Results, String> {
+pub fn run(experiment: &Experiment, options: &ExperimentOptions, say: Say<'_>) -> Result<Results, String> {
     let outcome = (experiment.run)(options, say).map_err(|why| format!("{}: {why}", experiment.name))?;
     let results = Results::new(experiment, options, &outcome);
     options.out.as_deref().map_or(Ok(()), |directory| results.write(&outcome, directory))?;

@@ -16,9 +16,9 @@
 use std::fmt::{self, Write as _};
 use std::path::Path;
 
-use super::options::Options;
+use super::options::ExperimentOptions;
 use super::registry::Experiment;
-use super::table::{Outcome, Table};
+use super::table::{ExperimentOutcome, Table};
 use crate::file::write_text;
 
 /// The results of one run of an experiment.
@@ -46,7 +46,7 @@ pub struct Results {
 
 impl Results {
     /// Returns the results of a run.
-    pub fn new(experiment: &Experiment, options: &Options, outcome: &Outcome) -> Results {
+    pub fn new(experiment: &Experiment, options: &ExperimentOptions, outcome: &ExperimentOutcome) -> Results {
         let parameters = outcome.parameters.iter().map(|(name, value)| format!("{name} = {value}"));
         Results {
             experiment: experiment.name.into(),
@@ -140,7 +140,7 @@ impl Results {
     ///
     /// # Errors
     /// A description for a person: the file, and the error of the operating system.
-    pub fn write(&self, outcome: &Outcome, directory: &Path) -> Result<(), String> {
+    pub fn write(&self, outcome: &ExperimentOutcome, directory: &Path) -> Result<(), String> {
         write_text(directory, &format!("{}.csv", self.experiment), &self.csv())?;
         if let Some(curves) = &outcome.curves {
             let curves = Results { table: curves.clone(), ..self.clone() };

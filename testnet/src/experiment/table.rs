@@ -127,7 +127,7 @@ impl fmt::Display for Verdict {
 
 /// The results of an experiment.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ExperimentOutcome {
     /// Names and values of parameters, beside size and seed.
     pub parameters: Vec<(&'static str, String)>,
     /// Sentences that name models.

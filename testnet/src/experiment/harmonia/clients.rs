@@ -10,8 +10,8 @@ use overlay::Key;
 use overlay::time::Time;
 
 use super::fabric::object;
-use super::hall::Event;
-use super::setting::{Load, Setting};
+use super::setting::{LoadModel, SwitchSetting};
+use super::testbed::SwitchEvent;
 use crate::experiment::agenda::Agenda;
 use crate::experiment::members::set;
 use crate::rng::Rng;
@@ -25,7 +25,7 @@ const BEGIN: Duration = Duration::from_millis(2);
 const VALUE_BYTES: usize = 16;
 
 /// An operation that a client waits for.
-struct Asked {
+struct AskedOperation {
     client: usize,
     number: u64,
     is_write: bool,
@@ -46,12 +46,12 @@ pub(super) struct Answered {
 }
 
 pub(super) struct Clients {
-    load: Load,
+    load: LoadModel,
     writes: f64,
     keys: Keys,
     rng: Rng,
     last_tag: u64,
-    asked: HashMap<u64, Asked>,
+    asked: HashMap<u64, AskedOperation>,
     /// By serial at the primary: tag and key of the operation.
     pub(super) attempts: HashMap<u64, (u64, Key)>,
     /// For each key, the newest version that an answer has shown, and the newest that the primary has begun.
@@ -70,7 +70,7 @@ pub(super) fn key_of(number: u64) -> Key {
 }
 
 impl Clients {
-    pub(super) fn new(setting: &Setting) -> Clients {
+    pub(super) fn new(setting: &SwitchSetting) -> Clients {
         let keys = Keys::new(setting.keys, setting.key_count, setting.seed, 0, 1);
         Clients {
             load: setting.load,
@@ -90,22 +90,22 @@ impl Clients {
     }
 
     /// Starts the first operations.
-    pub(super) fn begin(&mut self, setting: &Setting, agenda: &mut Agenda<Event>) {
+    pub(super) fn begin(&mut self, setting: &SwitchSetting, agenda: &mut Agenda<SwitchEvent>) {
         let clients = match setting.load {
-            Load::Closed { clients } => clients,
-            Load::Apart { readers, writers, .. } => readers + writers,
-            Load::Open { .. } => 1,
+            LoadModel::Closed { clients } => clients,
+            LoadModel::Apart { readers, writers, .. } => readers + writers,
+            LoadModel::Open { .. } => 1,
         };
         for client in 0..clients {
-            agenda.after(self.rng.duration(Duration::ZERO, BEGIN), Event::Client(client));
+            agenda.after(self.rng.duration(Duration::ZERO, BEGIN), SwitchEvent::Client(client));
         }
     }
 
     /// Plans the next operation, where operations come at a rate.
-    pub(super) fn next_arrival(&mut self, agenda: &mut Agenda<Event>) {
-        if let Load::Open { per_s } = self.load {
+    pub(super) fn next_arrival(&mut self, agenda: &mut Agenda<SwitchEvent>) {
+        if let LoadModel::Open { per_s } = self.load {
             let share = (self.rng.bits() >> 11) as f64 / (1u64 << 53) as f64;
-            agenda.after(Duration::from_secs_f64(-(1.0 - share).ln() / per_s), Event::Client(0));
+            agenda.after(Duration::from_secs_f64(-(1.0 - share).ln() / per_s), SwitchEvent::Client(0));
         }
     }
 
@@ -113,12 +113,12 @@ impl Clients {
     pub(super) fn ask(&mut self, client: usize, spreads: bool, now: Time) -> u64 {
         let number = self.keys.next_key().expect("keys without an end");
         let is_write = match self.load {
-            Load::Apart { readers, .. } => client >= readers,
-            Load::Closed { .. } | Load::Open { .. } => self.keys.chance(self.writes),
+            LoadModel::Apart { readers, .. } => client >= readers,
+            LoadModel::Closed { .. } | LoadModel::Open { .. } => self.keys.chance(self.writes),
         };
         let spread = spreads && !is_write && now >= self.rests_until;
         self.last_tag += 1;
-        let asked = Asked { client, number, is_write, spread, at: now, version: self.known[number as usize] };
+        let asked = AskedOperation { client, number, is_write, spread, at: now, version: self.known[number as usize] };
         self.asked.insert(self.last_tag, asked);
         self.last_tag
     }
@@ -159,7 +159,7 @@ impl Clients {
 
     /// Takes an answer, for a read with the version that it found. A second answer to the same operation has no effect.
     pub(super) fn answered(&mut self, tag: u64, found: Option<u64>, now: Time) -> Option<Answered> {
-        let Asked { client, number, is_write, spread, at, version } = self.asked.remove(&tag)?;
+        let AskedOperation { client, number, is_write, spread, at, version } = self.asked.remove(&tag)?;
         let (known, taken_up) = (&mut self.known[number as usize], self.taken_up[number as usize]);
         let shown = found.unwrap_or(version);
         self.stale += u64::from(!is_write && !(version..=taken_up).contains(&shown));
@@ -168,9 +168,9 @@ impl Clients {
             (self.heard, self.rests_until, self.rest) = (now, Time(0), REST_FIRST);
         }
         let next = match self.load {
-            Load::Open { .. } => None,
-            Load::Apart { pause, .. } if is_write => Some(now + pause),
-            Load::Closed { .. } | Load::Apart { .. } => Some(now),
+            LoadModel::Open { .. } => None,
+            LoadModel::Apart { pause, .. } if is_write => Some(now + pause),
+            LoadModel::Closed { .. } | LoadModel::Apart { .. } => Some(now),
         };
         Some(Answered { client, is_write, waited: now.since(at), next })
     }

@@ -11,9 +11,9 @@ use switch::pipeline::{Pipeline, Verdict, Why};
 use switch::tables::Partition;
 
 use super::clients::key_of;
-use super::hall::PRIMARY;
-use super::measured::Measured;
-use super::setting::Setting;
+use super::measured::SwitchMeasured;
+use super::setting::SwitchSetting;
+use super::testbed::PRIMARY;
 use crate::rng::Rng;
 
 /// The switch's name of the only partition.
@@ -45,7 +45,7 @@ pub(super) fn header(operation: Operation, ballot: TermBallot, object: u32, tag:
 }
 
 impl Fabric {
-    pub(super) fn new(setting: &Setting) -> Fabric {
+    pub(super) fn new(setting: &SwitchSetting) -> Fabric {
         let shape = setting.switch.unwrap_or(Shape { stages: 1, slots: 1 });
         Fabric {
             wire: setting.wire,
@@ -83,7 +83,7 @@ impl Fabric {
     }
 
     /// Passes a packet through the switch. Returns the receiving member, if there is one.
-    pub(super) fn pass(&mut self, mut header: Header, measured: &mut Measured) -> Option<(usize, Header)> {
+    pub(super) fn pass(&mut self, mut header: Header, measured: &mut SwitchMeasured) -> Option<(usize, Header)> {
         let Some(pipeline) = &mut self.pipeline else {
             measured.lost += 1;
             return None;

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use super::measured::Measured;
-use super::setting::{Happening, Load, Setting};
+use super::measured::SwitchMeasured;
+use super::setting::{Happening, LoadModel, SwitchSetting};
 use super::{MODEL, one, parameters};
-use crate::experiment::options::{Options, Say};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 
@@ -44,27 +44,27 @@ pub struct Times {
 }
 
 /// Measures three replicas with these readers and writers; the switch has its new id at `is_set`.
-pub fn measure(readers: usize, writers: usize, is_set: Duration, seed: u64) -> Measured {
+pub fn measure(readers: usize, writers: usize, is_set: Duration, seed: u64) -> SwitchMeasured {
     let at = [(STOPS, Happening::SwitchStops), (STARTS, Happening::SwitchStarts), (is_set, Happening::NextSwitch)];
-    one(&Setting {
-        load: Load::Apart { readers, writers, pause: Duration::from_millis(2) },
+    one(&SwitchSetting {
+        load: LoadModel::Apart { readers, writers, pause: Duration::from_millis(2) },
         patience: Some(Duration::from_millis(10)),
         happenings: at.into(),
         lasts: LASTS,
         window: WINDOW,
         seed,
-        ..Setting::of(3, true, 0.05)
+        ..SwitchSetting::of(3, true, 0.05)
     })
 }
 
 /// Returns the start of each window, with its reads and writes a second.
-fn timeline(measured: &Measured) -> impl Iterator<Item = (Duration, [f64; 2])> + Clone {
+fn timeline(measured: &SwitchMeasured) -> impl Iterator<Item = (Duration, [f64; 2])> + Clone {
     let rates = |counts: &[u64; 2]| counts.map(|count| count as f64 / WINDOW.as_secs_f64());
     measured.windows.iter().enumerate().map(move |(window, counts)| (WINDOW * window as u32, rates(counts)))
 }
 
 /// Returns the times that can be read from a run.
-pub fn times(measured: &Measured, is_set: Duration) -> Times {
+pub fn times(measured: &SwitchMeasured, is_set: Duration) -> Times {
     let timeline = timeline(measured);
     let before: Vec<[f64; 2]> =
         timeline.clone().filter(|(at, _)| *at < STOPS - WINDOW).map(|(_, rates)| rates).collect();
@@ -87,7 +87,7 @@ const CLIENTS: (usize, usize) = (300, 150);
 const CLIENTS_QUICK: (usize, usize) = (100, 50);
 
 /// Measures throughput over time.
-fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
+fn figure(options: &ExperimentOptions, _: Say<'_>) -> Result<ExperimentOutcome, String> {
     let (readers, writers) = options.size.pick(CLIENTS_QUICK, CLIENTS, CLIENTS);
     let runs = in_parallel(options.jobs, &IS_SET, |is_set| (*is_set, measure(readers, writers, *is_set, options.seed)));
     let mut table = Table::new(&[
@@ -109,7 +109,7 @@ fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     }
     let mut parameters = parameters(LASTS);
     parameters.extend([("readers", readers.to_string()), ("writers", writers.to_string())]);
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters,
         models: vec![MODEL.into()],
         table,
@@ -135,7 +135,7 @@ fn cells(is_set: Duration, times: &Times) -> Vec<String> {
     ]
 }
 
-fn chart(is_set: Duration, measured: &Measured) -> Chart {
+fn chart(is_set: Duration, measured: &SwitchMeasured) -> Chart {
     let line = |name: &str, of: fn([f64; 2]) -> f64| Line {
         name: name.into(),
         points: timeline(measured).map(|(at, rates)| (at.as_secs_f64(), of(rates))).collect(),
@@ -152,7 +152,7 @@ fn chart(is_set: Duration, measured: &Measured) -> Chart {
     }
 }
 
-fn verdict(runs: &[(Duration, Measured)]) -> Verdict {
+fn verdict(runs: &[(Duration, SwitchMeasured)]) -> Verdict {
     let all: Vec<Times> = runs.iter().map(|(is_set, measured)| times(measured, *is_set)).collect();
     let least = all.iter().map(|times| times.reads_least).fold(f64::MAX, f64::min);
     let is_back = all.iter().all(|times| times.all.is_some());

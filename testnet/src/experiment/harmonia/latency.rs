@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use super::setting::{Load, Setting};
-use super::{MODEL, Run, one, parameters};
-use crate::experiment::options::{Options, Say};
+use super::setting::{LoadModel, SwitchSetting};
+use super::{MODEL, RunLength, one, parameters};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 
@@ -26,20 +26,20 @@ const LOADS: [f64; 5] = [10e3, 30e3, 50e3, 70e3, 90e3];
 const SYNCS: [(&str, Duration); 2] = [("in memory", Duration::ZERO), ("on disks", Duration::from_micros(100))];
 
 /// Returns upper limits of the waiting time of half of the writes, and of 99 of 100.
-pub fn write_waits(per_s: f64, sync: Duration, has_switch: bool, run: Run) -> [Duration; 2] {
-    let measured = one(&Setting { load: Load::Open { per_s }, sync, ..run.of(3, has_switch, 0.05) });
+pub fn write_waits(per_s: f64, sync: Duration, has_switch: bool, run: RunLength) -> [Duration; 2] {
+    let measured = one(&SwitchSetting { load: LoadModel::Open { per_s }, sync, ..run.of(3, has_switch, 0.05) });
     [0.5, 0.99].map(|share| measured.write_wait(share))
 }
 
 /// Writes at one load.
-struct Row {
+struct LatencyRow {
     store: &'static str,
     per_s: f64,
     direct: [Duration; 2],
     switch: [Duration; 2],
 }
 
-impl Row {
+impl LatencyRow {
     fn ratio(&self, share: usize) -> f64 {
         self.switch[share].as_secs_f64() / self.direct[share].as_secs_f64().max(1e-9)
     }
@@ -56,12 +56,12 @@ impl Row {
 }
 
 /// Measures writes by load, at three replicas.
-fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
-    let run = Run::new(options, Duration::from_secs(2));
+fn figure(options: &ExperimentOptions, _: Say<'_>) -> Result<ExperimentOutcome, String> {
+    let run = RunLength::new(options, Duration::from_secs(2));
     let settings: Vec<_> = SYNCS.into_iter().flat_map(|sync| LOADS.map(move |load| (sync, load))).collect();
     let rows = in_parallel(options.jobs, &settings, |((store, sync), per_s)| {
         let [direct, switch] = [false, true].map(|has_switch| write_waits(*per_s, *sync, has_switch, run));
-        Row { store, per_s: *per_s, direct, switch }
+        LatencyRow { store, per_s: *per_s, direct, switch }
     });
     let mut table = Table::new(&[
         "store",
@@ -80,7 +80,7 @@ fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     let why = format!(
         "at the median a write takes at most {worst:.2} times as long with the switch; the paper's writes lie on its way and pay nothing"
     );
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: parameters(run.lasts),
         models: vec![MODEL.into()],
         table,
@@ -90,9 +90,9 @@ fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     })
 }
 
-fn chart(rows: &[Row], store: &str) -> Chart {
+fn chart(rows: &[LatencyRow], store: &str) -> Chart {
     let line = |name: &str, share: usize, has_switch: bool| {
-        let of = |row: &Row| if has_switch { row.switch[share] } else { row.direct[share] };
+        let of = |row: &LatencyRow| if has_switch { row.switch[share] } else { row.direct[share] };
         let points = rows.iter().filter(|row| row.store == store);
         let points = points.map(|row| (row.per_s, of(row).as_secs_f64() * 1e6));
         Line { name: name.into(), points: points.collect(), dashed: share > 0 }

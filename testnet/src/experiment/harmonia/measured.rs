@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use overlay::time::Time;
 
-use super::setting::Setting;
+use super::setting::SwitchSetting;
 
 /// Kinds of work that take a machine's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ const KINDS: usize = Done::Message as usize + 1;
 
 /// Work of one machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct MachineWork {
     counts: [u64; KINDS],
     busy: [Duration; KINDS],
 }
 
-impl Work {
+impl MachineWork {
     /// Returns how often work of this kind was done.
     pub fn count(&self, done: Done) -> u64 {
         self.counts[done as usize]
@@ -47,7 +47,7 @@ impl Work {
 
 /// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
+pub struct SwitchMeasured {
     begun: Time,
     lasts: Duration,
     window: Duration,
@@ -56,7 +56,7 @@ pub struct Measured {
     /// Reads and writes that were answered in each window.
     pub windows: Vec<[u64; 2]>,
     /// Work of each machine.
-    pub machines: Vec<Work>,
+    pub machines: Vec<MachineWork>,
     /// Reads that a member left to the primary.
     pub left: u64,
     /// Writes that found no room in the dirty set, each time that they passed.
@@ -73,17 +73,17 @@ pub struct Measured {
     pub open_max: u64,
 }
 
-impl Measured {
-    pub(super) fn new(begun: Time, setting: &Setting) -> Measured {
+impl SwitchMeasured {
+    pub(super) fn new(begun: Time, setting: &SwitchSetting) -> SwitchMeasured {
         let windows = setting.lasts.as_nanos().div_ceil(setting.window.as_nanos()) as usize;
-        Measured {
+        SwitchMeasured {
             begun,
             lasts: setting.lasts,
             window: setting.window,
             reads: Vec::new(),
             writes: Vec::new(),
             windows: vec![[0; 2]; windows],
-            machines: vec![Work::default(); setting.replicas],
+            machines: vec![MachineWork::default(); setting.replicas],
             left: 0,
             full: 0,
             lost: 0,

@@ -1,6 +1,6 @@
 //! The figures of `Harmonia` §10, from the real group and the real pipeline, in virtual time.
 //!
-//! - [`hall`]: some machines, a switch and clients; [`setting`]: settings of a run; [`measured`]: results of a run.
+//! - [`testbed`]: some machines, a switch and clients; [`setting`]: settings of a run; [`measured`]: results of a run.
 //! - [`replicas`]: figure 9; [`slots`]: figures 13a and 13b; [`failure`]: figure 15; [`latency`]: cost of a pass for a write.
 //!
 //! One seed, one figure: two runs do not differ. No figure has a read that is too old.
@@ -8,22 +8,22 @@
 mod clients;
 mod fabric;
 pub mod failure;
-pub mod hall;
 pub mod latency;
 pub mod measured;
 pub mod replicas;
 pub mod setting;
 pub mod slots;
+pub mod testbed;
 
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use measured::Measured;
-use setting::Setting;
+use measured::SwitchMeasured;
+use setting::SwitchSetting;
 
-use super::options::Options;
+use super::options::ExperimentOptions;
 use super::registry::Experiment;
 
 /// The figures.
@@ -38,8 +38,8 @@ const MODEL: &str = "machines and wires in virtual time take fixed times, nine t
 ///
 /// # Panics
 /// If a read is too old.
-fn one(setting: &Setting) -> Measured {
-    let measured = hall::run(setting);
+fn one(setting: &SwitchSetting) -> SwitchMeasured {
+    let measured = testbed::run(setting);
     assert_eq!(measured.stale, 0, "reads that are too old: {setting:?}");
     measured
 }
@@ -51,20 +51,20 @@ fn parameters(lasts: Duration) -> Vec<(&'static str, String)> {
 
 /// Duration in virtual time, and seed, of a figure's runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct RunLength {
     /// Duration that is measured, in virtual time.
     pub lasts: Duration,
     /// Seed of all chance.
     pub seed: u64,
 }
 
-impl Run {
-    fn new(options: &Options, default: Duration) -> Run {
-        Run { lasts: options.lasts(default), seed: options.seed }
+impl RunLength {
+    fn new(options: &ExperimentOptions, default: Duration) -> RunLength {
+        RunLength { lasts: options.lasts(default), seed: options.seed }
     }
 
-    /// Returns the setting of a run: see [`Setting::of`].
-    fn of(self, replicas: usize, has_switch: bool, writes: f64) -> Setting {
-        Setting { lasts: self.lasts, seed: self.seed, ..Setting::of(replicas, has_switch, writes) }
+    /// Returns the setting of a run: see [`SwitchSetting::of`].
+    fn of(self, replicas: usize, has_switch: bool, writes: f64) -> SwitchSetting {
+        SwitchSetting { lasts: self.lasts, seed: self.seed, ..SwitchSetting::of(replicas, has_switch, writes) }
     }
 }

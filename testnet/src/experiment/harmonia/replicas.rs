@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
-use super::measured::{Done, Measured};
-use super::setting::{Costs, Setting};
-use super::{MODEL, Run, one, parameters};
-use crate::experiment::options::{Options, Say};
+use super::measured::{Done, SwitchMeasured};
+use super::setting::{Costs, SwitchSetting};
+use super::{MODEL, RunLength, one, parameters};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 
@@ -33,7 +33,7 @@ const PACKET: Duration = Duration::from_micros(2);
 
 /// Results of the same load on a group of one size, in several cases.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct ReplicasRow {
     /// Number of members.
     pub replicas: usize,
     /// Share of writes, from 0 to 1.
@@ -43,7 +43,7 @@ pub struct Row {
     /// Operations a second with all of them sent to the primary.
     pub direct: f64,
     /// Results with the switch.
-    pub spread: Measured,
+    pub spread: SwitchMeasured,
     /// Operations a second if the wire always takes the same time.
     pub steady: f64,
     /// Operations a second if passes cost time.
@@ -53,21 +53,21 @@ pub struct Row {
 }
 
 /// Measures one row.
-pub fn row(replicas: usize, writes: f64, run: Run) -> Row {
-    let with = |costs| one(&Setting { costs, ..run.of(replicas, true, writes) }).ops_per_s();
-    Row {
+pub fn row(replicas: usize, writes: f64, run: RunLength) -> ReplicasRow {
+    let with = |costs| one(&SwitchSetting { costs, ..run.of(replicas, true, writes) }).ops_per_s();
+    ReplicasRow {
         replicas,
         writes,
         alone: one(&run.of(1, false, writes)).ops_per_s(),
         direct: one(&run.of(replicas, false, writes)).ops_per_s(),
         spread: one(&run.of(replicas, true, writes)),
-        steady: one(&Setting { jitter: Duration::ZERO, ..run.of(replicas, true, writes) }).ops_per_s(),
+        steady: one(&SwitchSetting { jitter: Duration::ZERO, ..run.of(replicas, true, writes) }).ops_per_s(),
         passes: with(Costs { pass: PACKET, ..Costs::PAPER }),
         messages: with(Costs { pass: PACKET, message: PACKET, ..Costs::PAPER }),
     }
 }
 
-impl Row {
+impl ReplicasRow {
     /// Returns two shares of the reads: those left to the primary because a member had not heard in time which numbers are
     /// executed, and those that went to the primary because the object was dirty.
     fn shares(&self) -> [f64; 2] {
@@ -108,11 +108,11 @@ const COLUMNS: [&str; 15] = [
 ];
 
 /// Returns the paper's statement for reads alone and ten replicas; `None` elsewhere.
-fn paper(row: &Row) -> Option<&'static str> {
+fn paper(row: &ReplicasRow) -> Option<&'static str> {
     (row.writes == 0.0 && row.replicas == *REPLICAS.end()).then_some("10 times one replica")
 }
 
-fn cells(row: &Row, reads: f64) -> Vec<String> {
+fn cells(row: &ReplicasRow, reads: f64) -> Vec<String> {
     let (spread, [left, dirty], [primary, others]) = (row.spread.ops_per_s(), row.shares(), row.busy());
     let mut cells = vec![format!("{:.0}", row.writes * 100.0), row.replicas.to_string()];
     cells.extend([row.alone, row.direct, spread].map(|ops| format!("{ops:.0}")));
@@ -125,15 +125,15 @@ fn cells(row: &Row, reads: f64) -> Vec<String> {
 }
 
 /// Measures the figure.
-fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
-    let run = Run::new(options, Duration::from_millis(200));
+fn figure(options: &ExperimentOptions, _: Say<'_>) -> Result<ExperimentOutcome, String> {
+    let run = RunLength::new(options, Duration::from_millis(200));
     let reads = one(&run.of(1, false, 0.0)).ops_per_s();
     let settings: Vec<(f64, usize)> =
         WRITES.into_iter().flat_map(|writes| REPLICAS.map(move |replicas| (writes, replicas))).collect();
     let rows = in_parallel(options.jobs, &settings, |(writes, replicas)| row(*replicas, *writes, run));
     let mut table = Table::new(&COLUMNS);
     rows.iter().for_each(|row| table.push(cells(row, reads)));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: parameters(run.lasts),
         models: vec![MODEL.into()],
         table,
@@ -143,9 +143,9 @@ fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     })
 }
 
-fn chart(rows: &[Row], writes: f64) -> Chart {
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.writes == writes).collect();
-    let line = |name: &str, dashed, of: fn(&Row) -> f64| {
+fn chart(rows: &[ReplicasRow], writes: f64) -> Chart {
+    let rows: Vec<&ReplicasRow> = rows.iter().filter(|row| row.writes == writes).collect();
+    let line = |name: &str, dashed, of: fn(&ReplicasRow) -> f64| {
         let begin = rows.first().map(|row| (1.0, row.alone));
         let points = begin.into_iter().chain(rows.iter().map(|row| (row.replicas as f64, of(row)))).collect();
         Line { name: name.into(), points, dashed }
@@ -166,7 +166,7 @@ fn chart(rows: &[Row], writes: f64) -> Chart {
     }
 }
 
-fn verdict(rows: &[Row], reads: f64) -> Verdict {
+fn verdict(rows: &[ReplicasRow], reads: f64) -> Verdict {
     let times =
         rows.iter().filter(|row| paper(row).is_some()).map(|row| row.spread.ops_per_s() / reads).fold(0.0, f64::max);
     let comparison = if times >= 9.5 { Comparison::Reproduced } else { Comparison::Worse };

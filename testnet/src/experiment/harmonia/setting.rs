@@ -32,7 +32,7 @@ impl Costs {
 
 /// Load of the clients.
 #[derive(Clone, Copy, Debug)]
-pub enum Load {
+pub enum LoadModel {
     /// Clients that each have one operation under way.
     Closed {
         /// Number of clients.
@@ -67,13 +67,13 @@ pub enum Happening {
 
 /// Setting of a run.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub struct SwitchSetting {
     /// Members of the group, one of which is the primary of the whole range.
     pub replicas: usize,
     /// The dirty set of the switch; `None`: there is no switch.
     pub switch: Option<Shape>,
     /// Load of the clients.
-    pub load: Load,
+    pub load: LoadModel,
     /// Share of writes, from 0 to 1.
     pub writes: f64,
     /// Distribution of keys.
@@ -106,14 +106,14 @@ pub struct Setting {
     pub defects: Defects,
 }
 
-impl Setting {
+impl SwitchSetting {
     /// Returns the paper's default: three replicas, 5 % writes, a million keys with equal frequency; enough clients that the
     /// replicas are the limit.
-    pub fn of(replicas: usize, has_switch: bool, writes: f64) -> Setting {
-        Setting {
+    pub fn of(replicas: usize, has_switch: bool, writes: f64) -> SwitchSetting {
+        SwitchSetting {
             replicas,
             switch: has_switch.then_some(Shape::DEFAULT),
-            load: Load::Closed { clients: 128 * replicas },
+            load: LoadModel::Closed { clients: 128 * replicas },
             writes,
             keys: Distribution::Uniform,
             key_count: 1_000_000,

@@ -5,12 +5,12 @@ use std::time::Duration;
 use load::Distribution;
 use switch::dirty::Shape;
 
-use super::measured::Measured;
-use super::setting::Setting;
-use super::{MODEL, Run, one, parameters};
-use crate::experiment::options::{Options, Say};
+use super::measured::SwitchMeasured;
+use super::setting::SwitchSetting;
+use super::{MODEL, RunLength, one, parameters};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 
@@ -49,19 +49,19 @@ const PAPER_SLOTS: usize = 2_000;
 const ENOUGH: f64 = 0.99;
 
 /// Measures 5 % writes, with `slots` slots in each stage.
-pub fn with_slots(keys: Distribution, slots: usize, run: Run) -> Measured {
+pub fn with_slots(keys: Distribution, slots: usize, run: RunLength) -> SwitchMeasured {
     let switch = Some(Shape { stages: STAGES, slots });
-    one(&Setting { switch, keys, warm_up: WARM_UP, ..run.of(REPLICAS, true, 0.05) })
+    one(&SwitchSetting { switch, keys, warm_up: WARM_UP, ..run.of(REPLICAS, true, 0.05) })
 }
 
 /// One point of figure 13a.
-struct Slots {
+struct SlotsPoint {
     keys: &'static str,
     slots: usize,
-    measured: Measured,
+    measured: SwitchMeasured,
 }
 
-impl Slots {
+impl SlotsPoint {
     fn cells(&self, lasts: Duration) -> Vec<String> {
         let (ops, writes) = (self.measured.ops_per_s(), self.measured.writes_per_s());
         let full = self.measured.full as f64 / (writes * lasts.as_secs_f64()).max(1.0);
@@ -80,10 +80,10 @@ impl Slots {
 }
 
 /// Measures throughput by slots, for keys of both kinds: figure 13a.
-fn by_slots(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
-    let run = Run::new(options, Duration::from_secs(2));
+fn by_slots(options: &ExperimentOptions, _: Say<'_>) -> Result<ExperimentOutcome, String> {
+    let run = RunLength::new(options, Duration::from_secs(2));
     let settings: Vec<_> = KEYS.into_iter().flat_map(|keys| SLOTS.map(move |power| (keys, 1_usize << power))).collect();
-    let points = in_parallel(options.jobs, &settings, |((name, keys), slots)| Slots {
+    let points = in_parallel(options.jobs, &settings, |((name, keys), slots)| SlotsPoint {
         keys: name,
         slots: slots * STAGES,
         measured: with_slots(*keys, *slots, run),
@@ -92,7 +92,7 @@ fn by_slots(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     let mut table =
         Table::new(&["keys", "slots", "ops_per_s", "writes_per_s", "full_per_write", "open_mean", "open_max", "paper"]);
     points.iter().for_each(|point| table.push(point.cells(run.lasts)));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: parameters(run.lasts),
         models: vec![MODEL.into()],
         table,
@@ -102,7 +102,7 @@ fn by_slots(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     })
 }
 
-fn chart_of_slots(points: &[Slots], direct: f64) -> Chart {
+fn chart_of_slots(points: &[SlotsPoint], direct: f64) -> Chart {
     let line = |name: &str| {
         let of_kind = points.iter().filter(|point| point.keys == name);
         let points = of_kind.map(|point| (point.slots as f64, point.measured.ops_per_s())).collect();
@@ -121,7 +121,7 @@ fn chart_of_slots(points: &[Slots], direct: f64) -> Chart {
     }
 }
 
-fn verdict_of_slots(points: &[Slots]) -> Verdict {
+fn verdict_of_slots(points: &[SlotsPoint]) -> Verdict {
     let enough = KEYS.iter().filter_map(|(name, _)| {
         let of_kind = || points.iter().filter(|point| point.keys == *name);
         let most = of_kind().map(|point| point.measured.ops_per_s()).fold(0.0, f64::max);
@@ -134,10 +134,10 @@ fn verdict_of_slots(points: &[Slots]) -> Verdict {
 }
 
 /// Measures reads while `dirty` of `objects` objects are dirty.
-pub fn with_dirty(dirty: u64, objects: u64, run: Run) -> Measured {
+pub fn with_dirty(dirty: u64, objects: u64, run: RunLength) -> SwitchMeasured {
     // With more room than by default: all dirty objects must be in the set.
     let switch = Some(Shape { stages: STAGES, slots: 1 << 18 });
-    one(&Setting { switch, dirty, key_count: objects, ..run.of(REPLICAS, true, 0.0) })
+    one(&SwitchSetting { switch, dirty, key_count: objects, ..run.of(REPLICAS, true, 0.0) })
 }
 
 /// One point of figure 13b.
@@ -148,8 +148,8 @@ struct Dirty {
 }
 
 /// Measures throughput of reads by objects that are dirty: figure 13b.
-fn by_dirty(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
-    let run = Run::new(options, Duration::from_millis(200));
+fn by_dirty(options: &ExperimentOptions, _: Say<'_>) -> Result<ExperimentOutcome, String> {
+    let run = RunLength::new(options, Duration::from_millis(200));
     let settings: Vec<(u64, u64)> =
         OBJECTS.into_iter().flat_map(|objects| DIRTY_OBJECTS.map(move |dirty| (objects, dirty))).collect();
     let points = in_parallel(options.jobs, &settings, |(objects, dirty)| Dirty {
@@ -161,7 +161,7 @@ fn by_dirty(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     for Dirty { objects, dirty, reads_per_s } in &points {
         table.push(vec![objects.to_string(), dirty.to_string(), format!("{reads_per_s:.0}"), String::new()]);
     }
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: parameters(run.lasts),
         models: vec![MODEL.into()],
         table,

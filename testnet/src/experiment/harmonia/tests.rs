@@ -4,25 +4,26 @@ use std::time::Duration;
 
 use group::config::{Defect, Defects};
 
-use super::hall::run;
-use super::setting::{Load, Setting};
+use super::setting::{LoadModel, SwitchSetting};
+use super::testbed::run;
 
 /// Returns three replicas and few keys, many of them written, on a wire on which reads overtake the messages to members.
-fn rough(defects: Defects) -> Setting {
-    Setting {
-        load: Load::Closed { clients: 60 },
+fn rough(defects: Defects) -> SwitchSetting {
+    SwitchSetting {
+        load: LoadModel::Closed { clients: 60 },
         key_count: 20,
         jitter: Duration::from_micros(400),
         lasts: Duration::from_millis(150),
         defects,
-        ..Setting::of(3, true, 0.2)
+        ..SwitchSetting::of(3, true, 0.2)
     }
 }
 
 #[test]
 fn reads_scale_with_the_replicas() {
     let lasts = Duration::from_millis(40);
-    let [one, four] = [1, 4].map(|replicas| super::one(&Setting { lasts, ..Setting::of(replicas, replicas > 1, 0.0) }));
+    let [one, four] =
+        [1, 4].map(|replicas| super::one(&SwitchSetting { lasts, ..SwitchSetting::of(replicas, replicas > 1, 0.0) }));
     assert!(four.ops_per_s() > 3.5 * one.ops_per_s(), "{four:?}\n{one:?}");
     let reads: Vec<u64> = four.machines.iter().map(|machine| machine.count(super::measured::Done::Read)).collect();
     assert!(reads.iter().all(|count| *count * 5 > reads.iter().sum()), "all answer: {reads:?}");
@@ -33,7 +34,7 @@ fn one_seed_has_one_figure() {
     let setting = rough(Defects::NONE);
     let (first, second) = (run(&setting), run(&setting));
     assert!(first == second, "two runs of one seed differ");
-    assert!(first != run(&Setting { seed: 2, ..setting }), "the seed has a part in it");
+    assert!(first != run(&SwitchSetting { seed: 2, ..setting }), "the seed has a part in it");
     assert_eq!(first.stale, 0);
     assert_eq!(first.left, 0, "members wait until they have heard what is executed");
 }
@@ -42,7 +43,7 @@ fn one_seed_has_one_figure() {
 #[test]
 fn what_is_left_out_is_seen() {
     for defect in [Defect::PointUnchecked, Defect::EarlyCompletion] {
-        let stale = |defects| (1..=4).map(|seed| run(&Setting { seed, ..rough(defects) }).stale).sum::<u64>();
+        let stale = |defects| (1..=4).map(|seed| run(&SwitchSetting { seed, ..rough(defects) }).stale).sum::<u64>();
         assert_eq!(stale(Defects::NONE), 0);
         assert!(stale(Defects::NONE.with(defect)) > 0, "{defect:?}");
     }

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use super::{BASELINE, BOTH, Measured, PLANET};
+use super::{BASELINE, BOTH, MeasuredSystem, PLANET};
 use crate::churn::Lives;
-use crate::experiment::options::{Options, Say};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::study::{Demand, Figures, Study};
@@ -19,7 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "availability",
     paper: "Harmony Fig. 11, 12",
     about: "Points of the ring that are not served, groups in the middle of a change, and inconsistent reads, by median life",
-    run: |options, say| experiment(&Setting::new(options), options, say),
+    run: |options, say| experiment(&AvailabilitySetting::new(options), options, say),
 };
 
 /// Median lives, in seconds.
@@ -28,13 +28,13 @@ const MEDIANS_S: [u64; 5] = [100, 200, 300, 500, 1_000];
 const MEDIANS_QUICK_S: [u64; 2] = [100, 500];
 
 /// The parameters of the experiment.
-struct Setting {
+struct AvailabilitySetting {
     medians_s: Vec<u64>,
     study: Study,
 }
 
-impl Setting {
-    fn new(options: &Options) -> Setting {
+impl AvailabilitySetting {
+    fn new(options: &ExperimentOptions) -> AvailabilitySetting {
         let peers = options.size.pick(60, 100, 840);
         let seconds = |quick, default, full| Duration::from_secs(options.size.pick(quick, default, full));
         let study = Study {
@@ -47,7 +47,7 @@ impl Setting {
             ..Study::new(options.seed, peers, None)
         };
         let medians_s = options.size.pick(MEDIANS_QUICK_S.to_vec(), MEDIANS_S.to_vec(), MEDIANS_S.to_vec());
-        Setting { medians_s, study }
+        AvailabilitySetting { medians_s, study }
     }
 
     fn study(&self, median_s: u64) -> Study {
@@ -57,24 +57,30 @@ impl Setting {
 }
 
 /// The figures of one system at one median life.
-struct Point {
-    system: Measured,
+struct AvailabilityPoint {
+    system: MeasuredSystem,
     median_s: u64,
     figures: Figures,
 }
 
-fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outcome, String> {
+fn experiment(
+    setting: &AvailabilitySetting,
+    options: &ExperimentOptions,
+    say: Say<'_>,
+) -> Result<ExperimentOutcome, String> {
     let medians = || setting.medians_s.iter().copied();
-    let all: Vec<(Measured, u64)> = BOTH.into_iter().flat_map(|system| medians().map(move |of| (system, of))).collect();
-    let one = |(system, median_s): &(Measured, u64)| {
+    let all: Vec<(MeasuredSystem, u64)> =
+        BOTH.into_iter().flat_map(|system| medians().map(move |of| (system, of))).collect();
+    let one = |(system, median_s): &(MeasuredSystem, u64)| {
         let figures = system.run(&setting.study(*median_s), say)?;
-        Ok(Point { system: *system, median_s: *median_s, figures })
+        Ok(AvailabilityPoint { system: *system, median_s: *median_s, figures })
     };
-    let points: Vec<Point> = in_parallel(options.jobs, &all, one).into_iter().collect::<Result<_, String>>()?;
+    let points: Vec<AvailabilityPoint> =
+        in_parallel(options.jobs, &all, one).into_iter().collect::<Result<_, String>>()?;
     let mut table = Table::new(&COLUMNS);
     points.iter().for_each(|point| table.push(point.cells()));
     let study = &setting.study;
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: vec![
             ("peers", study.peers.to_string()),
             ("measured", format!("{} s", study.time.as_secs())),
@@ -102,7 +108,7 @@ const COLUMNS: [&str; 11] = [
     "paper",
 ];
 
-impl Point {
+impl AvailabilityPoint {
     fn cells(&self) -> Vec<String> {
         let (figures, owned, load) = (&self.figures, &self.figures.ownership, &self.figures.load);
         let mut cells = vec![self.system.name().to_owned(), self.median_s.to_string()];
@@ -113,19 +119,19 @@ impl Point {
         cells.extend([load.fetches.to_string(), format!("{:.3}", load.failed_percent())]);
         cells.push(format!("{:.3}", load.inconsistent_percent()));
         cells.push(match self.system {
-            Measured::Scatter => "0 inconsistent, more available than OpenDHT".into(),
-            Measured::Dht => "some inconsistent at each rate; 5 % of keys owned by several".into(),
+            MeasuredSystem::Scatter => "0 inconsistent, more available than OpenDHT".into(),
+            MeasuredSystem::Dht => "some inconsistent at each rate; 5 % of keys owned by several".into(),
         });
         cells
     }
 }
 
-fn charts(points: &[Point]) -> Vec<Chart> {
+fn charts(points: &[AvailabilityPoint]) -> Vec<Chart> {
     let chart = |title: &str, up: &str, of: fn(&Figures) -> f64| {
-        let line = |system: Measured| {
+        let line = |system: MeasuredSystem| {
             let of_system = points.iter().filter(|point| point.system == system);
             let points = of_system.map(|point| (point.median_s as f64, of(&point.figures))).collect();
-            Line { name: system.name().into(), points, dashed: system == Measured::Dht }
+            Line { name: system.name().into(), points, dashed: system == MeasuredSystem::Dht }
         };
         Chart {
             title: title.into(),
@@ -144,15 +150,15 @@ fn charts(points: &[Point]) -> Vec<Chart> {
     ]
 }
 
-fn verdict(points: &[Point]) -> Verdict {
-    let most = |system: Measured, of: fn(&Figures) -> f64| {
+fn verdict(points: &[AvailabilityPoint]) -> Verdict {
+    let most = |system: MeasuredSystem, of: fn(&Figures) -> f64| {
         points.iter().filter(|point| point.system == system).map(|point| of(&point.figures)).fold(0.0, f64::max)
     };
     let unserved = |figures: &Figures| figures.ownership.percent(figures.ownership.unserved);
     let inconsistent = |figures: &Figures| figures.load.inconsistent_percent();
     let [ours, theirs] = BOTH.map(|system| most(system, unserved));
     let [wrong, wrong_there] = BOTH.map(|system| most(system, inconsistent));
-    let contended = most(Measured::Dht, |figures| figures.ownership.percent(figures.ownership.contended));
+    let contended = most(MeasuredSystem::Dht, |figures| figures.ownership.percent(figures.ownership.contended));
     let comparison = match (wrong == 0.0, ours <= theirs) {
         (true, true) => Comparison::Reproduced,
         _ => Comparison::Worse,
@@ -167,13 +173,13 @@ fn verdict(points: &[Point]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::options::Size;
+    use crate::experiment::options::Scale;
     use crate::study::Places;
 
     #[test]
     fn points_are_looked_at_in_both_systems() {
-        let options = Options { size: Size::Quick, seed: 1, jobs: 2, out: None };
-        let mut setting = Setting::new(&options);
+        let options = ExperimentOptions { size: Scale::Quick, seed: 1, jobs: 2, out: None };
+        let mut setting = AvailabilitySetting::new(&options);
         setting.medians_s = vec![60];
         setting.study = Study {
             peers: 12,

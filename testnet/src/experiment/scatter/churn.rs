@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::{BASELINE, BOTH, Measured, PLANET, ms};
+use super::{BASELINE, BOTH, MeasuredSystem, PLANET, ms};
 use crate::churn::{Lives, quantiles};
-use crate::experiment::options::{Options, Say};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::study::{Demand, Figures, Study, losses, mean, safe_sizes};
@@ -17,14 +17,14 @@ pub const POISSON: Experiment = Experiment {
     name: "churn-poisson",
     paper: "Scatter Fig. 13",
     about: "Chirp while peers live for exponential times: fetches that take long, fail or are inconsistent, and lost groups",
-    run: |options, say| experiment(&Setting::poisson(options), options, say),
+    run: |options, say| experiment(&ChurnSetting::poisson(options), options, say),
 };
 /// Figure 14.
 pub const PARETO: Experiment = Experiment {
     name: "churn-pareto",
     paper: "Scatter Fig. 14",
     about: "The same while peers live for Pareto times (shape 1.1), with groups that are sized and joined by lifetimes",
-    run: |options, say| experiment(&Setting::pareto(options), options, say),
+    run: |options, say| experiment(&ChurnSetting::pareto(options), options, say),
 };
 
 /// The mean lives of the paper's figures, in seconds.
@@ -38,7 +38,7 @@ const PAPER_MEAN: Duration = Duration::from_millis(1_300);
 const MEMBERS: (u32, u32) = (6, 11);
 
 /// The parameters of the experiment.
-struct Setting {
+struct ChurnSetting {
     peers: usize,
     means_s: Vec<u64>,
     lives: fn(Duration) -> Lives,
@@ -48,8 +48,8 @@ struct Setting {
     aged: u32,
 }
 
-impl Setting {
-    fn of(options: &Options, lives: fn(Duration) -> Lives) -> Setting {
+impl ChurnSetting {
+    fn of(options: &ExperimentOptions, lives: fn(Duration) -> Lives) -> ChurnSetting {
         let peers = options.size.pick(60, 100, 840);
         let seconds = |quick, default, full| Duration::from_secs(options.size.pick(quick, default, full));
         let study = Study {
@@ -64,15 +64,15 @@ impl Setting {
             ..Study::new(options.seed, peers, None)
         };
         let means_s = options.size.pick(MEANS_QUICK_S.to_vec(), MEANS_S.to_vec(), MEANS_S.to_vec());
-        Setting { peers, means_s, lives, study, aged: 0 }
+        ChurnSetting { peers, means_s, lives, study, aged: 0 }
     }
 
-    fn poisson(options: &Options) -> Setting {
-        Setting::of(options, Lives::Exponential)
+    fn poisson(options: &ExperimentOptions) -> ChurnSetting {
+        ChurnSetting::of(options, Lives::Exponential)
     }
 
-    fn pareto(options: &Options) -> Setting {
-        Setting { aged: Lives::WARM, ..Setting::of(options, Lives::Pareto) }
+    fn pareto(options: &ExperimentOptions) -> ChurnSetting {
+        ChurnSetting { aged: Lives::WARM, ..ChurnSetting::of(options, Lives::Pareto) }
     }
 
     /// Returns the study of a mean life.
@@ -88,13 +88,13 @@ impl Setting {
 }
 
 /// The figures of one system at one mean life.
-struct Point {
-    system: Measured,
+struct ChurnPoint {
+    system: MeasuredSystem,
     mean_s: u64,
     figures: Figures,
 }
 
-fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outcome, String> {
+fn experiment(setting: &ChurnSetting, options: &ExperimentOptions, say: Say<'_>) -> Result<ExperimentOutcome, String> {
     let points = points(setting, options.jobs, say)?;
     let mut table = Table::new(&COLUMNS);
     points.iter().for_each(|point| table.push(point.cells()));
@@ -109,7 +109,7 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
     if setting.aged > 0 {
         parameters.push(("lives before the run", format!("{} mean lives, in a model without a network", setting.aged)));
     }
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters,
         models: vec![PLANET.into(), BASELINE.into(), CHIRP.into()],
         table,
@@ -123,12 +123,12 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
 pub(super) const CHIRP: &str = "followers are synthetic (exponent 1.28), posting rates rise with their root, and a list is known by \
                                 its last entry";
 
-fn points(setting: &Setting, jobs: usize, say: Say<'_>) -> Result<Vec<Point>, String> {
-    let all: Vec<(Measured, u64)> =
+fn points(setting: &ChurnSetting, jobs: usize, say: Say<'_>) -> Result<Vec<ChurnPoint>, String> {
+    let all: Vec<(MeasuredSystem, u64)> =
         BOTH.into_iter().flat_map(|system| setting.means_s.iter().map(move |mean_s| (system, *mean_s))).collect();
-    let one = |(system, mean_s): &(Measured, u64)| {
+    let one = |(system, mean_s): &(MeasuredSystem, u64)| {
         let figures = system.run(&setting.study(*mean_s), say)?;
-        Ok(Point { system: *system, mean_s: *mean_s, figures })
+        Ok(ChurnPoint { system: *system, mean_s: *mean_s, figures })
     };
     in_parallel(jobs, &all, one).into_iter().collect()
 }
@@ -152,7 +152,7 @@ const COLUMNS: [&str; 16] = [
     "paper",
 ];
 
-impl Point {
+impl ChurnPoint {
     fn cells(&self) -> Vec<String> {
         let (figures, load) = (&self.figures, &self.figures.load);
         let [p99] = quantiles(&load.fetch_times, [0.99]);
@@ -169,7 +169,7 @@ impl Point {
     /// The DHT has no groups.
     fn cells_of_groups(&self) -> Vec<String> {
         let figures = &self.figures;
-        if self.system == Measured::Dht {
+        if self.system == MeasuredSystem::Dht {
             return vec![String::new(); 6];
         }
         let losses = losses(figures);
@@ -185,23 +185,23 @@ impl Point {
 
     fn paper(&self) -> String {
         match self.system {
-            Measured::Scatter if self.mean_s == PAPER_AT => "1300 ms, 0 inconsistent".into(),
-            Measured::Scatter => "0 inconsistent".into(),
-            Measured::Dht => "over 5 % inconsistent, slightly faster".into(),
+            MeasuredSystem::Scatter if self.mean_s == PAPER_AT => "1300 ms, 0 inconsistent".into(),
+            MeasuredSystem::Scatter => "0 inconsistent".into(),
+            MeasuredSystem::Dht => "over 5 % inconsistent, slightly faster".into(),
         }
     }
 }
 
-fn charts(points: &[Point]) -> Vec<Chart> {
+fn charts(points: &[ChurnPoint]) -> Vec<Chart> {
     let chart = |title: &str, up: &str, of: fn(&Figures) -> f64| {
-        let line = |system: Measured| Line {
+        let line = |system: MeasuredSystem| Line {
             name: system.name().into(),
             points: points
                 .iter()
                 .filter(|point| point.system == system)
                 .map(|point| (point.mean_s as f64, of(&point.figures)))
                 .collect(),
-            dashed: system == Measured::Dht,
+            dashed: system == MeasuredSystem::Dht,
         };
         Chart {
             title: title.into(),
@@ -220,17 +220,17 @@ fn charts(points: &[Point]) -> Vec<Chart> {
 }
 
 /// Compares: no inconsistent fetch, no more lost groups than by the formula, and a faster fetch than the paper's at 180 s.
-fn verdict(points: &[Point]) -> Verdict {
-    let of = |system: Measured| points.iter().filter(move |point| point.system == system);
-    let fetches: u64 = of(Measured::Scatter).map(|point| point.figures.load.fetches).sum();
-    let inconsistent: usize = of(Measured::Scatter).map(|point| point.figures.load.wrong.len()).sum();
-    let (lost, bound) = of(Measured::Scatter)
+fn verdict(points: &[ChurnPoint]) -> Verdict {
+    let of = |system: MeasuredSystem| points.iter().filter(move |point| point.system == system);
+    let fetches: u64 = of(MeasuredSystem::Scatter).map(|point| point.figures.load.fetches).sum();
+    let inconsistent: usize = of(MeasuredSystem::Scatter).map(|point| point.figures.load.wrong.len()).sum();
+    let (lost, bound) = of(MeasuredSystem::Scatter)
         .fold((0, 0), |(lost, bound), point| (lost + point.figures.lost, bound + losses(&point.figures).bound));
-    let fetch = of(Measured::Scatter).find(|point| point.mean_s == PAPER_AT);
+    let fetch = of(MeasuredSystem::Scatter).find(|point| point.mean_s == PAPER_AT);
     let fetch = fetch.map_or(Duration::ZERO, |point| mean(&point.figures.load.fetch_times));
     let failed: f64 =
-        of(Measured::Scatter).map(|point| point.figures.load.failed_fetches_percent()).fold(0.0, f64::max);
-    let worst = of(Measured::Dht).map(|point| point.figures.load.inconsistent_percent()).fold(0.0, f64::max);
+        of(MeasuredSystem::Scatter).map(|point| point.figures.load.failed_fetches_percent()).fold(0.0, f64::max);
+    let worst = of(MeasuredSystem::Dht).map(|point| point.figures.load.inconsistent_percent()).fold(0.0, f64::max);
     let comparison = match (inconsistent == 0 && lost as u64 <= bound, fetch < PAPER_MEAN) {
         (true, true) => Comparison::Better,
         (true, false) => Comparison::Reproduced,
@@ -249,13 +249,13 @@ fn verdict(points: &[Point]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::options::Size;
+    use crate::experiment::options::Scale;
 
     /// A few peers in a short run: each system at each mean life has its row, and ours is consistent.
     #[test]
     fn both_systems_meet_the_same_churn() {
-        let options = Options { size: Size::Quick, seed: 1, jobs: 2, out: None };
-        let mut setting = Setting::pareto(&options);
+        let options = ExperimentOptions { size: Scale::Quick, seed: 1, jobs: 2, out: None };
+        let mut setting = ChurnSetting::pareto(&options);
         (setting.peers, setting.means_s) = (12, vec![100]);
         setting.study = Study {
             peers: 12,

@@ -9,9 +9,9 @@ use policy::risk::{nines, per_hour};
 
 use super::reconfiguration::repair_times;
 use crate::churn::Lives;
-use crate::experiment::options::{Options, Say};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::rng::Rng;
@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "group-failure",
     paper: "Scatter Fig. 7",
     about: "How likely a majority of a group dies before repair, by the number of its members, for each window and each hour",
-    run: |options, say| experiment(&Setting::new(options)?, options, say),
+    run: |options, say| experiment(&GroupFailureSetting::new(options)?, options, say),
 };
 
 /// The paper's lives, and exponential ones to compare with.
@@ -39,7 +39,7 @@ const PAPER: (usize, f64) = (9, 7.0);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The parameters of the experiment.
-struct Setting {
+struct GroupFailureSetting {
     /// Times of repair, in equal shares.
     repairs: Vec<Duration>,
     /// Source of these times.
@@ -50,10 +50,10 @@ struct Setting {
     hours: u32,
 }
 
-impl Setting {
-    fn new(options: &Options) -> Result<Setting, String> {
+impl GroupFailureSetting {
+    fn new(options: &ExperimentOptions) -> Result<GroupFailureSetting, String> {
         let (changes, source) = repair_times(options)?;
-        Ok(Setting {
+        Ok(GroupFailureSetting {
             repairs: changes.into_iter().map(|change| DETECTION + change).collect(),
             source,
             windows: options.size.pick(300_000, 3_000_000, 30_000_000),
@@ -63,7 +63,7 @@ impl Setting {
 }
 
 /// Groups of one size, with members of one kind.
-struct Point {
+struct GroupFailurePoint {
     lives: Lives,
     size: usize,
     /// Probability within a window, by the formula.
@@ -78,8 +78,12 @@ struct Point {
     hour_simulated: f64,
 }
 
-fn experiment(setting: &Setting, options: &Options, _: Say<'_>) -> Result<Outcome, String> {
-    let points: Vec<Point> = LIVES
+fn experiment(
+    setting: &GroupFailureSetting,
+    options: &ExperimentOptions,
+    _: Say<'_>,
+) -> Result<ExperimentOutcome, String> {
+    let points: Vec<GroupFailurePoint> = LIVES
         .into_iter()
         .flat_map(|lives| {
             let standing = Standing::draw(lives, options.seed);
@@ -91,7 +95,7 @@ fn experiment(setting: &Setting, options: &Options, _: Say<'_>) -> Result<Outcom
         .collect();
     let mut table = Table::new(&COLUMNS);
     points.iter().for_each(|point| table.push(point.cells()));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: parameters(setting),
         models: vec![
             "all of this is one: members that die independently and are replaced, without a network".into(),
@@ -104,7 +108,7 @@ fn experiment(setting: &Setting, options: &Options, _: Say<'_>) -> Result<Outcom
     })
 }
 
-fn parameters(setting: &Setting) -> Vec<(&'static str, String)> {
+fn parameters(setting: &GroupFailureSetting) -> Vec<(&'static str, String)> {
     let mean = setting.repairs.iter().sum::<Duration>().as_secs_f64() / setting.repairs.len().max(1) as f64;
     let (detection, source) = (DETECTION.as_secs(), &setting.source);
     vec![
@@ -115,13 +119,20 @@ fn parameters(setting: &Setting) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn point(setting: &Setting, lives: Lives, size: usize, standing: &Standing, dies: &[f64], seed: u64) -> Point {
+fn point(
+    setting: &GroupFailureSetting,
+    lives: Lives,
+    size: usize,
+    standing: &Standing,
+    dies: &[f64],
+    seed: u64,
+) -> GroupFailurePoint {
     let mean = |of: &dyn Fn(f64, Duration) -> f64| {
         let all = dies.iter().zip(&setting.repairs).map(|(dies, window)| of(*dies, *window));
         all.sum::<f64>() / dies.len().max(1) as f64
     };
     let mut rng = Rng::new(seed ^ size as u64, "group failure");
-    Point {
+    GroupFailurePoint {
         lives,
         size,
         window: mean(&|dies, _| fails(size, dies)),
@@ -133,7 +144,7 @@ fn point(setting: &Setting, lives: Lives, size: usize, standing: &Standing, dies
 }
 
 /// Returns the share of windows in which a majority of a group dies.
-fn simulate_windows(setting: &Setting, size: usize, standing: &Standing, rng: &mut Rng) -> f64 {
+fn simulate_windows(setting: &GroupFailureSetting, size: usize, standing: &Standing, rng: &mut Rng) -> f64 {
     let lost = (0..setting.windows).filter(|_| {
         let window = *rng.pick(&setting.repairs);
         let dead = (0..size).filter(|_| standing.pick(rng) < window).count();
@@ -143,12 +154,24 @@ fn simulate_windows(setting: &Setting, size: usize, standing: &Standing, rng: &m
 }
 
 /// Returns the share of hours in which a group has no majority at some moment.
-fn simulate_hours(setting: &Setting, lives: Lives, size: usize, standing: &Standing, rng: &mut Rng) -> f64 {
+fn simulate_hours(
+    setting: &GroupFailureSetting,
+    lives: Lives,
+    size: usize,
+    standing: &Standing,
+    rng: &mut Rng,
+) -> f64 {
     let lost = (0..setting.hours).filter(|_| loses_within_an_hour(setting, lives, size, standing, rng)).count();
     lost as f64 / f64::from(setting.hours)
 }
 
-fn loses_within_an_hour(setting: &Setting, lives: Lives, size: usize, standing: &Standing, rng: &mut Rng) -> bool {
+fn loses_within_an_hour(
+    setting: &GroupFailureSetting,
+    lives: Lives,
+    size: usize,
+    standing: &Standing,
+    rng: &mut Rng,
+) -> bool {
     // For each place in the group: whether a member lives there, and the end of that period.
     let mut places: Vec<(bool, Duration)> = (0..size).map(|_| (true, standing.pick(rng))).collect();
     let mut dead = 0;
@@ -180,7 +203,7 @@ const COLUMNS: [&str; 9] = [
     "paper",
 ];
 
-impl Point {
+impl GroupFailurePoint {
     fn cells(&self) -> Vec<String> {
         let mut cells = vec![self.lives.to_string(), self.size.to_string()];
         cells.extend([self.window, self.window_simulated].map(|chance| format!("{chance:.1e}")));
@@ -192,7 +215,7 @@ impl Point {
     }
 }
 
-fn chart(points: &[Point]) -> Chart {
+fn chart(points: &[GroupFailurePoint]) -> Chart {
     let line = |lives: &Lives| Line {
         name: lives.to_string(),
         points: points
@@ -212,7 +235,7 @@ fn chart(points: &[Point]) -> Chart {
     }
 }
 
-fn verdict(points: &[Point]) -> Verdict {
+fn verdict(points: &[GroupFailurePoint]) -> Verdict {
     let papers = points.iter().find(|point| point.size == PAPER.0 && point.lives == LIVES[0]);
     let found = papers.map_or(0.0, |point| nines(point.window));
     let safe = |lives: Lives| points.iter().find(|point| point.lives == lives && point.window <= SAFE);
@@ -237,13 +260,13 @@ mod tests {
     /// Formula and simulation agree where losses are frequent, and an even size is worse than the odd one below it.
     #[test]
     fn formula_and_simulation_agree() {
-        let setting = Setting {
+        let setting = GroupFailureSetting {
             repairs: vec![Duration::from_secs(8), Duration::from_secs(12)],
             source: "as given".into(),
             windows: 30_000,
             hours: 200,
         };
-        let options = Options { size: crate::experiment::options::Size::Quick, seed: 1, jobs: 2, out: None };
+        let options = ExperimentOptions { size: crate::experiment::options::Scale::Quick, seed: 1, jobs: 2, out: None };
         let outcome = experiment(&setting, &options, &|_| {}).expect("nothing can fail");
         let rows = LIVES.len() * SIZES.count();
         assert_eq!(outcome.table.rows.len(), rows);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use node::{Node, Policies};
 
-use super::writes::{Asked, Writes, groups};
+use super::writes::{AskedMachine, Writes, groups};
 use super::{PLANET, ms};
 use crate::churn::quantiles;
-use crate::experiment::options::{Options, Say};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::sim::World;
@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "join-policy",
     paper: "Scatter Fig. 10, Harmony Fig. 5",
     about: "How long writes of random keys take at their primaries, where peers joined at random and by latency",
-    run: |options, say| experiment(&Setting::new(options), options, say),
+    run: |options, say| experiment(&JoinPolicySetting::new(options), options, say),
 };
 
 /// The policies, and the paper's medians, in milliseconds.
@@ -36,7 +36,7 @@ const KEYS: u64 = 1_000_000;
 const POINTS: u32 = 50;
 
 /// The parameters of the experiment.
-struct Setting {
+struct JoinPolicySetting {
     study: Study,
     /// Number of times that each machine's peer is replaced by one that chooses among the groups of a whole network.
     rounds: usize,
@@ -45,11 +45,11 @@ struct Setting {
     rate: f64,
 }
 
-impl Setting {
-    fn new(options: &Options) -> Setting {
+impl JoinPolicySetting {
+    fn new(options: &ExperimentOptions) -> JoinPolicySetting {
         let peers = options.size.pick(90, 150, 840);
         let settle = Duration::from_secs(options.size.pick(80, 120, 200));
-        Setting {
+        JoinPolicySetting {
             study: Study { settle, members: (6, 13), ..Study::new(options.seed, peers, None) },
             rounds: 1,
             writes: options.size.pick(10_000.0, 100_000.0, 1_000_000.0),
@@ -59,7 +59,7 @@ impl Setting {
 }
 
 /// The writes under one policy.
-struct Point {
+struct JoinPolicyPoint {
     policy: &'static str,
     paper: u64,
     groups: usize,
@@ -67,9 +67,13 @@ struct Point {
     took: Vec<Duration>,
 }
 
-fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outcome, String> {
+fn experiment(
+    setting: &JoinPolicySetting,
+    options: &ExperimentOptions,
+    say: Say<'_>,
+) -> Result<ExperimentOutcome, String> {
     let points = in_parallel(options.jobs, &POLICIES, |(policy, paper)| measure(setting, policy, *paper, say));
-    let points: Vec<Point> = points.into_iter().collect::<Result<_, String>>()?;
+    let points: Vec<JoinPolicyPoint> = points.into_iter().collect::<Result<_, String>>()?;
     let mut table =
         Table::new(&["join", "groups", "members_mean", "writes", "p10_ms", "p50_ms", "p90_ms", "mean_ms", "paper"]);
     let mut curves = Table::new(&["join", "share", "ms"]);
@@ -85,7 +89,7 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
         }
     }
     let study = &setting.study;
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: vec![
             ("peers", study.peers.to_string()),
             ("samples of a newcomer", "4 (paper: 3)".into()),
@@ -101,7 +105,12 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
     })
 }
 
-fn measure(setting: &Setting, policy: &'static str, paper: u64, say: Say<'_>) -> Result<Point, String> {
+fn measure(
+    setting: &JoinPolicySetting,
+    policy: &'static str,
+    paper: u64,
+    say: Say<'_>,
+) -> Result<JoinPolicyPoint, String> {
     let mut policies = Policies::default();
     policies.choose("join", policy).map_err(|why| why.to_string())?;
     let mut world = World::<Node>::new(Study { policies, ..setting.study.clone() }.scenario());
@@ -116,11 +125,11 @@ fn measure(setting: &Setting, policy: &'static str, paper: u64, say: Say<'_>) ->
     let all = groups(&world);
     say(&format!("{policy}: {} groups at {:.0} s", all.len(), world.now().since(overlay::time::Time(0)).as_secs_f64()));
     let mut writes = Writes::new(&world, setting.rate, KEYS, setting.study.seed);
-    writes.run(&mut world, Duration::from_secs_f64(setting.writes / setting.rate), Asked::Primary)?;
+    writes.run(&mut world, Duration::from_secs_f64(setting.writes / setting.rate), AskedMachine::Primary)?;
     world.run_for(Duration::from_secs(4));
     let (_, took) = writes.take(&world);
     let members = all.iter().map(|(_, members)| *members).sum::<usize>() as f64 / all.len().max(1) as f64;
-    Ok(Point { policy, paper, groups: all.len(), members, took })
+    Ok(JoinPolicyPoint { policy, paper, groups: all.len(), members, took })
 }
 
 fn curve(took: &[Duration]) -> Vec<(f64, Duration)> {
@@ -128,8 +137,8 @@ fn curve(took: &[Duration]) -> Vec<(f64, Duration)> {
     (0..=POINTS).map(|point| (share(point), quantiles(took, [share(point)])[0])).collect()
 }
 
-fn chart(points: &[Point]) -> Chart {
-    let line = |point: &Point| Line {
+fn chart(points: &[JoinPolicyPoint]) -> Chart {
+    let line = |point: &JoinPolicyPoint| Line {
         name: format!("{} join", point.policy),
         points: curve(&point.took)
             .into_iter()
@@ -147,8 +156,8 @@ fn chart(points: &[Point]) -> Chart {
     }
 }
 
-fn verdict(points: &[Point]) -> Verdict {
-    let median = |point: &Point| quantiles(&point.took, [0.5])[0].as_secs_f64() * 1e3;
+fn verdict(points: &[JoinPolicyPoint]) -> Verdict {
+    let median = |point: &JoinPolicyPoint| quantiles(&point.took, [0.5])[0].as_secs_f64() * 1e3;
     let (Some(random), Some(latency)) = (points.first(), points.last()) else {
         return Verdict::new(Comparison::NotComparable, "nothing was measured".into());
     };
@@ -171,13 +180,13 @@ fn verdict(points: &[Point]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::options::Size;
+    use crate::experiment::options::Scale;
 
     /// A few groups: writes are timed at their primaries under both policies.
     #[test]
     fn writes_are_timed_at_primaries() {
-        let options = Options { size: Size::Quick, seed: 1, jobs: 2, out: None };
-        let mut setting = Setting::new(&options);
+        let options = ExperimentOptions { size: Scale::Quick, seed: 1, jobs: 2, out: None };
+        let mut setting = JoinPolicySetting::new(&options);
         setting.study = Study { peers: 12, settle: Duration::from_secs(40), members: (2, 5), ..setting.study };
         (setting.rounds, setting.writes, setting.rate) = (0, 200.0, 50.0);
         let outcome = experiment(&setting, &options, &|_| {}).expect("no invariant is broken");

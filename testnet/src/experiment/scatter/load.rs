@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use super::{BASELINE, BOTH, Measured, PLANET, ms};
+use super::{BASELINE, BOTH, MeasuredSystem, PLANET, ms};
 use crate::churn::{Lives, quantiles};
-use crate::experiment::options::{Options, Say};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::study::{Demand, Figures, Study, mean};
@@ -18,7 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "load",
     paper: "Scatter Fig. 15",
     about: "Chirp under high load and Pareto churn: latency of fetches, and fetches of each machine divided by the mean",
-    run: |options, say| experiment(&Setting::new(options), options, say),
+    run: |options, say| experiment(&LoadSetting::new(options), options, say),
 };
 
 /// The mean life of peers, which have died for so many of them before.
@@ -29,13 +29,13 @@ const SERVICE: Duration = Duration::from_micros(100);
 const WANTED: f64 = 2.5;
 
 /// The parameters of the experiment.
-struct Setting {
+struct LoadSetting {
     study: Study,
     fetches_per_s: f64,
 }
 
-impl Setting {
-    fn new(options: &Options) -> Setting {
+impl LoadSetting {
+    fn new(options: &ExperimentOptions) -> LoadSetting {
         let peers = options.size.pick(50, 100, 840);
         let seconds = |quick, default, full| Duration::from_secs(options.size.pick(quick, default, full));
         let mut study = Study {
@@ -54,24 +54,24 @@ impl Setting {
         // As many fetches for each peer as in the paper: 10,000 a second for 840.
         let fetches_per_s = 10_000.0 / 840.0 * peers as f64;
         study.demand = Demand::Apart { fetches_per_s };
-        Setting { study, fetches_per_s }
+        LoadSetting { study, fetches_per_s }
     }
 }
 
 /// The figures of one system.
-struct Point {
-    system: Measured,
+struct LoadPoint {
+    system: MeasuredSystem,
     figures: Figures,
     /// The fetches of each machine divided by the mean, the smallest first.
     loads: Vec<f64>,
 }
 
-impl Point {
-    fn new(system: Measured, figures: Figures) -> Point {
+impl LoadPoint {
+    fn new(system: MeasuredSystem, figures: Figures) -> LoadPoint {
         let mean = figures.executed.iter().sum::<u64>() as f64 / figures.executed.len().max(1) as f64;
         let mut loads: Vec<f64> = figures.executed.iter().map(|count| *count as f64 / mean.max(1e-9)).collect();
         loads.sort_by(f64::total_cmp);
-        Point { system, figures, loads }
+        LoadPoint { system, figures, loads }
     }
 
     /// Returns the load of this percentile of machines.
@@ -88,18 +88,18 @@ impl Point {
         cells.extend([format!("{:.3}", load.failed_fetches_percent()), load.inconsistent.to_string()]);
         cells.extend([0.0, 50.0, 99.0, 100.0].map(|percentile| format!("{:.2}", self.load(percentile))));
         cells.push(match self.system {
-            Measured::Scatter => "slightly faster, more even".into(),
-            Measured::Dht => "more skewed".into(),
+            MeasuredSystem::Scatter => "slightly faster, more even".into(),
+            MeasuredSystem::Dht => "more skewed".into(),
         });
         cells
     }
 }
 
-fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outcome, String> {
+fn experiment(setting: &LoadSetting, options: &ExperimentOptions, say: Say<'_>) -> Result<ExperimentOutcome, String> {
     let mut study = setting.study.clone();
     study.policies.choose("join", "load").map_err(|why| why.to_string())?;
-    let points = in_parallel(options.jobs, &BOTH, |system| Ok(Point::new(*system, system.run(&study, say)?)));
-    let points: Vec<Point> = points.into_iter().collect::<Result<_, String>>()?;
+    let points = in_parallel(options.jobs, &BOTH, |system| Ok(LoadPoint::new(*system, system.run(&study, say)?)));
+    let points: Vec<LoadPoint> = points.into_iter().collect::<Result<_, String>>()?;
     let mut table = Table::new(&COLUMNS);
     points.iter().for_each(|point| table.push(point.cells()));
     let mut curves = Table::new(&["system", "machine", "load"]);
@@ -108,7 +108,7 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
             curves.push(vec![point.system.name().to_owned(), machine.to_string(), format!("{load:.3}")]);
         }
     }
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: vec![
             ("peers", study.peers.to_string()),
             ("lives", format!("Pareto {} s, {} mean lives after a cold start", MEAN.as_secs(), Lives::WARM)),
@@ -146,14 +146,14 @@ const COLUMNS: [&str; 12] = [
     "paper",
 ];
 
-fn chart(points: &[Point]) -> Chart {
-    let line = |point: &Point| {
+fn chart(points: &[LoadPoint]) -> Chart {
+    let line = |point: &LoadPoint| {
         let machines = point.loads.len().max(1) as f64;
         let place = |(machine, load): (usize, &f64)| (100.0 * (machine as f64 + 0.5) / machines, *load);
         Line {
             name: point.system.name().into(),
             points: point.loads.iter().enumerate().map(place).collect(),
-            dashed: point.system == Measured::Dht,
+            dashed: point.system == MeasuredSystem::Dht,
         }
     };
     Chart {
@@ -165,7 +165,7 @@ fn chart(points: &[Point]) -> Chart {
     }
 }
 
-fn verdict(points: &[Point]) -> Verdict {
+fn verdict(points: &[LoadPoint]) -> Verdict {
     let (Some(ours), Some(theirs)) = (points.first(), points.last()) else {
         return Verdict::new(Comparison::NotComparable, "nothing was measured".into());
     };
@@ -188,13 +188,13 @@ fn verdict(points: &[Point]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::options::Size;
+    use crate::experiment::options::Scale;
     use crate::study::Places;
 
     #[test]
     fn loads_of_all_machines_add_up() {
-        let options = Options { size: Size::Quick, seed: 1, jobs: 2, out: None };
-        let mut setting = Setting::new(&options);
+        let options = ExperimentOptions { size: Scale::Quick, seed: 1, jobs: 2, out: None };
+        let mut setting = LoadSetting::new(&options);
         setting.study = Study {
             peers: 10,
             places: Places::Cluster,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use node::{Node, Policies};
 
-use super::writes::{Asked, Writes, groups};
-use crate::experiment::options::{Options, Say};
+use super::writes::{AskedMachine, Writes, groups};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::sim::World;
@@ -18,7 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "load-join",
     paper: "Harmony Fig. 9",
     about: "Writes of each group divided by the mean, where peers joined at random and by load",
-    run: |options, say| experiment(&Setting::new(options), options, say),
+    run: |options, say| experiment(&LoadJoinSetting::new(options), options, say),
 };
 
 const POLICIES: [&str; 2] = ["random", "load"];
@@ -30,29 +30,29 @@ const START_EVERY: Duration = Duration::from_millis(1_000);
 const CALM: Duration = Duration::from_secs(60);
 
 /// The parameters of the experiment.
-struct Setting {
+struct LoadJoinSetting {
     study: Study,
     rate: f64,
     time: Duration,
 }
 
-impl Setting {
-    fn new(options: &Options) -> Setting {
+impl LoadJoinSetting {
+    fn new(options: &ExperimentOptions) -> LoadJoinSetting {
         let peers = options.size.pick(80, 150, 150);
         let study = Study { places: Places::Cluster, members: (5, 11), ..Study::new(options.seed, peers, None) };
         let time = Duration::from_secs(options.size.pick(20, 60, 600));
-        Setting { study, rate: options.size.pick(100.0, 200.0, 1_000.0), time }
+        LoadJoinSetting { study, rate: options.size.pick(100.0, 200.0, 1_000.0), time }
     }
 }
 
 /// The load of the groups under one policy, each divided by the mean, the smallest first.
-struct Point {
+struct LoadJoinPoint {
     policy: &'static str,
     loads: Vec<f64>,
     writes: usize,
 }
 
-impl Point {
+impl LoadJoinPoint {
     /// Returns the deviation from the mean, which is 1.
     fn deviation(&self) -> f64 {
         let squares: f64 = self.loads.iter().map(|load| (load - 1.0) * (load - 1.0)).sum();
@@ -64,9 +64,13 @@ impl Point {
     }
 }
 
-fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outcome, String> {
+fn experiment(
+    setting: &LoadJoinSetting,
+    options: &ExperimentOptions,
+    say: Say<'_>,
+) -> Result<ExperimentOutcome, String> {
     let points = in_parallel(options.jobs, &POLICIES, |policy| measure(setting, policy, say));
-    let points: Vec<Point> = points.into_iter().collect::<Result<_, String>>()?;
+    let points: Vec<LoadJoinPoint> = points.into_iter().collect::<Result<_, String>>()?;
     let mut table = Table::new(&["join", "groups", "writes", "least", "median", "most", "deviation", "paper"]);
     let mut curves = Table::new(&["join", "group", "load"]);
     for point in &points {
@@ -81,7 +85,7 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
             curves.push(vec![point.policy.to_owned(), group.to_string(), format!("{load:.3}")]);
         }
     }
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: vec![
             ("peers", setting.study.peers.to_string()),
             ("samples of a newcomer", "4 (paper: 3)".into()),
@@ -97,7 +101,7 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
     })
 }
 
-fn measure(setting: &Setting, policy: &'static str, say: Say<'_>) -> Result<Point, String> {
+fn measure(setting: &LoadJoinSetting, policy: &'static str, say: Say<'_>) -> Result<LoadJoinPoint, String> {
     let mut policies = Policies::default();
     for (decision, name) in [("join", policy), ("repartition", "off")] {
         policies.choose(decision, name).map_err(|why| why.to_string())?;
@@ -108,21 +112,21 @@ fn measure(setting: &Setting, policy: &'static str, say: Say<'_>) -> Result<Poin
     let mut world = World::<Node>::new(scenario);
     world.run_for(Duration::from_secs(5));
     let mut writes = Writes::new(&world, setting.rate, KEYS, setting.study.seed);
-    writes.run(&mut world, starts + CALM, Asked::Any)?;
+    writes.run(&mut world, starts + CALM, AskedMachine::Any)?;
     say(&format!("{policy}: {} groups", groups(&world).len()));
     writes.take(&world);
-    writes.run(&mut world, setting.time, Asked::Any)?;
+    writes.run(&mut world, setting.time, AskedMachine::Any)?;
     let (points, _) = writes.take(&world);
     let counts: Vec<usize> =
         groups(&world).iter().map(|(range, _)| points.iter().filter(|point| range.contains(**point)).count()).collect();
     let mean = counts.iter().sum::<usize>() as f64 / counts.len().max(1) as f64;
     let mut loads: Vec<f64> = counts.iter().map(|count| *count as f64 / mean.max(1e-9)).collect();
     loads.sort_by(f64::total_cmp);
-    Ok(Point { policy, loads, writes: points.len() })
+    Ok(LoadJoinPoint { policy, loads, writes: points.len() })
 }
 
-fn chart(points: &[Point]) -> Chart {
-    let line = |point: &Point| {
+fn chart(points: &[LoadJoinPoint]) -> Chart {
+    let line = |point: &LoadJoinPoint| {
         let groups = point.loads.len().max(1) as f64;
         let place = |(group, load): (usize, &f64)| (100.0 * (group as f64 + 0.5) / groups, *load);
         Line {
@@ -141,9 +145,9 @@ fn chart(points: &[Point]) -> Chart {
     }
 }
 
-fn verdict(points: &[Point]) -> Verdict {
-    let [random, load] = [points.first(), points.last()].map(|point| point.map_or(0.0, Point::deviation));
-    let [most, most_load] = [points.first(), points.last()].map(|point| point.map_or(0.0, Point::most));
+fn verdict(points: &[LoadJoinPoint]) -> Verdict {
+    let [random, load] = [points.first(), points.last()].map(|point| point.map_or(0.0, LoadJoinPoint::deviation));
+    let [most, most_load] = [points.first(), points.last()].map(|point| point.map_or(0.0, LoadJoinPoint::most));
     let comparison = if load < 0.8 * random { Comparison::Reproduced } else { Comparison::Worse };
     let why = format!(
         "the deviation of normalised load is {random:.2} with random joins and {load:.2} with joins by load, and the most loaded group has \
@@ -155,12 +159,12 @@ fn verdict(points: &[Point]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::options::Size;
+    use crate::experiment::options::Scale;
 
     #[test]
     fn loads_of_all_groups_add_up() {
-        let options = Options { size: Size::Quick, seed: 1, jobs: 2, out: None };
-        let mut setting = Setting::new(&options);
+        let options = ExperimentOptions { size: Scale::Quick, seed: 1, jobs: 2, out: None };
+        let mut setting = LoadJoinSetting::new(&options);
         setting.study = Study { peers: 10, members: (2, 4), ..setting.study };
         (setting.rate, setting.time) = (20.0, Duration::from_secs(10));
         let outcome = experiment(&setting, &options, &|_| {}).expect("no invariant is broken");

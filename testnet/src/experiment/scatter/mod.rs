@@ -37,19 +37,19 @@ const BASELINE: &str = "the DHT is a model of OpenDHT in the same simulated worl
 
 /// A system that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Measured {
+enum MeasuredSystem {
     Scatter,
     Dht,
 }
 
 /// Both systems, ours first.
-const BOTH: [Measured; 2] = [Measured::Scatter, Measured::Dht];
+const BOTH: [MeasuredSystem; 2] = [MeasuredSystem::Scatter, MeasuredSystem::Dht];
 
-impl Measured {
+impl MeasuredSystem {
     fn name(self) -> &'static str {
         match self {
-            Measured::Scatter => node::Node::NAME,
-            Measured::Dht => baseline::Peer::NAME,
+            MeasuredSystem::Scatter => node::Node::NAME,
+            MeasuredSystem::Dht => baseline::Peer::NAME,
         }
     }
 
@@ -57,8 +57,8 @@ impl Measured {
     fn run(self, study: &Study, say: &(dyn Fn(&str) + Sync)) -> Result<Figures, String> {
         let say = &mut |line: &str| say(&format!("{}, {}: {line}", self.name(), lives(study)));
         let figures = match self {
-            Measured::Scatter => run::<node::Node>(study, say),
-            Measured::Dht => run::<baseline::Peer>(study, say),
+            MeasuredSystem::Scatter => run::<node::Node>(study, say),
+            MeasuredSystem::Dht => run::<baseline::Peer>(study, say),
         }?;
         figures.losses.iter().for_each(|line| say(&format!("lost: {line}")));
         Ok(figures)

@@ -12,10 +12,10 @@ use overlay::time::Time;
 use super::timed::{Change, Timed};
 use super::{PLANET, ms};
 use crate::churn::quantiles;
-use crate::experiment::options::{Options, Say};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
 use crate::experiment::results::{Results, curves_name};
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::rng::Rng;
@@ -27,7 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     paper: "Scatter Fig. 12, Harmony Fig. 7",
     about: "How long groups take to change: random joins and leaders against joins and leaders chosen by latency",
-    run: |options, say| experiment(&Setting::new(options), options, say),
+    run: |options, say| experiment(&ReconfigurationSetting::new(options), options, say),
 };
 
 const NAME: &str = "reconfiguration-cdf";
@@ -44,7 +44,7 @@ const REPLACED_AFTER: Duration = Duration::from_millis(200);
 const POINTS: u32 = 20;
 
 /// The parameters of the experiment.
-struct Setting {
+struct ReconfigurationSetting {
     study: Study,
     /// A phase ends once there are so many of each of its changes,
     wanted: usize,
@@ -52,15 +52,15 @@ struct Setting {
     time_max: Duration,
 }
 
-impl Setting {
-    fn new(options: &Options) -> Setting {
+impl ReconfigurationSetting {
+    fn new(options: &ExperimentOptions) -> ReconfigurationSetting {
         let peers = options.size.pick(60, 60, 840);
         let study = Study {
             settle: Duration::from_secs(options.size.pick(80, 100, 200)),
             members: (4, 13),
             ..Study::new(options.seed, peers, None)
         };
-        Setting {
+        ReconfigurationSetting {
             study,
             wanted: options.size.pick(80, 1_000, 10_000),
             time_max: Duration::from_secs(options.size.pick(120, 700, 3_600)),
@@ -69,23 +69,27 @@ impl Setting {
 }
 
 /// The changes that were seen under one set of policies.
-struct Seen {
+struct SeenChanges {
     policies: &'static str,
     changes: Vec<(Change, Duration)>,
 }
 
-impl Seen {
+impl SeenChanges {
     fn of(&self, change: Change) -> Vec<Duration> {
         self.changes.iter().filter(|(seen, _)| *seen == change).map(|(_, took)| *took).collect()
     }
 }
 
-fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outcome, String> {
+fn experiment(
+    setting: &ReconfigurationSetting,
+    options: &ExperimentOptions,
+    say: Say<'_>,
+) -> Result<ExperimentOutcome, String> {
     let runs = in_parallel(options.jobs, &POLICIES, |(name, join, lead)| {
         let changes = run(setting, join, lead, &|line| say(&format!("{name}: {line}")))?;
-        Ok(Seen { policies: name, changes })
+        Ok(SeenChanges { policies: name, changes })
     });
-    let runs: Vec<Seen> = runs.into_iter().collect::<Result<_, String>>()?;
+    let runs: Vec<SeenChanges> = runs.into_iter().collect::<Result<_, String>>()?;
     let mut table = Table::new(&["policies", "change", "count", "p10_ms", "p50_ms", "p90_ms", "mean_ms", "paper"]);
     let mut curves = Table::new(&["policies", "change", "share", "ms"]);
     for seen in &runs {
@@ -102,7 +106,7 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
         }
     }
     let study = &setting.study;
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: vec![
             ("peers", study.peers.to_string()),
             ("members of a group", format!("{} to {}", study.members.0, study.members.1)),
@@ -118,14 +122,19 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
 }
 
 /// Runs a network under these policies, and returns the changes of its groups.
-fn run(setting: &Setting, join: &str, lead: &str, say: &dyn Fn(&str)) -> Result<Vec<(Change, Duration)>, String> {
+fn run(
+    setting: &ReconfigurationSetting,
+    join: &str,
+    lead: &str,
+    say: &dyn Fn(&str),
+) -> Result<Vec<(Change, Duration)>, String> {
     let mut policies = Policies::default();
     for (decision, name) in [("join", join), ("lead", lead)] {
         policies.choose(decision, name).map_err(|why| why.to_string())?;
     }
     let world = World::new(Study { policies, ..setting.study.clone() }.scenario());
     let rng = Rng::new(setting.study.seed, "changes");
-    let mut run = Run { world, rng, changes: Vec::new(), requests: 0 };
+    let mut run = ReconfigurationRun { world, rng, changes: Vec::new(), requests: 0 };
     run.world.run_for(setting.study.settle);
     for phase in [Phase::Churn, Phase::Requests] {
         run.go_on(phase, setting, say)?;
@@ -153,7 +162,7 @@ impl Phase {
 }
 
 /// A network under way.
-struct Run {
+struct ReconfigurationRun {
     world: World<Timed>,
     rng: Rng,
     /// Changes that peers saw before they died.
@@ -161,9 +170,9 @@ struct Run {
     requests: u64,
 }
 
-impl Run {
+impl ReconfigurationRun {
     /// Goes on until the wanted number of changes of the phase is reached, or its time is over.
-    fn go_on(&mut self, phase: Phase, setting: &Setting, say: &dyn Fn(&str)) -> Result<(), String> {
+    fn go_on(&mut self, phase: Phase, setting: &ReconfigurationSetting, say: &dyn Fn(&str)) -> Result<(), String> {
         let (begun, mut said) = (self.world.now(), self.world.now());
         while !self.has_enough(phase, setting.wanted) && self.world.now().since(begun) < setting.time_max {
             self.world.run_for(phase.every(self.world.hosts()));
@@ -237,7 +246,7 @@ fn curve(all: &[Duration]) -> Vec<(f64, Duration)> {
     (0..=POINTS).map(|point| (share(point), quantiles(all, [share(point)])[0])).collect()
 }
 
-fn chart(seen: &Seen) -> Chart {
+fn chart(seen: &SeenChanges) -> Chart {
     let line = |change: Change| Line {
         name: change.name().into(),
         points: curve(&seen.of(change)).into_iter().map(|(share, took)| (took.as_secs_f64() * 1e3, share)).collect(),
@@ -253,7 +262,7 @@ fn chart(seen: &Seen) -> Chart {
 }
 
 /// Compares the medians: all four should be faster by latency.
-fn verdict(runs: &[Seen]) -> Verdict {
+fn verdict(runs: &[SeenChanges]) -> Verdict {
     let medians = |change: Change| {
         let all: Vec<f64> = runs.iter().map(|seen| quantiles(&seen.of(change), [0.5])[0].as_secs_f64() * 1e3).collect();
         (all.first().copied().unwrap_or(0.0), all.last().copied().unwrap_or(0.0))
@@ -273,7 +282,7 @@ const MEASURED_MS: [u64; 10] = [76, 106, 109, 122, 133, 161, 187, 275, 280, 295]
 ///
 /// # Errors
 /// If the file makes no sense.
-pub(super) fn repair_times(options: &Options) -> Result<(Vec<Duration>, String), String> {
+pub(super) fn repair_times(options: &ExperimentOptions) -> Result<(Vec<Duration>, String), String> {
     let file = options.out.as_ref().map(|directory| directory.join(curves_name(NAME)));
     let Some(file) = file.filter(|file| file.exists()) else {
         return Ok((MEASURED_MS.map(Duration::from_millis).into(), format!("an earlier run of {NAME}")));
@@ -294,14 +303,14 @@ pub(super) fn repair_times(options: &Options) -> Result<(Vec<Duration>, String),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::options::Size;
+    use crate::experiment::options::Scale;
     use crate::study::Places;
 
     /// In one cluster, where all is fast: each change is seen, and takes some delays of messages.
     #[test]
     fn all_changes_are_timed() {
-        let options = Options { size: Size::Quick, seed: 1, jobs: 2, out: None };
-        let mut setting = Setting::new(&options);
+        let options = ExperimentOptions { size: Scale::Quick, seed: 1, jobs: 2, out: None };
+        let mut setting = ReconfigurationSetting::new(&options);
         (setting.wanted, setting.time_max) = (3, Duration::from_secs(150));
         setting.study = Study {
             peers: 16,
@@ -323,7 +332,7 @@ mod tests {
     #[test]
     fn times_of_repair_are_known_or_read() {
         let directory = std::env::temp_dir().join(format!("scatter-repair-{}", std::process::id()));
-        let options = Options { size: Size::Quick, seed: 1, jobs: 1, out: Some(directory.clone()) };
+        let options = ExperimentOptions { size: Scale::Quick, seed: 1, jobs: 1, out: Some(directory.clone()) };
         assert_eq!(repair_times(&options).unwrap().0.len(), MEASURED_MS.len());
         let csv = "# experiment: x\n# seed: 7\n# size: quick\npolicies,change,share,ms\nlatency,failure,0.5,80\nlatency,join,0.5,90\n";
         crate::file::write_text(&directory, &curves_name(NAME), csv).unwrap();

@@ -4,9 +4,9 @@
 use policy::joining::{Joining, Resilience, Sampled};
 use policy::size::{Resize, Sizes, Sizing, Thresholds};
 
-use crate::experiment::options::{Options, Say};
+use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
-use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::rng::Rng;
@@ -16,7 +16,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "sampling",
     paper: "Scatter §6.1",
     about: "Later reconfigurations by the number of groups that a newcomer samples",
-    run: |options, say| experiment(&Setting::new(options), options, say),
+    run: |options, say| experiment(&SamplingSetting::new(options), options, say),
 };
 
 /// Numbers of sampled groups.
@@ -29,7 +29,7 @@ const MANY: usize = 16;
 const ENOUGH: f64 = 0.8;
 
 /// The parameters of the experiment.
-struct Setting {
+struct SamplingSetting {
     peers: usize,
     /// Least and greatest number of members of a group.
     members: (usize, usize),
@@ -37,15 +37,15 @@ struct Setting {
     deaths: u64,
 }
 
-impl Setting {
-    fn new(options: &Options) -> Setting {
-        Setting { peers: 840, members: (6, 13), deaths: options.size.pick(200_000, 1_000_000, 10_000_000) }
+impl SamplingSetting {
+    fn new(options: &ExperimentOptions) -> SamplingSetting {
+        SamplingSetting { peers: 840, members: (6, 13), deaths: options.size.pick(200_000, 1_000_000, 10_000_000) }
     }
 }
 
 /// Changes with one number of samples.
 #[derive(Clone, Copy, Debug, Default)]
-struct Point {
+struct SamplingPoint {
     samples: usize,
     splits: u64,
     merges: u64,
@@ -56,25 +56,25 @@ struct Point {
     groups: u64,
 }
 
-impl Point {
+impl SamplingPoint {
     fn changes(&self) -> u64 {
         self.splits + self.merges + self.trades
     }
 }
 
 /// The groups of a ring, in order, by their numbers of members.
-struct Ring {
+struct RingSizes {
     sizes: Vec<usize>,
     limits: (usize, usize),
 }
 
-impl Ring {
-    fn new(setting: &Setting) -> Ring {
+impl RingSizes {
+    fn new(setting: &SamplingSetting) -> RingSizes {
         let usual = (setting.members.0 + setting.members.1) / 2;
         let mut sizes = vec![usual; setting.peers / usual];
         let groups = sizes.len();
         (0..setting.peers % usual).for_each(|more| sizes[more % groups] += 1);
-        Ring { sizes, limits: setting.members }
+        RingSizes { sizes, limits: setting.members }
     }
 
     /// Removes a member that dies, each with the same probability.
@@ -100,7 +100,7 @@ impl Ring {
     }
 
     /// Lets groups of the wrong size split, merge and trade members, until all sizes are right.
-    fn settle(&mut self, point: &mut Point) {
+    fn settle(&mut self, point: &mut SamplingPoint) {
         while let Some((place, resize)) = self.wrong() {
             let behind = (place + 1) % self.sizes.len();
             match resize {
@@ -121,7 +121,7 @@ impl Ring {
         }
     }
 
-    fn trade(&mut self, from: usize, to: usize, count: usize, point: &mut Point) {
+    fn trade(&mut self, from: usize, to: usize, count: usize, point: &mut SamplingPoint) {
         self.sizes[from] -= count;
         self.sizes[to] += count;
         point.trades += 1;
@@ -138,9 +138,9 @@ impl Ring {
     }
 }
 
-fn measure(setting: &Setting, samples: usize, seed: u64) -> Point {
+fn measure(setting: &SamplingSetting, samples: usize, seed: u64) -> SamplingPoint {
     let mut rng = Rng::new(seed, "sampling");
-    let (mut ring, mut point) = (Ring::new(setting), Point { samples, ..Point::default() });
+    let (mut ring, mut point) = (RingSizes::new(setting), SamplingPoint { samples, ..SamplingPoint::default() });
     for _ in 0..setting.deaths {
         ring.die(setting.peers, &mut rng);
         ring.settle(&mut point);
@@ -153,7 +153,7 @@ fn measure(setting: &Setting, samples: usize, seed: u64) -> Point {
     point
 }
 
-fn experiment(setting: &Setting, options: &Options, _: Say<'_>) -> Result<Outcome, String> {
+fn experiment(setting: &SamplingSetting, options: &ExperimentOptions, _: Say<'_>) -> Result<ExperimentOutcome, String> {
     let points = in_parallel(options.jobs, &SAMPLES, |samples| measure(setting, *samples, options.seed));
     let mut table = Table::new(&[
         "sampled",
@@ -167,7 +167,7 @@ fn experiment(setting: &Setting, options: &Options, _: Say<'_>) -> Result<Outcom
         "paper",
     ]);
     points.iter().for_each(|point| table.push(cells(point, setting)));
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         parameters: vec![
             ("peers", setting.peers.to_string()),
             ("members of a group", format!("{} to {}", setting.members.0, setting.members.1)),
@@ -183,11 +183,11 @@ fn experiment(setting: &Setting, options: &Options, _: Say<'_>) -> Result<Outcom
     })
 }
 
-fn per_1000(count: u64, setting: &Setting) -> f64 {
+fn per_1000(count: u64, setting: &SamplingSetting) -> f64 {
     count as f64 * 1_000.0 / setting.deaths as f64
 }
 
-fn cells(point: &Point, setting: &Setting) -> Vec<String> {
+fn cells(point: &SamplingPoint, setting: &SamplingSetting) -> Vec<String> {
     let mean = setting.peers as f64 * setting.deaths as f64 / point.groups.max(1) as f64;
     let variance = point.squares as f64 / point.groups.max(1) as f64 - mean * mean;
     let mut cells = vec![point.samples.to_string(), format!("{:.2}", per_1000(point.changes(), setting))];
@@ -198,8 +198,8 @@ fn cells(point: &Point, setting: &Setting) -> Vec<String> {
     cells
 }
 
-fn chart(points: &[Point], setting: &Setting) -> Chart {
-    let of = |point: &Point| (point.samples as f64, per_1000(point.changes(), setting));
+fn chart(points: &[SamplingPoint], setting: &SamplingSetting) -> Chart {
+    let of = |point: &SamplingPoint| (point.samples as f64, per_1000(point.changes(), setting));
     Chart {
         title: "reconfigurations by sampled groups".into(),
         across: "groups that a newcomer samples".into(),
@@ -214,7 +214,7 @@ fn chart(points: &[Point], setting: &Setting) -> Chart {
     }
 }
 
-fn verdict(points: &[Point], setting: &Setting) -> Verdict {
+fn verdict(points: &[SamplingPoint], setting: &SamplingSetting) -> Verdict {
     let of = |samples: usize| {
         points.iter().find(|point| point.samples == samples).map_or(0.0, |point| per_1000(point.changes(), setting))
     };
@@ -230,22 +230,24 @@ fn verdict(points: &[Point], setting: &Setting) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::options::Size;
+    use crate::experiment::options::Scale;
 
     /// More samples cause fewer changes, and no peer is lost in them.
     #[test]
     fn samples_save_reconfigurations() {
-        let setting =
-            Setting { deaths: 20_000, ..Setting::new(&Options { size: Size::Quick, seed: 1, jobs: 1, out: None }) };
+        let setting = SamplingSetting {
+            deaths: 20_000,
+            ..SamplingSetting::new(&ExperimentOptions { size: Scale::Quick, seed: 1, jobs: 1, out: None })
+        };
         let [one, four, many] = [1, 4, 16].map(|samples| measure(&setting, samples, 1));
         assert!(one.changes() > 2 * four.changes() && four.changes() >= many.changes(), "{one:?}\n{four:?}\n{many:?}");
-        let mut ring = Ring::new(&setting);
+        let mut ring = RingSizes::new(&setting);
         let mut rng = Rng::new(2, "test");
         for _ in 0..1_000 {
             ring.die(840, &mut rng);
-            ring.settle(&mut Point::default());
+            ring.settle(&mut SamplingPoint::default());
             ring.join(2, &mut rng);
-            ring.settle(&mut Point::default());
+            ring.settle(&mut SamplingPoint::default());
             assert_eq!(ring.sizes.iter().sum::<usize>(), 840);
             assert!(ring.sizes.iter().all(|size| (6..=13).contains(size)), "{:?}", ring.sizes);
         }

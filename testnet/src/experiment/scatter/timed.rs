@@ -58,7 +58,7 @@ const PROPOSALS: [(&str, Proposal); 4] = [
 
 /// The parts of a group's state by which a decided change shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct KnownState {
     id: GroupId,
     born: Epoch,
     epoch: Epoch,
@@ -68,9 +68,9 @@ struct Known {
     has_ended: bool,
 }
 
-impl Known {
-    fn of(state: &GroupState) -> Known {
-        Known {
+impl KnownState {
+    fn of(state: &GroupState) -> KnownState {
+        KnownState {
             id: state.id,
             born: state.born,
             epoch: state.epoch,
@@ -93,7 +93,7 @@ impl Known {
 pub(super) struct Timed {
     node: Node,
     now: Time,
-    known: Option<Known>,
+    known: Option<KnownState>,
     begun: Option<(Proposal, Time)>,
     /// Times that it took to decide that these nodes learn.
     learners: BTreeMap<NodeId, Duration>,
@@ -121,14 +121,14 @@ impl Timed {
             return;
         }
         // Between two groups a node is in none.
-        let Some(after) = state.map(Known::of) else { return };
+        let Some(after) = state.map(KnownState::of) else { return };
         if let (Some(before), Some((proposal, since))) = (self.known.take(), self.begun) {
             self.compare(proposal, &before, &after, self.now.since(since));
         }
         self.known = Some(after);
     }
 
-    fn compare(&mut self, proposal: Proposal, before: &Known, after: &Known, took: Duration) {
+    fn compare(&mut self, proposal: Proposal, before: &KnownState, after: &KnownState, took: Duration) {
         match proposal {
             Proposal::Learners | Proposal::Next => self.decided(proposal, before, after, took),
             // The coordinator's group has ended, or become another.
@@ -141,7 +141,7 @@ impl Timed {
         }
     }
 
-    fn decided(&mut self, proposal: Proposal, before: &Known, after: &Known, took: Duration) {
+    fn decided(&mut self, proposal: Proposal, before: &KnownState, after: &KnownState, took: Duration) {
         if proposal == Proposal::Learners && after.learners != before.learners {
             let new = after.learners.iter().filter(|learner| !before.learners.contains(learner));
             self.learners.extend(new.map(|learner| (*learner, took)));

@@ -21,7 +21,7 @@ const DRAWS: usize = 64;
 
 /// The machine that a client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum AskedMachine {
     /// Any.
     Any,
     /// The primary of the key.
@@ -50,7 +50,7 @@ impl Writes {
     ///
     /// # Errors
     /// If an invariant is broken.
-    pub(super) fn run(&mut self, world: &mut World<Node>, time: Duration, at: Asked) -> Result<(), String> {
+    pub(super) fn run(&mut self, world: &mut World<Node>, time: Duration, at: AskedMachine) -> Result<(), String> {
         let end = world.now() + time;
         self.next = self.next.max(world.now());
         while self.next < end {
@@ -63,15 +63,15 @@ impl Writes {
         world.failure().map_or(Ok(()), |failure| Err(failure.to_string()))
     }
 
-    fn write(&mut self, world: &mut World<Node>, at: Asked) {
+    fn write(&mut self, world: &mut World<Node>, at: AskedMachine) {
         let name = format!("key-{}", self.rng.below(self.keys));
         let Ok(key) = Key::new(name.as_bytes()) else { return };
         let point = key.point();
         let host = match at {
-            Asked::Any => {
+            AskedMachine::Any => {
                 (0..DRAWS).map(|_| self.rng.below(world.hosts() as u64) as usize).find(|host| world.is_ready(*host))
             }
-            Asked::Primary => {
+            AskedMachine::Primary => {
                 Some(world.primary_of(&name)).filter(|host| world.host(*host).is_some_and(|node| node.serves(point)))
             }
         };
