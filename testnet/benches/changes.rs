@@ -24,7 +24,7 @@ use node::{Durability, Node};
 use overlay::time::Time;
 use overlay::{Epoch, Point};
 use testnet::rng::Rng;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::{Latency, Load, Scenario, World};
 
 /// One-way delay, where only that takes time.
@@ -147,7 +147,7 @@ fn become_other(world: &mut World<Node>, rng: &mut Rng, change: Change, first: u
     let coordinator = (0..world.hosts()).find(leads).expect("some group is of this size, and led");
     let before = highest(world);
     let old = own(world, coordinator).map(|group| (group.state().id, group.state().born)).expect("just seen");
-    let began = begin(world, Kind::Reform(Target::Host(coordinator), chance(rng, change, first, size)));
+    let began = begin(world, FaultKind::Reform(Target::Host(coordinator), chance(rng, change, first, size)));
     let is_other =
         |world: &World<Node>| own(world, coordinator).map(|group| (group.state().id, group.state().born)) != Some(old);
     let decided = wait(world, is_other).since(began);
@@ -160,7 +160,7 @@ fn become_other(world: &mut World<Node>, rng: &mut Rng, change: Change, first: u
 }
 
 /// Begins the change, once nothing stands against it. Returns the time at which it began.
-fn begin(world: &mut World<Node>, reform: Kind) -> Time {
+fn begin(world: &mut World<Node>, reform: FaultKind) -> Time {
     let begun = |world: &World<Node>| world.marks.count("fault: a group becomes another");
     let before = begun(world);
     let end = world.now() + PATIENCE;
@@ -175,7 +175,7 @@ fn begin(world: &mut World<Node>, reform: Kind) -> Time {
     }
 }
 
-/// Returns the number with which [`Kind::Reform`] makes this change: see there.
+/// Returns the number with which [`FaultKind::Reform`] makes this change: see there.
 fn chance(rng: &mut Rng, change: Change, first: usize, size: usize) -> u64 {
     let part = |chance: u64, shift: u32, of: usize| (chance >> shift) as usize % of;
     let means = |chance: u64| match change {

@@ -13,7 +13,7 @@ use chirp_app::list::{AppendMode, List};
 use chirp_app::remote::Remote;
 use chirp_app::{Chirp, Record, UserName, follows};
 use futures_util::stream::{self, StreamExt as _};
-use testnet::live::{Cluster, Options, Spread, chirp_program};
+use testnet::live::{Cluster, ClusterOptions, Spread, chirp_program};
 
 const AT_ONCE: usize = 128;
 
@@ -21,7 +21,7 @@ fn main() {
     let (follows, updates, rounds) = arguments();
     // The build of the program is not measured.
     chirp_program();
-    let cluster = Cluster::start("chirp-bench", &Options { daemons: 5, ..Options::default() });
+    let cluster = Cluster::start("chirp-bench", &ClusterOptions { daemons: 5, ..ClusterOptions::default() });
     let addresses: Vec<String> = cluster.daemons.iter().map(|daemon| daemon.resp.to_string()).collect();
     let began = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

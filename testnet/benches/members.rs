@@ -15,7 +15,7 @@ use std::time::Duration;
 use group::Group;
 use node::{Durability, Node, Timing};
 use overlay::NodeId;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 
 use testnet::sim::{Latency, Load, Scenario, World};
 
@@ -110,7 +110,7 @@ fn place_leader(world: &mut World<Node>) {
             world.run_for(Duration::from_secs(5));
             return;
         }
-        let asleep = world.inject(Kind::Suspend(Target::Host(leader)));
+        let asleep = world.inject(FaultKind::Suspend(Target::Host(leader)));
         let led = |world: &World<Node>| (0..count).any(|host| host != leader && leads(world, host));
         wait(world, led);
         world.undo(asleep);
@@ -124,7 +124,7 @@ fn excluded(world: &mut World<Node>) -> Vec<Duration> {
     let hosts = hosts(world);
     let victim = *hosts.iter().find(|host| !leads(world, **host)).expect("not all lead");
     let node = group(world, victim).expect("it is in").me();
-    world.inject(Kind::Crash(Target::Host(victim)));
+    world.inject(FaultKind::Crash(Target::Host(victim)));
     let others: Vec<usize> = hosts.iter().copied().filter(|host| *host != victim).collect();
     let is_out = |group: &Group| !group.state().is_member(node);
     // The last proposal of the leader before the member is out.
@@ -146,7 +146,7 @@ fn joined(world: &mut World<Node>) -> Vec<Duration> {
     let victim = *hosts.iter().find(|host| !leads(world, **host)).expect("not all lead");
     let old = group(world, victim).expect("it is in").me();
     let others: Vec<usize> = hosts.iter().copied().filter(|host| *host != victim).collect();
-    let gone = world.inject(Kind::Lose(Target::Host(victim)));
+    let gone = world.inject(FaultKind::Lose(Target::Host(victim)));
     wait(world, |world| others.iter().all(|host| group(world, *host).is_some_and(|g| !g.state().is_member(old))));
     world.run_for(Duration::from_secs(3));
     world.undo(gone);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Connection, FILL_VALUE_BYTES, Options, Spread, fill, is_ok};
+use testnet::live::{Cluster, ClusterOptions, Connection, FILL_VALUE_BYTES, Spread, fill, is_ok};
 
 /// Number of keys that the load is spread over.
 const LOAD_KEYS: u64 = 100_000;
@@ -43,7 +43,7 @@ fn main() {
     let run = |part: &str| arguments.only.as_deref().is_none_or(|only| only == part);
     let flags = arguments.max_bandwidth.map(|given| ["--max-bandwidth".into(), given.to_string()]);
     let flags = flags.into_iter().flatten().collect();
-    let mut cluster = Cluster::start("bench", &Options { daemons: 3, flags, ..Options::default() });
+    let mut cluster = Cluster::start("bench", &ClusterOptions { daemons: 3, flags, ..ClusterOptions::default() });
     cluster.wait_serving(&[0, 1, 2], Duration::from_secs(60));
     if run("load") {
         load(&cluster);

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testnet::live::{Cluster, Connection, Options, Reply, Spread, fill};
+use testnet::live::{Cluster, ClusterOptions, Connection, Reply, Spread, fill};
 use testnet::rng::Rng;
 
 const DAEMONS: usize = 6;
@@ -37,7 +37,7 @@ struct Asked {
 fn main() {
     let (keys, rounds) = arguments();
     let flags = ["--min-group", "3", "--max-group", "12"].map(str::to_owned).to_vec();
-    let cluster = Cluster::start("pauses", &Options { daemons: DAEMONS, flags, ..Options::default() });
+    let cluster = Cluster::start("pauses", &ClusterOptions { daemons: DAEMONS, flags, ..ClusterOptions::default() });
     let at: Vec<SocketAddr> = cluster.daemons.iter().map(|daemon| daemon.resp).collect();
     let filled = fill(&at, keys);
     println!("{filled} keys, {DAEMONS} daemons, {DAEMONS} clients that ask every {ASK_EVERY:.0?}, half of it writes");

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use load::{Distribution, Pace, Plan, Report};
-use testnet::live::{Cluster, Control, Options, SoftSwitch, fast_program, fast_switch_program};
+use testnet::live::{Cluster, ClusterOptions, Control, SoftSwitch, fast_program, fast_switch_program};
 
 /// Duration of an operation at its member.
 const SERVICE: Duration = Duration::from_millis(2);
@@ -77,8 +77,15 @@ impl Rack {
             |index| (index, "SCATTER_TEST_SLEEP_PER_OPERATION_US".to_owned(), service.as_micros().to_string());
         let environment = if service.is_zero() { Vec::new() } else { (0..daemons).map(slowness).collect() };
         let program = Some(fast_program().to_owned());
-        let options =
-            Options { daemons, coarse: true, leases: true, flags, environment, program, ..Options::default() };
+        let options = ClusterOptions {
+            daemons,
+            coarse: true,
+            leases: true,
+            flags,
+            environment,
+            program,
+            ..ClusterOptions::default()
+        };
         let cluster = Cluster::start("bench-switched", &options);
         let mut control =
             Control::new(fast_switch_program(), &log.with_extension("control"), &switch, &cluster.daemons);

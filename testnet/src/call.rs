@@ -109,7 +109,7 @@ fn push_condition(words: &mut Vec<Bytes>, condition: &Condition) {
 /// # Errors
 /// A description for a person, if the words are no operation.
 pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
-    let mut words = Words(words.iter());
+    let mut words = WordReader(words.iter());
     let name = words.next()?;
     let op = match &name[..] {
         b"GET" => Op::Read(Read::Value),
@@ -126,7 +126,7 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
         b"UNLEASE" => Op::Lease(LeaseOp::Release { holder: words.next()? }),
         b"SET" => {
             let value = words.next()?;
-            let mut options = Options::default();
+            let mut options = SetOptions::default();
             while let Some(option) = words.0.next() {
                 options.take(option, &mut words)?;
             }
@@ -134,7 +134,7 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
             Op::Set { value, condition: options.condition, expiry, get: options.get }
         }
         b"DEL" => {
-            let mut options = Options::default();
+            let mut options = SetOptions::default();
             while let Some(option) = words.0.next() {
                 options.take(option, &mut words)?;
             }
@@ -167,7 +167,7 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
             Op::Expire { expiry, only }
         }
         b"GETEX" => {
-            let mut options = Options::default();
+            let mut options = SetOptions::default();
             while let Some(option) = words.0.next() {
                 options.take(option, &mut words)?;
             }
@@ -181,9 +181,9 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
     }
 }
 
-struct Words<'a>(std::slice::Iter<'a, Bytes>);
+struct WordReader<'a>(std::slice::Iter<'a, Bytes>);
 
-impl Words<'_> {
+impl WordReader<'_> {
     fn next(&mut self) -> Result<Bytes, String> {
         self.0.next().cloned().ok_or_else(|| "a word is missing".into())
     }
@@ -196,14 +196,14 @@ impl Words<'_> {
 }
 
 #[derive(Default)]
-struct Options {
+struct SetOptions {
     condition: Condition,
     expiry: Option<Expiry>,
     get: bool,
 }
 
-impl Options {
-    fn take(&mut self, option: &Bytes, words: &mut Words<'_>) -> Result<(), String> {
+impl SetOptions {
+    fn take(&mut self, option: &Bytes, words: &mut WordReader<'_>) -> Result<(), String> {
         match &option[..] {
             b"NX" => self.condition = Condition::Absent,
             b"XX" => self.condition = Condition::Present,

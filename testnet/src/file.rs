@@ -31,7 +31,7 @@ use crate::history::{History, Moment, Operation, Outcome};
 
 /// One line of the file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
+struct HistoryLine {
     client: u64,
     #[serde(default)]
     connection: u64,
@@ -85,9 +85,9 @@ pub fn write(path: &Path, history: &History) -> io::Result<()> {
     file.flush()
 }
 
-fn line_of(operation: &Operation) -> Line {
+fn line_of(operation: &Operation) -> HistoryLine {
     let moment = |moment: Moment| (moment.order, moment.time.0);
-    Line {
+    HistoryLine {
         client: operation.client,
         connection: operation.connection,
         via: operation.via,
@@ -101,7 +101,7 @@ fn line_of(operation: &Operation) -> Line {
     }
 }
 
-fn operation_of(line: Line) -> Result<Operation, String> {
+fn operation_of(line: HistoryLine) -> Result<Operation, String> {
     let moment = |(order, time)| Moment { order, time: Time(time) };
     let words: Vec<Bytes> = line.call.iter().map(|word| bytes_of(word)).collect::<Result<_, _>>()?;
     Ok(Operation {

@@ -15,7 +15,7 @@ use command::study::StudyArgs;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use node::Node;
-use testnet::bench::{Comparison, Kind, Tools, compare};
+use testnet::bench::{BenchParameters, StoreKind, Tools, compare};
 use testnet::checkers::model::Limits;
 use testnet::checkers::{Circumstances, check_history};
 use testnet::churn::Lives;
@@ -66,11 +66,11 @@ enum Command {
     ///
     /// Each peer lives for a random time, is killed with SIGKILL and replaced at once by a new peer with an empty store. Ends with 1 if
     /// a read was wrong, a key was lost, or more operations failed than allowed.
-    Churn(Churn),
+    Churn(ChurnArgs),
 }
 
 #[derive(clap::Args)]
-struct Churn {
+struct ChurnArgs {
     /// Peers on this machine
     #[arg(long, value_name = "PEERS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=1000))]
     local: u16,
@@ -181,8 +181,8 @@ struct Check {
 #[derive(clap::Args)]
 struct Bench {
     /// Which stores
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::value_variants().to_vec())]
-    stores: Vec<Kind>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = StoreKind::value_variants().to_vec())]
+    stores: Vec<StoreKind>,
     /// How often each is measured
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -415,7 +415,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     STOPPED.store(true, Ordering::Relaxed);
 }
 
-fn run_churn(churn: Churn) -> ExitCode {
+fn run_churn(churn: ChurnArgs) -> ExitCode {
     let program = match daemon_program(churn.program) {
         Ok(program) => program,
         Err(why) => return fail(why),
@@ -430,7 +430,7 @@ fn run_churn(churn: Churn) -> ExitCode {
     let lives = if churn.pareto { Lives::Pareto(churn.lifetime) } else { Lives::Exponential(churn.lifetime) };
     let mut flags = vec!["--durability".into(), churn.durability];
     flags.extend(churn.flags);
-    let parameters = testnet::churn::Churn {
+    let parameters = testnet::churn::ChurnParameters {
         program,
         peers: usize::from(churn.local),
         lives,
@@ -479,8 +479,8 @@ fn compare_stores(bench: Bench) -> ExitCode {
     let cache = bench.cache.unwrap_or_else(|| home.join(".cache/scatter-testnet"));
     let work = bench.work.unwrap_or_else(std::env::temp_dir).join(format!("scatter-compare-{}", std::process::id()));
     let wanted = |kind| bench.stores.contains(&kind);
-    let tools = Tools::prepare(program, &cache, wanted(Kind::Etcd), wanted(Kind::Zookeeper));
-    let comparison = Comparison {
+    let tools = Tools::prepare(program, &cache, wanted(StoreKind::Etcd), wanted(StoreKind::Zookeeper));
+    let comparison = BenchParameters {
         kinds: bench.stores,
         rounds: bench.rounds.max(1),
         seconds,

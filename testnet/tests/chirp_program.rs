@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use screen::trial::Tmux;
 use serde_json::Value;
-use testnet::live::{Cluster, Options, chirp_program};
+use testnet::live::{Cluster, ClusterOptions, chirp_program};
 
 /// Standard output, standard error and exit code of a command.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ fn refused(code: i32, words: &str, arguments: &[&str]) {
 }
 
 fn start(test: &str) -> (Cluster, String, String) {
-    let cluster = Cluster::start(test, &Options { daemons: 3, ..Options::default() });
+    let cluster = Cluster::start(test, &ClusterOptions { daemons: 3, ..ClusterOptions::default() });
     let [first, second] = [0, 1].map(|index: usize| cluster.daemons[index].resp.to_string());
     (cluster, first, second)
 }

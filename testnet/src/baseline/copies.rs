@@ -6,7 +6,7 @@ use bytes::Bytes;
 use overlay::{Key, PeerKey, Point};
 use serde::{Deserialize, Serialize};
 
-use super::leaves::View;
+use super::leaves::LeafView;
 
 /// Orders the puts of a key: the later by the clock of the peer that was asked, then by peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -78,14 +78,14 @@ impl Copies {
     }
 
     /// Returns the copies that a newcomer must hold.
-    pub fn for_newcomer(&self, newcomer: PeerKey, with_it: &View) -> Vec<Copy> {
+    pub fn for_newcomer(&self, newcomer: PeerKey, with_it: &LeafView) -> Vec<Copy> {
         let is_meant = |stored: &Stored| with_it.holders(stored.point).1.contains(&newcomer);
         self.all.iter().filter(|(_, stored)| is_meant(stored)).map(|(name, stored)| stored.copy(name)).collect()
     }
 
     /// Returns the copies to be sent, by receiver, where the leaves of `me` have changed: of each key of which `me` is the root, before or
     /// after, to each peer that must hold it now and need not before.
-    pub fn for_change(&self, me: PeerKey, before: &View, after: &View) -> BTreeMap<PeerKey, Vec<Copy>> {
+    pub fn for_change(&self, me: PeerKey, before: &LeafView, after: &LeafView) -> BTreeMap<PeerKey, Vec<Copy>> {
         let mut to: BTreeMap<PeerKey, Vec<Copy>> = BTreeMap::new();
         for (name, stored) in &self.all {
             let ((old_root, old), (root, new)) = (before.holders(stored.point), after.holders(stored.point));
@@ -100,7 +100,7 @@ impl Copies {
     }
 
     /// Returns keys and versions of which `me` is the root and `holder` holds copies.
-    pub fn to_compare(&self, me: PeerKey, holder: PeerKey, view: &View) -> Vec<(Bytes, Version)> {
+    pub fn to_compare(&self, me: PeerKey, holder: PeerKey, view: &LeafView) -> Vec<(Bytes, Version)> {
         let is_meant = |point: Point| {
             let (root, holders) = view.holders(point);
             root == me && holders.contains(&holder)
@@ -110,7 +110,7 @@ impl Copies {
     }
 
     /// Takes out the copies that `me` need not hold any more, by the root that they belong to.
-    pub fn take_surplus(&mut self, me: PeerKey, view: &View) -> BTreeMap<PeerKey, Vec<Copy>> {
+    pub fn take_surplus(&mut self, me: PeerKey, view: &LeafView) -> BTreeMap<PeerKey, Vec<Copy>> {
         let is_surplus = |stored: &Stored| !view.holders(stored.point).1.contains(&me);
         let surplus = self.all.iter().filter(|(_, stored)| is_surplus(stored));
         let surplus: Vec<(Bytes, Point)> = surplus.map(|(name, stored)| (name.clone(), stored.point)).collect();

@@ -127,11 +127,11 @@ impl Leaves {
     }
 
     /// Returns the peers in their order now. Suspected leaves are among them: copies are made anew after four missed heartbeats.
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> LeafView {
         let all: Vec<PeerKey> = self.contacts().map(|contact| contact.peer).collect();
         let (right, left) = all.split_at(all.len().min(SIDE));
         let line = left.iter().chain([&self.peer]).chain(right).map(|peer| (id_of(*peer), *peer)).collect();
-        View { line, is_whole: self.leaves.len() < 2 * SIDE }
+        LeafView { line, is_whole: self.leaves.len() < 2 * SIDE }
     }
 
     fn place(&self, id: Point) -> u128 {
@@ -141,13 +141,13 @@ impl Leaves {
 
 /// A peer and its leaves in ring order, as they were at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct LeafView {
     line: Vec<(Point, PeerKey)>,
     /// These are all peers of the ring: the last one stands beside the first one.
     is_whole: bool,
 }
 
-impl View {
+impl LeafView {
     /// Returns the peer nearest to a point, and the peers that hold copies of a key there: that peer and [`COPIES_SIDE`] on each side of
     /// it, as far as they are known.
     pub fn holders(&self, point: Point) -> (PeerKey, Vec<PeerKey>) {

@@ -16,14 +16,14 @@ const AGAIN_AFTER: Duration = Duration::from_millis(1_500);
 
 /// A client's operation under way.
 #[derive(Clone, Debug)]
-pub(super) struct Operation {
+pub(super) struct DhtOperation {
     id: RequestId,
     routed: Routed,
     until: Time,
     again: Time,
 }
 
-impl Operation {
+impl DhtOperation {
     /// Returns the next moment at which the operation is sent again or ends.
     pub(super) fn next(&self) -> Time {
         self.until.min(self.again)
@@ -48,7 +48,7 @@ impl Peer {
         };
         let routed = self.routed(request.key.point(), errand);
         let (until, again) = (self.now.time + request.patience, self.now.time + AGAIN_AFTER);
-        self.operations.insert(routed.number, Operation { id: request.id, routed: routed.clone(), until, again });
+        self.operations.insert(routed.number, DhtOperation { id: request.id, routed: routed.clone(), until, again });
         self.route(routed);
     }
 

@@ -9,9 +9,9 @@ use overlay::time::{Now, Time};
 use overlay::{PeerKey, Point};
 
 use super::copies::{Copies, Copy, Version};
-use super::leaves::{Leaves, View};
+use super::leaves::{LeafView, Leaves};
 use super::message::{Contact, Errand, Frame, Message};
-use super::operations::Operation;
+use super::operations::DhtOperation;
 use super::routing::Hop;
 use super::table::RoutingTable;
 use crate::rng::Rng;
@@ -65,7 +65,7 @@ pub struct Peer {
     pub(super) hops: BTreeMap<u64, Hop>,
     /// Round trips of acknowledged hops.
     pub(super) round_trips: BTreeMap<PeerKey, Duration>,
-    pub(super) operations: BTreeMap<u64, Operation>,
+    pub(super) operations: BTreeMap<u64, DhtOperation>,
     /// The last number that was given to a hop, an errand or a put.
     numbers: u64,
     /// Number of looks at cells of the table so far.
@@ -262,7 +262,7 @@ impl Peer {
     }
 
     /// Sends copies where they must be now.
-    fn on_leaves_changed(&mut self, before: &View) {
+    fn on_leaves_changed(&mut self, before: &LeafView) {
         if self.has_entered() {
             let to = self.copies.for_change(self.me.peer, before, &self.leaves.view());
             to.into_iter().for_each(|(peer, copies)| self.send_copies(peer, copies, false));
@@ -329,7 +329,7 @@ impl Peer {
         let next =
             if self.has_entered() { next } else { [self.due.heartbeat, self.due.enter, Time::NEVER, Time::NEVER] };
         let hops = self.hops.values().map(|hop| hop.until);
-        let operations = self.operations.values().map(Operation::next);
+        let operations = self.operations.values().map(DhtOperation::next);
         let at = next.into_iter().chain(hops).chain(operations).min().unwrap_or(Time::NEVER);
         self.push(Output::WakeAt(at));
     }

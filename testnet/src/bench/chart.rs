@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Results, WORKLOADS};
+use super::{BenchResults, WORKLOADS};
 use crate::picture::{COLOURS, document};
 
 const WIDTH: f64 = 900.0;
@@ -10,7 +10,7 @@ const LEFT: f64 = 150.0;
 const BAR: f64 = 20.0;
 
 /// Draws the results as SVG. Each load has a scale of its own.
-pub fn draw(results: &Results) -> String {
+pub fn draw(results: &BenchResults) -> String {
     let mut body = String::new();
     let mut y = 10.0;
     for (number, workload) in WORKLOADS.iter().enumerate() {

@@ -18,12 +18,12 @@ use std::time::Duration;
 use load::{Distribution, Pace, Plan, cpu_time, resident_bytes};
 use serde::Serialize;
 
-pub use systems::{Kind, Reads, System};
+pub use systems::{Reads, RunningStore, StoreKind};
 pub use tools::Tools;
 
 /// A load.
 #[derive(Clone, Copy, Debug)]
-pub struct Workload {
+pub struct BenchLoad {
     /// Name of the load.
     pub name: &'static str,
     /// Share of writes, from 0 to 1.
@@ -37,34 +37,34 @@ pub struct Workload {
 }
 
 /// Measured loads.
-pub const WORKLOADS: [Workload; 8] = [
-    Workload { name: "writes, 256 under way", writes: 1.0, reads: Reads::Current, in_flight: (16, 16), skewed: false },
-    Workload { name: "reads, 256 under way", writes: 0.0, reads: Reads::Current, in_flight: (16, 16), skewed: false },
-    Workload {
+pub const WORKLOADS: [BenchLoad; 8] = [
+    BenchLoad { name: "writes, 256 under way", writes: 1.0, reads: Reads::Current, in_flight: (16, 16), skewed: false },
+    BenchLoad { name: "reads, 256 under way", writes: 0.0, reads: Reads::Current, in_flight: (16, 16), skewed: false },
+    BenchLoad {
         name: "5 % writes, 256 under way",
         writes: 0.05,
         reads: Reads::Current,
         in_flight: (16, 16),
         skewed: false,
     },
-    Workload { name: "old reads, 256 under way", writes: 0.0, reads: Reads::Old, in_flight: (16, 16), skewed: false },
-    Workload { name: "writes, one under way", writes: 1.0, reads: Reads::Current, in_flight: (1, 1), skewed: false },
-    Workload { name: "reads, one under way", writes: 0.0, reads: Reads::Current, in_flight: (1, 1), skewed: false },
-    Workload {
+    BenchLoad { name: "old reads, 256 under way", writes: 0.0, reads: Reads::Old, in_flight: (16, 16), skewed: false },
+    BenchLoad { name: "writes, one under way", writes: 1.0, reads: Reads::Current, in_flight: (1, 1), skewed: false },
+    BenchLoad { name: "reads, one under way", writes: 0.0, reads: Reads::Current, in_flight: (1, 1), skewed: false },
+    BenchLoad {
         name: "57 % writes, 256 under way",
         writes: 0.57,
         reads: Reads::Current,
         in_flight: (16, 16),
         skewed: false,
     },
-    Workload { name: "57 % writes, skewed", writes: 0.57, reads: Reads::Current, in_flight: (16, 16), skewed: true },
+    BenchLoad { name: "57 % writes, skewed", writes: 0.57, reads: Reads::Current, in_flight: (16, 16), skewed: true },
 ];
 
 /// Parameters of a comparison.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub struct BenchParameters {
     /// Compared stores.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<StoreKind>,
     /// Number of rounds.
     pub rounds: usize,
     /// Duration of each load.
@@ -79,7 +79,7 @@ pub struct Comparison {
 
 /// Figures of one store under one load in one round.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Figures {
+pub struct StoreFigures {
     /// Operations a second.
     pub ops_per_s: f64,
     /// Median waiting time, in seconds.
@@ -96,13 +96,13 @@ pub struct Figures {
 
 /// Results of a comparison.
 #[derive(Debug, Default)]
-pub struct Results {
-    figures: BTreeMap<(usize, Kind), Vec<Figures>>,
+pub struct BenchResults {
+    figures: BTreeMap<(usize, StoreKind), Vec<StoreFigures>>,
 }
 
 /// Runs a comparison. `say` receives its progress, and the stores that are left out with the reason.
-pub fn compare(comparison: &Comparison, tools: &Tools, mut say: impl FnMut(&str)) -> Results {
-    let mut results = Results::default();
+pub fn compare(comparison: &BenchParameters, tools: &Tools, mut say: impl FnMut(&str)) -> BenchResults {
+    let mut results = BenchResults::default();
     let mut left_out = Vec::new();
     for round in 0..comparison.rounds {
         for kind in &comparison.kinds {
@@ -120,16 +120,16 @@ pub fn compare(comparison: &Comparison, tools: &Tools, mut say: impl FnMut(&str)
 }
 
 fn measure(
-    comparison: &Comparison,
-    kind: Kind,
+    comparison: &BenchParameters,
+    kind: StoreKind,
     tools: &Tools,
     round: usize,
-    results: &mut Results,
+    results: &mut BenchResults,
 ) -> Result<(), String> {
-    let system = System::start(kind, tools, &comparison.work)?;
+    let system = RunningStore::start(kind, tools, &comparison.work)?;
     system.fill(comparison.keys, comparison.value_bytes)?;
     for (number, workload) in WORKLOADS.iter().enumerate() {
-        if workload.reads == Reads::Old && kind == Kind::Redis {
+        if workload.reads == Reads::Old && kind == StoreKind::Redis {
             continue;
         }
         // A sleeping core takes time to wake: with one request under way that time would dominate the result.
@@ -140,7 +140,12 @@ fn measure(
     Ok(())
 }
 
-fn under_load(comparison: &Comparison, system: &System, workload: &Workload, round: usize) -> Result<Figures, String> {
+fn under_load(
+    comparison: &BenchParameters,
+    system: &RunningStore,
+    workload: &BenchLoad,
+    round: usize,
+) -> Result<StoreFigures, String> {
     let mut targets = system.targets.clone();
     // With one connection, each round uses another server.
     let servers = targets.len();
@@ -168,7 +173,7 @@ fn under_load(comparison: &Comparison, system: &System, workload: &Workload, rou
     }
     let tally = if report.reads.done > report.writes.done { &report.reads } else { &report.writes };
     let cpu = edges.last().copied().unwrap_or_default().saturating_sub(edges.first().copied().unwrap_or_default());
-    Ok(Figures {
+    Ok(StoreFigures {
         ops_per_s: report.rate(),
         p50_s: tally.quantile(0.5).as_secs_f64(),
         p99_s: tally.quantile(0.99).as_secs_f64(),
@@ -178,16 +183,16 @@ fn under_load(comparison: &Comparison, system: &System, workload: &Workload, rou
     })
 }
 
-impl Results {
+impl BenchResults {
     /// Returns the medians of each figure over the rounds.
-    pub fn median(&self, workload: usize, kind: Kind) -> Option<Figures> {
+    pub fn median(&self, workload: usize, kind: StoreKind) -> Option<StoreFigures> {
         let rounds = self.figures.get(&(workload, kind))?;
-        let median = |figure: fn(&Figures) -> f64| {
+        let median = |figure: fn(&StoreFigures) -> f64| {
             let mut all = rounds.iter().map(figure).collect::<Vec<_>>();
             all.sort_unstable_by(f64::total_cmp);
             all[all.len() / 2]
         };
-        Some(Figures {
+        Some(StoreFigures {
             ops_per_s: median(|figures| figures.ops_per_s),
             p50_s: median(|figures| figures.p50_s),
             p99_s: median(|figures| figures.p99_s),
@@ -212,14 +217,14 @@ impl Results {
     }
 
     /// Returns each store with its medians under one load.
-    fn under(&self, workload: usize) -> Vec<(Kind, Figures)> {
+    fn under(&self, workload: usize) -> Vec<(StoreKind, StoreFigures)> {
         let kinds = self.figures.keys().filter(|(number, _)| *number == workload).map(|(_, kind)| *kind);
         kinds.filter_map(|kind| Some((kind, self.median(workload, kind)?))).collect()
     }
 }
 
 /// A table for each load.
-impl fmt::Display for Results {
+impl fmt::Display for BenchResults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, workload) in WORKLOADS.iter().enumerate() {
             let rows = self.under(number);

@@ -10,14 +10,14 @@ use load::{Plan, Protocol, Resp};
 use super::etcd::Etcd;
 use super::tools::Tools;
 use super::zookeeper::{Style, ZooKeeper};
-use crate::live::{Cluster, Daemon, Options, free_port};
+use crate::live::{Cluster, ClusterOptions, Daemon, free_port};
 
 /// Time within which a store must answer after its start.
 const START_MAX: Duration = Duration::from_secs(60);
 
 /// A store, as it is to be run. Three members each, but for the lone Redis; all durable, but for `ScatterMemory`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub enum Kind {
+pub enum StoreKind {
     /// This store as it comes: confirmed reads, every write on disk at a majority.
     Scatter,
     /// With leased reads.
@@ -34,36 +34,39 @@ pub enum Kind {
     Redis,
 }
 
-impl Kind {
+impl StoreKind {
     /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Scatter => "scatter",
-            Kind::ScatterLeased => "scatter, leased",
-            Kind::ScatterCoarse => "scatter, coarse",
-            Kind::ScatterMemory => "scatter, memory",
-            Kind::Etcd => "etcd",
-            Kind::Zookeeper => "ZooKeeper",
-            Kind::Redis => "Redis, alone",
+            StoreKind::Scatter => "scatter",
+            StoreKind::ScatterLeased => "scatter, leased",
+            StoreKind::ScatterCoarse => "scatter, coarse",
+            StoreKind::ScatterMemory => "scatter, memory",
+            StoreKind::Etcd => "etcd",
+            StoreKind::Zookeeper => "ZooKeeper",
+            StoreKind::Redis => "Redis, alone",
         }
     }
 
     /// Returns whether it is this store.
     pub fn is_ours(self) -> bool {
-        matches!(self, Kind::Scatter | Kind::ScatterLeased | Kind::ScatterCoarse | Kind::ScatterMemory)
+        matches!(
+            self,
+            StoreKind::Scatter | StoreKind::ScatterLeased | StoreKind::ScatterCoarse | StoreKind::ScatterMemory
+        )
     }
 
     /// Returns the time of each load that does not count: Java compiles code as it runs.
     pub fn warm_up(self) -> Duration {
-        if self == Kind::Zookeeper { Duration::from_secs(10) } else { Duration::ZERO }
+        if self == StoreKind::Zookeeper { Duration::from_secs(10) } else { Duration::ZERO }
     }
 
     /// Returns the client's side of the store's protocol.
     pub fn protocol(self, reads: Reads) -> Box<dyn Protocol> {
         match (self, reads) {
-            (Kind::Etcd, _) => Box::new(Etcd::default()),
-            (Kind::Zookeeper, Reads::Current) => Box::new(ZooKeeper::new(Style::Synced)),
-            (Kind::Zookeeper, Reads::Old) => Box::new(ZooKeeper::new(Style::Plain)),
+            (StoreKind::Etcd, _) => Box::new(Etcd::default()),
+            (StoreKind::Zookeeper, Reads::Current) => Box::new(ZooKeeper::new(Style::Synced)),
+            (StoreKind::Zookeeper, Reads::Old) => Box::new(ZooKeeper::new(Style::Plain)),
             (kind, Reads::Old) if kind.is_ours() => Box::new(Resp::relaxed(None)),
             _ => Box::new(Resp::new(None)),
         }
@@ -72,7 +75,7 @@ impl Kind {
     /// Returns the client's side of the protocol, for the first write of each key.
     fn filling_protocol(self) -> Box<dyn Protocol> {
         match self {
-            Kind::Zookeeper => Box::new(ZooKeeper::new(Style::Fill)),
+            StoreKind::Zookeeper => Box::new(ZooKeeper::new(Style::Fill)),
             _ => self.protocol(Reads::Current),
         }
     }
@@ -88,9 +91,9 @@ pub enum Reads {
 }
 
 /// A store at work. It ends when dropped, and its data is removed.
-pub struct System {
+pub struct RunningStore {
     /// The store.
-    pub kind: Kind,
+    pub kind: StoreKind,
     /// Addresses for clients.
     pub targets: Vec<SocketAddr>,
     /// Process ids of the store's servers.
@@ -100,20 +103,26 @@ pub struct System {
     directory: PathBuf,
 }
 
-impl System {
+impl RunningStore {
     /// Starts a store, with its data below `work`, and waits until it answers; an error tells what is missing.
-    pub fn start(kind: Kind, tools: &Tools, work: &Path) -> Result<System, String> {
+    pub fn start(kind: StoreKind, tools: &Tools, work: &Path) -> Result<RunningStore, String> {
         let directory = work.join(format!("{kind:?}").to_lowercase());
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let mut system =
-            System { kind, targets: Vec::new(), pids: Vec::new(), cluster: None, children: Vec::new(), directory };
+        let mut system = RunningStore {
+            kind,
+            targets: Vec::new(),
+            pids: Vec::new(),
+            cluster: None,
+            children: Vec::new(),
+            directory,
+        };
         match kind {
-            Kind::Scatter | Kind::ScatterLeased | Kind::ScatterCoarse | Kind::ScatterMemory => {
+            StoreKind::Scatter | StoreKind::ScatterLeased | StoreKind::ScatterCoarse | StoreKind::ScatterMemory => {
                 system.start_scatter(&tools.scatter);
             }
-            Kind::Etcd => system.start_etcd(tools.etcd.as_ref().map_err(Clone::clone)?)?,
-            Kind::Zookeeper => system.start_zookeeper(tools.zookeeper.as_ref().map_err(Clone::clone)?)?,
-            Kind::Redis => system.start_redis()?,
+            StoreKind::Etcd => system.start_etcd(tools.etcd.as_ref().map_err(Clone::clone)?)?,
+            StoreKind::Zookeeper => system.start_zookeeper(tools.zookeeper.as_ref().map_err(Clone::clone)?)?,
+            StoreKind::Redis => system.start_redis()?,
         }
         system.pids.extend(system.children.iter().map(Child::id));
         system.wait_ready()?;
@@ -135,14 +144,14 @@ impl System {
     }
 
     fn start_scatter(&mut self, program: &Path) {
-        let options = Options {
+        let options = ClusterOptions {
             daemons: 3,
-            memory: self.kind == Kind::ScatterMemory,
-            leases: self.kind == Kind::ScatterLeased,
-            coarse: self.kind == Kind::ScatterCoarse,
+            memory: self.kind == StoreKind::ScatterMemory,
+            leases: self.kind == StoreKind::ScatterLeased,
+            coarse: self.kind == StoreKind::ScatterCoarse,
             program: Some(program.to_owned()),
             directories: Some((0..3).map(|index| self.directory.join(format!("{index}"))).collect()),
-            ..Options::default()
+            ..ClusterOptions::default()
         };
         let cluster = Cluster::start("bench", &options);
         cluster.wait_serving(&cluster.all(), START_MAX);
@@ -243,7 +252,7 @@ fn ended(child: &mut Child) -> Option<ExitStatus> {
     child.try_wait().ok().flatten()
 }
 
-impl Drop for System {
+impl Drop for RunningStore {
     fn drop(&mut self) {
         for child in &mut self.children {
             let _ = child.kill();

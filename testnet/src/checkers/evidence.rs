@@ -6,7 +6,7 @@ use bytes::Bytes;
 use group::op::{Answer, Condition, Expiry, Op, Read};
 
 use super::calls::CallOf;
-use super::model::State;
+use super::model::ModelState;
 
 /// Degree of evidence that an operation of unknown outcome has taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ impl Evidence {
     }
 
     /// Returns whether the last answer on the key rules this state out at any time: no part of a value was ever taken away.
-    pub fn rules_out(&self, state: &State) -> bool {
+    pub fn rules_out(&self, state: &ModelState) -> bool {
         let value = state.value.as_deref().unwrap_or_default();
         match (&self.list, self.bits) {
             (Some(list), _) => !list.starts_with(value),
@@ -81,7 +81,7 @@ impl Evidence {
     }
 
     /// Returns whether no growth of the state's value can lead to this answer.
-    pub fn out_of_reach(&self, growth: Growth, state: &State, call: &CallOf<'_>) -> bool {
+    pub fn out_of_reach(&self, growth: Growth, state: &ModelState, call: &CallOf<'_>) -> bool {
         let sum = match (call.op, call.answer) {
             (Op::Add(_), Some(Answer::Integer(sum))) => Some(*sum),
             (Op::Read(Read::Value), Some(Answer::Value(Some(read)))) => number(read),
@@ -96,7 +96,7 @@ impl Evidence {
     /// Returns the summands of unknown outcome that are worth a place next, as bits: for each open answer that tells the sum, the
     /// lowest summand that it contains and the state lacks. Sums are equal in any order, so the rest may wait; otherwise every
     /// subset of them would be a state of its own. Returns all, where some open answer leaves the sum open.
-    pub fn summands<'a>(&self, state: &State, open: impl Iterator<Item = &'a CallOf<'a>>) -> i64 {
+    pub fn summands<'a>(&self, state: &ModelState, open: impl Iterator<Item = &'a CallOf<'a>>) -> i64 {
         let (Some(_), Some(before)) = (self.bits, number(state.value.as_deref().unwrap_or_default())) else {
             return -1;
         };
@@ -247,7 +247,7 @@ impl Growth {
         growth.unwrap_or(Growth::Appends)
     }
 
-    fn out_of_reach(self, state: &State, call: &CallOf<'_>) -> bool {
+    fn out_of_reach(self, state: &ModelState, call: &CallOf<'_>) -> bool {
         if state.deadline.is_some() {
             return false;
         }

@@ -18,7 +18,7 @@ use overlay::time::Time;
 
 use super::calls::{CallOf, calls_of};
 use super::evidence::{Evidence, Growth, Trust};
-use super::model::{Call, Limits, State};
+use super::model::{Call, Limits, ModelState};
 use crate::history::Operation;
 
 /// Number of configurations after which the search for one key ends undecided.
@@ -35,7 +35,7 @@ pub type Settles<'a> = dyn Fn(&CallOf<'_>, &CallOf<'_>) -> bool + 'a;
 
 /// Result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SearchResult {
     /// There is an order.
     Linearizable,
     /// There is none; the text shows where the search ended.
@@ -49,10 +49,10 @@ pub enum Verdict {
 ///
 /// Operations of unknown outcome make the search wide, and few of them matter. So the search first tries those whose effect was
 /// seen in some answer, then also those without a visible effect, then all. An order found with fewer operations is an order.
-pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits) -> Verdict {
+pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits) -> SearchResult {
     let calls = calls_of(operations);
     let evidence = Evidence::of(&calls);
-    let mut verdict = Verdict::Linearizable;
+    let mut verdict = SearchResult::Linearizable;
     let mut tried = None;
     for least in [Trust::Seen, Trust::Invisible, Trust::Unseen] {
         let chosen: Vec<bool> =
@@ -61,10 +61,10 @@ pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits)
             continue;
         }
         let Some(search) = Search::new(&calls, &evidence, limits, settles, &chosen) else {
-            return Verdict::Undecided(format!("more than {OPEN_MAX} operations are open at once"));
+            return SearchResult::Undecided(format!("more than {OPEN_MAX} operations are open at once"));
         };
-        verdict = if search.finds_one() { Verdict::Linearizable } else { search.all() };
-        if !matches!(verdict, Verdict::Impossible(_)) {
+        verdict = if search.finds_one() { SearchResult::Linearizable } else { search.all() };
+        if !matches!(verdict, SearchResult::Impossible(_)) {
             return verdict;
         }
         tried = Some(chosen);
@@ -74,7 +74,7 @@ pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits)
 
 /// An event of the search at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum SearchStep {
     Return(usize),
     /// An operation behind which this one, of unknown outcome, must not come has its place by now.
     Close(usize),
@@ -82,15 +82,15 @@ enum Step {
 }
 
 /// Operations, by slot, that were given their place before their answer.
-type Slots = u128;
+type SlotSet = u128;
 
 /// For each state and set of answered operations: the smallest sets of unanswered operations that lead there.
 #[derive(Clone, Debug, Default)]
-struct Configurations(BTreeMap<(State, Slots), Vec<Slots>>);
+struct Configurations(BTreeMap<(ModelState, SlotSet), Vec<SlotSet>>);
 
 impl Configurations {
     /// Adds a configuration unless there is a better one. Returns whether it is new.
-    fn insert(&mut self, state: State, answered: Slots, unknown: Slots) -> bool {
+    fn insert(&mut self, state: ModelState, answered: SlotSet, unknown: SlotSet) -> bool {
         let sets = self.0.entry((state, answered)).or_default();
         if sets.iter().any(|set| set & !unknown == 0) {
             return false;
@@ -100,7 +100,7 @@ impl Configurations {
         true
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&State, Slots, Slots)> {
+    fn iter(&self) -> impl Iterator<Item = (&ModelState, SlotSet, SlotSet)> {
         self.0.iter().flat_map(|((state, answered), sets)| sets.iter().map(move |unknown| (state, *answered, *unknown)))
     }
 }
@@ -108,10 +108,10 @@ impl Configurations {
 /// Configurations to examine, those with the fewest unanswered operations first. A path that uses more of them to the same end then
 /// comes second, and is not followed again.
 #[derive(Clone, Debug, Default)]
-struct Waiting(Vec<Vec<(State, Slots, Slots)>>);
+struct Frontier(Vec<Vec<(ModelState, SlotSet, SlotSet)>>);
 
-impl Waiting {
-    fn push(&mut self, configuration: (State, Slots, Slots)) {
+impl Frontier {
+    fn push(&mut self, configuration: (ModelState, SlotSet, SlotSet)) {
         let used = configuration.2.count_ones() as usize;
         if self.0.len() <= used {
             self.0.resize_with(used + 1, Vec::new);
@@ -119,7 +119,7 @@ impl Waiting {
         self.0[used].push(configuration);
     }
 
-    fn pop(&mut self) -> Option<(State, Slots, Slots)> {
+    fn pop(&mut self) -> Option<(ModelState, SlotSet, SlotSet)> {
         self.0.iter_mut().find_map(Vec::pop)
     }
 }
@@ -134,7 +134,7 @@ struct Turn {
     /// Operations that are open then, by slot.
     open: Vec<Option<usize>>,
     /// Slots that were given back since the answer before.
-    closed: Slots,
+    closed: SlotSet,
 }
 
 struct Search<'a> {
@@ -188,12 +188,12 @@ impl<'a> Search<'a> {
     }
 
     /// Returns all events, in order.
-    fn steps(&mut self, settles: &Settles<'_>, chosen: &[bool]) -> Vec<Step> {
+    fn steps(&mut self, settles: &Settles<'_>, chosen: &[bool]) -> Vec<SearchStep> {
         let mut steps = Vec::new();
         for (index, call) in self.calls.iter().enumerate().filter(|(index, _)| chosen[*index]) {
-            steps.push((call.invoked, Step::Invoke(index)));
+            steps.push((call.invoked, SearchStep::Invoke(index)));
             if let Some(completed) = call.completed {
-                steps.push((completed, Step::Return(index)));
+                steps.push((completed, SearchStep::Return(index)));
                 continue;
             }
             let settling =
@@ -203,20 +203,20 @@ impl<'a> Search<'a> {
                 self.settling[other].push(index);
             }
             let first = self.settled_by[index].iter().filter_map(|other| self.calls[*other].completed).min();
-            steps.extend(first.map(|completed| (completed, Step::Close(index))));
+            steps.extend(first.map(|completed| (completed, SearchStep::Close(index))));
         }
         steps.sort_unstable();
         steps.into_iter().map(|(_, step)| step).collect()
     }
 
     /// Divides the events into turns; `None` if too many operations are open at once.
-    fn take_turns(&mut self, steps: Vec<Step>) -> Option<()> {
+    fn take_turns(&mut self, steps: Vec<SearchStep>) -> Option<()> {
         let mut open: Vec<Option<usize>> = Vec::new();
         let mut closed = 0;
         for step in steps {
             let turn = self.turns.len();
             match step {
-                Step::Invoke(index) => {
+                SearchStep::Invoke(index) => {
                     let slot = open.iter().position(Option::is_none).unwrap_or(open.len());
                     if slot == OPEN_MAX {
                         return None;
@@ -226,12 +226,12 @@ impl<'a> Search<'a> {
                     self.slot[index] = slot;
                     self.span[index].0 = turn;
                 }
-                Step::Close(index) => {
+                SearchStep::Close(index) => {
                     open[self.slot[index]] = None;
                     closed |= 1 << self.slot[index];
                     self.span[index].1 = turn;
                 }
-                Step::Return(index) => {
+                SearchStep::Return(index) => {
                     let at = self.calls[index].completed_at.unwrap_or_default();
                     self.turns.push(Turn { index, at, open: open.clone(), closed });
                     open[self.slot[index]] = None;
@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
     fn finds_one(&self) -> bool {
         let mut seen = vec![Configurations::default(); self.turns.len()];
         let mut waiting = vec![VecDeque::new(); self.turns.len() + 1];
-        waiting[0].push_back((State::default(), 0, 0));
+        waiting[0].push_back((ModelState::default(), 0, 0));
         let mut turn = 0;
         for _ in 0..DEEP_EFFORT_MAX {
             while waiting[turn].is_empty() && turn > 0 {
@@ -256,7 +256,7 @@ impl<'a> Search<'a> {
             }
             let Some((state, answered, unknown)) = waiting[turn].pop_front() else { return false };
             let Some(now) = self.turns.get(turn) else { return true };
-            let bit: Slots = 1 << self.slot[now.index];
+            let bit: SlotSet = 1 << self.slot[now.index];
             let answered = self.absorb(turn, &state, answered, unknown);
             if answered & bit != 0 {
                 turn += 1;
@@ -269,10 +269,10 @@ impl<'a> Search<'a> {
     }
 
     /// Takes all configurations from turn to turn.
-    fn all(&self) -> Verdict {
+    fn all(&self) -> SearchResult {
         let mut effort = 0;
         let mut configurations = Configurations::default();
-        configurations.insert(State::default(), 0, 0);
+        configurations.insert(ModelState::default(), 0, 0);
         for turn in 0..self.turns.len() {
             let before = std::mem::take(&mut configurations);
             for (state, answered, unknown) in before.iter() {
@@ -281,28 +281,34 @@ impl<'a> Search<'a> {
             }
             let Some(next) = self.take_place(turn, &configurations, &mut effort) else {
                 let story = self.story(turn, &configurations);
-                return Verdict::Undecided(format!("{effort} configurations were not enough; {story}"));
+                return SearchResult::Undecided(format!("{effort} configurations were not enough; {story}"));
             };
             if next.0.is_empty() {
-                return Verdict::Impossible(self.story(turn, &configurations));
+                return SearchResult::Impossible(self.story(turn, &configurations));
             }
             configurations = next;
         }
-        Verdict::Linearizable
+        SearchResult::Linearizable
     }
 
     /// Returns a configuration as the next turn sees it.
-    fn at_turn(&self, turn: usize, state: &State, answered: Slots, unknown: Slots) -> (State, Slots, Slots) {
+    fn at_turn(
+        &self,
+        turn: usize,
+        state: &ModelState,
+        answered: SlotSet,
+        unknown: SlotSet,
+    ) -> (ModelState, SlotSet, SlotSet) {
         let Some(now) = self.turns.get(turn) else { return (state.clone(), answered, unknown) };
         (state.clone().in_view_of(now.at, self.last), answered & !now.closed, unknown & !now.closed)
     }
 
     /// Returns all configurations in which the turn's operation has its place; `None` if the effort is too great.
     fn take_place(&self, turn: usize, now: &Configurations, effort: &mut u64) -> Option<Configurations> {
-        let bit: Slots = 1 << self.slot[self.turns[turn].index];
+        let bit: SlotSet = 1 << self.slot[self.turns[turn].index];
         let mut found = Configurations::default();
         let mut seen = Configurations::default();
-        let mut waiting = Waiting::default();
+        let mut waiting = Frontier::default();
         now.iter().for_each(|(state, answered, unknown)| waiting.push((state.clone(), answered, unknown)));
         while let Some((state, answered, unknown)) = waiting.pop() {
             *effort += 1;
@@ -323,10 +329,10 @@ impl<'a> Search<'a> {
     fn each_next(
         &self,
         turn: usize,
-        state: &State,
-        answered: Slots,
-        unknown: Slots,
-        mut found: impl FnMut((State, Slots, Slots)),
+        state: &ModelState,
+        answered: SlotSet,
+        unknown: SlotSet,
+        mut found: impl FnMut((ModelState, SlotSet, SlotSet)),
     ) {
         let now = &self.turns[turn];
         let growth = Growth::of(now.open.iter().flatten().map(|open| self.calls[*open].op));
@@ -336,7 +342,7 @@ impl<'a> Search<'a> {
         let summands = self.evidence.summands(state, self.worth_a_place(turn, answered, unknown));
         for (slot, open) in now.open.iter().enumerate() {
             let Some(open) = *open else { continue };
-            let mark: Slots = 1 << slot;
+            let mark: SlotSet = 1 << slot;
             if (answered | unknown) & mark != 0
                 || self.is_idle_summand(open, summands)
                 || !self.may_come_next(turn, open, answered, unknown)
@@ -363,7 +369,7 @@ impl<'a> Search<'a> {
     /// that. (With an operation that could change a state, its later use would be lost; and so would operations that must not come
     /// behind it.) The operation might have found the key expired instead. But a call that needs this, because it finds the key
     /// absent, was evaluated late enough to find so by itself.
-    fn absorb(&self, turn: usize, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
+    fn absorb(&self, turn: usize, state: &ModelState, mut answered: SlotSet, unknown: SlotSet) -> SlotSet {
         for (slot, open) in self.turns[turn].open.iter().enumerate() {
             let Some(open) = *open else { continue };
             let call = &self.calls[open];
@@ -381,7 +387,7 @@ impl<'a> Search<'a> {
 
     /// Returns whether the operation may come next: operations of one connection keep their order, and no operation comes behind
     /// one that settles it.
-    fn may_come_next(&self, turn: usize, open: usize, answered: Slots, unknown: Slots) -> bool {
+    fn may_come_next(&self, turn: usize, open: usize, answered: SlotSet, unknown: SlotSet) -> bool {
         let call = &self.calls[open];
         let behind = call.predecessor.is_none_or(|before| self.has_place(turn, before, answered, unknown));
         let mut ahead = call.successors.iter().chain(&self.settled_by[open]);
@@ -390,7 +396,7 @@ impl<'a> Search<'a> {
 
     /// Returns whether another open operation of unknown outcome has the same effect, must take its place sooner, and may come
     /// next: then that one goes first.
-    fn has_better_twin(&self, turn: usize, index: usize, answered: Slots, unknown: Slots) -> bool {
+    fn has_better_twin(&self, turn: usize, index: usize, answered: SlotSet, unknown: SlotSet) -> bool {
         let Some(kind) = self.kind[index] else { return false };
         let is_twin = |other: usize| {
             let (a, b) = (self.settled_by[index].len(), self.settled_by[other].len());
@@ -406,7 +412,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the open operations without a place: the answered ones, and those of unknown outcome that may come next.
-    fn worth_a_place(&self, turn: usize, answered: Slots, unknown: Slots) -> impl Iterator<Item = &CallOf<'a>> {
+    fn worth_a_place(&self, turn: usize, answered: SlotSet, unknown: SlotSet) -> impl Iterator<Item = &CallOf<'a>> {
         let open = self.turns[turn].open.iter().enumerate();
         open.filter(move |(slot, _)| (answered | unknown) & (1 << slot) == 0)
             .filter_map(|(_, open)| *open)
@@ -421,7 +427,7 @@ impl<'a> Search<'a> {
         matches!(call.op, Op::Add(delta) if call.completed.is_none() && delta & summands == 0)
     }
 
-    fn has_place(&self, turn: usize, index: usize, answered: Slots, unknown: Slots) -> bool {
+    fn has_place(&self, turn: usize, index: usize, answered: SlotSet, unknown: SlotSet) -> bool {
         let (from, to) = self.span[index];
         from <= turn && (turn >= to || (answered | unknown) & (1 << self.slot[index]) != 0)
     }

@@ -56,7 +56,7 @@ fn unknown(client: u64, op: Op, from: u64) -> Operation {
     operation(client, op, from, None, Outcome::Uncertain)
 }
 
-fn verdict(history: &[Operation]) -> Verdict {
+fn verdict(history: &[Operation]) -> SearchResult {
     let mut sorted: Vec<&Operation> = history.iter().collect();
     sorted.sort_by_key(|operation| operation.invoked);
     let verdict = search(&sorted, &|_, _| false, &Limits::default());
@@ -66,19 +66,19 @@ fn verdict(history: &[Operation]) -> Verdict {
     let limits = Limits::default();
     let whole = Search::new(&calls, &evidence, &limits, &|_, _| false, &vec![true; calls.len()]).unwrap();
     match whole.all() {
-        Verdict::Undecided(_) => {}
-        all => assert_eq!(all == Verdict::Linearizable, verdict == Verdict::Linearizable, "{history:?}"),
+        SearchResult::Undecided(_) => {}
+        all => assert_eq!(all == SearchResult::Linearizable, verdict == SearchResult::Linearizable, "{history:?}"),
     }
-    assert!(!whole.finds_one() || verdict == Verdict::Linearizable, "{history:?}");
+    assert!(!whole.finds_one() || verdict == SearchResult::Linearizable, "{history:?}");
     verdict
 }
 
 fn is_good(history: &[Operation]) {
-    assert_eq!(verdict(history), Verdict::Linearizable);
+    assert_eq!(verdict(history), SearchResult::Linearizable);
 }
 
 fn is_bad(history: &[Operation]) {
-    assert!(matches!(verdict(history), Verdict::Impossible(_)), "{history:?}");
+    assert!(matches!(verdict(history), SearchResult::Impossible(_)), "{history:?}");
 }
 
 #[test]
@@ -136,18 +136,18 @@ fn an_unknown_outcome_that_is_settled_stays_so() {
         search(&operations, &settles, &Limits::default())
     };
     let history = [unknown(1, set("a"), 1), read(2, "", 4, 5), read(2, "a", 6, 7)];
-    assert!(matches!(judge(&history, 4), Verdict::Impossible(_)));
-    assert_eq!(judge(&history, 5), Verdict::Linearizable);
+    assert!(matches!(judge(&history, 4), SearchResult::Impossible(_)));
+    assert_eq!(judge(&history, 5), SearchResult::Linearizable);
     // The first read may complete it, whatever another read sees meanwhile.
     let history = [unknown(1, set("a"), 1), read(2, "a", 4, 8), read(3, "a", 5, 6), read(2, "a", 9, 10)];
-    assert_eq!(judge(&history, 4), Verdict::Linearizable);
+    assert_eq!(judge(&history, 4), SearchResult::Linearizable);
     // A read of another value tells that it is done or never will be; which of both is open.
     let history = [unknown(1, set("a"), 1), wrote(2, "b", 2, 3), read(2, "b", 4, 5), read(2, "a", 6, 7)];
-    assert!(matches!(judge(&history, 4), Verdict::Impossible(_)));
+    assert!(matches!(judge(&history, 4), SearchResult::Impossible(_)));
     // An effect that no call could see before the read that settles it can have occurred by then.
     let exists = ok(2, Op::Read(Read::Exists), 4, 5, Answer::Integer(1));
     let history = [wrote(2, "z", 1, 2), unknown(1, set("a"), 3), exists, read(2, "a", 6, 7)];
-    assert_eq!(judge(&history, 4), Verdict::Linearizable);
+    assert_eq!(judge(&history, 4), SearchResult::Linearizable);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn many_writes_beside_deadlines_are_quick() {
     }
     history.sort_by_key(|operation| operation.invoked);
     let sorted: Vec<&Operation> = history.iter().collect();
-    assert_eq!(search(&sorted, &|_, _| false, &Limits::default()), Verdict::Linearizable);
+    assert_eq!(search(&sorted, &|_, _| false, &Limits::default()), SearchResult::Linearizable);
 }
 
 /// A key that has expired by the time of one answer is absent for each later request.
@@ -385,7 +385,7 @@ fn good_histories_pass_and_their_mutations_are_judged_as_the_reference_does() {
         is_good(&history);
         let mutated = mutate(&mut rng, history);
         let expected = reference(&mutated);
-        let found = verdict(&mutated) == Verdict::Linearizable;
+        let found = verdict(&mutated) == SearchResult::Linearizable;
         assert_eq!(found, expected, "seed {seed}: {mutated:#?}");
         caught += u64::from(!found);
     }
@@ -432,7 +432,7 @@ fn mutate(rng: &mut Rng, mut history: Vec<Operation>) -> Vec<Operation> {
 
 /// Tries all orders of all choices, one after another.
 fn reference(history: &[Operation]) -> bool {
-    fn explore(history: &[Operation], done: u32, state: &State) -> bool {
+    fn explore(history: &[Operation], done: u32, state: &ModelState) -> bool {
         let limits = Limits::default();
         let is_done = |index: usize| done >> index & 1 == 1;
         let required = |operation: &Operation| operation.outcome.answer().is_some();
@@ -456,5 +456,5 @@ fn reference(history: &[Operation]) -> bool {
             !overtaken && state.after(&call, &limits).iter().any(|next| explore(history, done | 1 << index, next))
         })
     }
-    explore(history, 0, &State::default())
+    explore(history, 0, &ModelState::default())
 }

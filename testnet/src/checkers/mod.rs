@@ -15,7 +15,7 @@
 //! | I11 neighbours agree | Scatter §4.1 | state | [`ring`] |
 //! | I12 acceptors only go up | Harmony §3.1 | state | [`monotone`] |
 //! | I13 leases exclude each other | Scatter §5 | state | [`leases`] |
-//! | I13 a member that answers a read alone holds a grant | Harmonia §6.3 | state | [`granted`] |
+//! | I13 a member that answers a read alone holds a grant | Harmonia §6.3 | state | [`grants`] |
 //! | I14 deletes stay deleted | fRSM §5.3 | history | [`deletes`] |
 //! | I15 all queues have a limit | Scatter §5 | state | [`bounded`] |
 //! | I16 all ends well once faults stop | Scatter §4.1 | world | `sim/verdict.rs` |
@@ -49,7 +49,7 @@ pub mod deletes;
 pub mod dirty;
 pub mod durable;
 pub mod evidence;
-pub mod granted;
+pub mod grants;
 pub mod leases;
 pub mod linearizable;
 pub mod model;
@@ -65,10 +65,10 @@ pub mod settled;
 pub mod transactions;
 
 pub use observation::{Ballot, Observation, Scope};
-pub use probes::{Broken, Probes, Seen};
+pub use probes::{Broken, Probes, Vantage};
 
 use calls::CallOf;
-use linearizable::Verdict;
+use linearizable::SearchResult;
 use model::Limits;
 
 /// A violation of a property.
@@ -123,18 +123,18 @@ pub fn check_history(history: &History, circumstances: &Circumstances) -> Result
         let strict = linearizable::search(&operations, &settles, &limits);
         // An order that keeps those pairs is an order; so this distinguishes the two properties.
         let verdict = match (&strict, stalls) {
-            (Verdict::Impossible(_), Some(_)) => linearizable::search(&operations, &|_, _| false, &limits),
+            (SearchResult::Impossible(_), Some(_)) => linearizable::search(&operations, &|_, _| false, &limits),
             _ => strict.clone(),
         };
         match (strict, verdict) {
-            (_, Verdict::Impossible(story)) => return Err(("I4 linearizable", format!("{key:?}: {story}"))),
-            (Verdict::Impossible(story), Verdict::Linearizable) => {
+            (_, SearchResult::Impossible(story)) => return Err(("I4 linearizable", format!("{key:?}: {story}"))),
+            (SearchResult::Impossible(story), SearchResult::Linearizable) => {
                 return Err(("I8 settled", format!("{key:?}: something took effect after a read without it: {story}")));
             }
-            (_, Verdict::Undecided(why)) | (Verdict::Undecided(why), _) => {
+            (_, SearchResult::Undecided(why)) | (SearchResult::Undecided(why), _) => {
                 return Err(("undecided", format!("{key:?}: {why}")));
             }
-            (Verdict::Linearizable, Verdict::Linearizable) => {}
+            (SearchResult::Linearizable, SearchResult::Linearizable) => {}
         }
     }
     Ok(())

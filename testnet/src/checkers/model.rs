@@ -8,7 +8,7 @@ use overlay::time::Time;
 
 /// Knowledge of a key's state at one point of a sequential history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct State {
+pub struct ModelState {
     /// The value; `None` if the key is absent.
     pub value: Option<Bytes>,
     /// Kind of the value.
@@ -57,9 +57,9 @@ enum Holds {
     IfVersion(Version),
 }
 
-impl State {
+impl ModelState {
     /// Returns all states that the call can leave behind if it takes effect here; none if the call cannot have been answered so.
-    pub fn after(&self, call: &Call<'_>, limits: &Limits) -> Vec<State> {
+    pub fn after(&self, call: &Call<'_>, limits: &Limits) -> Vec<ModelState> {
         let mut states = Vec::new();
         if let Some((earliest, latest)) = self.deadline {
             if call.until >= earliest {
@@ -75,7 +75,7 @@ impl State {
 
     /// Returns a state that is equivalent to this one for all calls that are answered at `now` or later and were asked at `last` or
     /// before. Two deadlines that may have passed for all of these calls are alike, and so are two that have passed for none.
-    pub fn in_view_of(mut self, now: Time, last: Time) -> State {
+    pub fn in_view_of(mut self, now: Time, last: Time) -> ModelState {
         if let Some((earliest, latest)) = &mut self.deadline {
             *earliest = if *earliest <= now { Time(0) } else { *earliest };
             *latest = if *latest >= last { Time::NEVER } else { *latest };
@@ -83,11 +83,11 @@ impl State {
         self
     }
 
-    fn expired(&self) -> State {
+    fn expired(&self) -> ModelState {
         self.changed_to(None, None)
     }
 
-    fn evaluate(&self, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+    fn evaluate(&self, call: &Call<'_>, limits: &Limits, states: &mut Vec<ModelState>) {
         let is_theirs = |kind: Kind| kind != self.kind && self.value.is_some();
         if call.op.kind().is_some_and(is_theirs) {
             return self.answer_if(call, &Answer::Unfit(Unfit::OtherKind), states);
@@ -115,7 +115,7 @@ impl State {
                 let answer = Answer::Value(self.value.clone());
                 let deadline = self.value.as_ref().and_then(|_| self.new_deadline(*expiry, call, limits));
                 // The model leaves open whether a new deadline is a new version.
-                State { deadline, ..self.clone() }.answer_if(call, &answer, states);
+                ModelState { deadline, ..self.clone() }.answer_if(call, &answer, states);
             }
             Op::Lease(LeaseOp::Acquire { holder, term }) => self.acquire(holder, *term, call, limits, states),
             Op::Lease(LeaseOp::Release { holder }) => match self.value.as_ref() == Some(holder) {
@@ -126,17 +126,17 @@ impl State {
     }
 
     /// Adds this state, if the call was answered so or its answer is not known.
-    fn answer_if(&self, call: &Call<'_>, answer: &Answer, states: &mut Vec<State>) {
+    fn answer_if(&self, call: &Call<'_>, answer: &Answer, states: &mut Vec<ModelState>) {
         if call.answer.is_none_or(|given| given == answer) {
             states.push(self.clone());
         }
     }
 
-    fn changed_to(&self, value: Option<Bytes>, deadline: Option<(Time, Time)>) -> State {
-        State { value, kind: Kind::Value, deadline, version: self.version, changed: true }
+    fn changed_to(&self, value: Option<Bytes>, deadline: Option<(Time, Time)>) -> ModelState {
+        ModelState { value, kind: Kind::Value, deadline, version: self.version, changed: true }
     }
 
-    fn read(&self, read: Read, call: &Call<'_>) -> Option<State> {
+    fn read(&self, read: Read, call: &Call<'_>) -> Option<ModelState> {
         let Some(answer) = call.answer else { return Some(self.clone()) };
         let fits = match (read, answer) {
             (Read::Value, Answer::Value(value)) => *value == self.value,
@@ -162,9 +162,9 @@ impl State {
     }
 
     /// Returns the same state, with its version known; `None` where it cannot be that version.
-    fn at_version(&self, version: Version) -> Option<State> {
+    fn at_version(&self, version: Version) -> Option<ModelState> {
         let possible = if self.changed { version > self.version } else { version >= self.version };
-        possible.then(|| State { version, changed: false, ..self.clone() })
+        possible.then(|| ModelState { version, changed: false, ..self.clone() })
     }
 
     fn holds(&self, condition: &Condition) -> Holds {
@@ -182,7 +182,14 @@ impl State {
         if plain { Holds::Yes } else { Holds::No }
     }
 
-    fn conditional(&self, condition: &Condition, get: bool, next: State, call: &Call<'_>, states: &mut Vec<State>) {
+    fn conditional(
+        &self,
+        condition: &Condition,
+        get: bool,
+        next: ModelState,
+        call: &Call<'_>,
+        states: &mut Vec<ModelState>,
+    ) {
         let before = Answer::Value(self.value.clone());
         let made = if get { &before } else { &Answer::Done };
         let not_met = if get { &before } else { &Answer::NotMet };
@@ -190,13 +197,13 @@ impl State {
             Holds::Yes => next.answer_if(call, made, states),
             Holds::No => self.answer_if(call, not_met, states),
             Holds::IfVersion(version) => {
-                State { version, ..next }.answer_if(call, made, states);
+                ModelState { version, ..next }.answer_if(call, made, states);
                 self.answer_if(call, not_met, states);
             }
         }
     }
 
-    fn append(&self, added: &Bytes, max: Option<u32>, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+    fn append(&self, added: &Bytes, max: Option<u32>, call: &Call<'_>, limits: &Limits, states: &mut Vec<ModelState>) {
         let length = self.length() + added.len();
         if max.is_some_and(|max| length > max as usize) {
             return self.answer_if(call, &Answer::NotMet, states);
@@ -213,7 +220,7 @@ impl State {
         }
     }
 
-    fn add(&self, delta: i64, call: &Call<'_>, states: &mut Vec<State>) {
+    fn add(&self, delta: i64, call: &Call<'_>, states: &mut Vec<ModelState>) {
         let before = match &self.value {
             None => Some(0),
             Some(value) => integer(value),
@@ -230,7 +237,7 @@ impl State {
     }
 
     /// Evaluates the acquisition of a lease. The rest of another holder's lease is left open, as its deadline is.
-    fn acquire(&self, holder: &Bytes, term: Duration, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+    fn acquire(&self, holder: &Bytes, term: Duration, call: &Call<'_>, limits: &Limits, states: &mut Vec<ModelState>) {
         match &self.value {
             Some(other) if other != holder => {
                 let is_theirs = |given: &Answer| matches!(given, Answer::Held { holder, .. } if holder == other);
@@ -241,18 +248,19 @@ impl State {
             _ => {
                 let deadline = self.new_deadline(Expiry::In(term), call, limits);
                 let left_ms = u64::try_from(term.as_millis()).unwrap_or(u64::MAX);
-                let next = State { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), deadline) };
+                let next = ModelState { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), deadline) };
                 next.answer_if(call, &Answer::Held { holder: holder.clone(), left_ms }, states);
                 // The rest of the lease may be longer.
                 let is_longer = |given: &Answer| matches!(given, Answer::Held { holder: of, left_ms: left } if of == holder && *left >= left_ms);
                 if self.value.is_some() && call.answer.is_none_or(is_longer) {
-                    states.push(State { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), self.deadline) });
+                    states
+                        .push(ModelState { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), self.deadline) });
                 }
             }
         }
     }
 
-    fn expire(&self, expiry: Expiry, only: ExpireOnly, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+    fn expire(&self, expiry: Expiry, only: ExpireOnly, call: &Call<'_>, limits: &Limits, states: &mut Vec<ModelState>) {
         let met = self.value.is_some() && (expiry != Expiry::Clear || self.deadline.is_some());
         let (may, must) = match only {
             ExpireOnly::Always => (met, met),
@@ -264,7 +272,7 @@ impl State {
         };
         if may {
             let deadline = self.new_deadline(expiry, call, limits);
-            State { deadline, ..self.clone() }.answer_if(call, &Answer::Done, states);
+            ModelState { deadline, ..self.clone() }.answer_if(call, &Answer::Done, states);
         }
         if !must {
             self.answer_if(call, &Answer::NotMet, states);
@@ -299,8 +307,8 @@ mod tests {
         Call { op, answer, from: Time(1_000), until: Time(2_000) }
     }
 
-    fn present(value: &'static str) -> State {
-        State { value: Some(Bytes::from_static(value.as_bytes())), ..State::default() }
+    fn present(value: &'static str) -> ModelState {
+        ModelState { value: Some(Bytes::from_static(value.as_bytes())), ..ModelState::default() }
     }
 
     #[test]
@@ -321,7 +329,7 @@ mod tests {
     #[test]
     fn a_deadline_leaves_both_open_while_it_may_have_passed() {
         let read = Op::Read(Read::Value);
-        let state = State { deadline: Some((Time(1_500), Time(2_500))), ..present("v") };
+        let state = ModelState { deadline: Some((Time(1_500), Time(2_500))), ..present("v") };
         let value = Answer::Value(state.value.clone());
         let absent = Answer::Value(None);
         let limits = Limits::default();
@@ -351,12 +359,12 @@ mod tests {
             let (now, last) = (Time(rng.below(100)), Time(rng.below(100)));
             let earliest = rng.below(100);
             let deadline = Some((Time(earliest), Time(earliest + rng.below(100))));
-            let state = State { deadline, ..present("v") };
+            let state = ModelState { deadline, ..present("v") };
             let op = &ops[rng.below(ops.len() as u64) as usize];
             let call = Call { op, answer: None, from: Time(last.0.saturating_sub(rng.below(50))), until: now };
             let simple = state.clone().in_view_of(now, last);
             left_out += u64::from(simple != state);
-            let seen = |state: &State| -> Vec<State> {
+            let seen = |state: &ModelState| -> Vec<ModelState> {
                 let states = state.after(&call, &limits).into_iter();
                 states.map(|state| state.in_view_of(now, last)).collect()
             };

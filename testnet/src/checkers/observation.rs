@@ -6,7 +6,7 @@ use overlay::time::Time;
 use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, Point};
 
 use super::ring::Place;
-use super::transactions::Step;
+use super::transactions::TransactionStep;
 
 /// A primary's ballot (`docs/design/primaries.md`). Field order is comparison order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +93,7 @@ pub enum Observation {
         /// The transaction.
         id: TransactionId,
         /// The step.
-        step: Step,
+        step: TransactionStep,
     },
     /// Boundaries that a group has locked, each with its transaction.
     Locks(Vec<(Point, TransactionId)>),

@@ -7,7 +7,7 @@ use overlay::time::Time;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::bounded::Bounded;
-use super::granted::Granted;
+use super::grants::ReadGrants;
 use super::leases::Leases;
 use super::monotone::Monotone;
 use super::observation::{Ballot, Observation};
@@ -27,7 +27,7 @@ const SHOWN_MAX: usize = 16;
 
 /// Place and time of an observation.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct Vantage<'a> {
     /// The machine.
     pub host: usize,
     /// True time.
@@ -44,7 +44,7 @@ pub struct Probes {
     ownership: Ownership,
     monotone: Monotone,
     leases: Leases,
-    granted: Granted,
+    granted: ReadGrants,
     bounded: Bounded,
     transactions: Transactions,
     ring: Ring,
@@ -79,7 +79,7 @@ impl Probes {
     ///
     /// # Errors
     /// The violated property, and a description.
-    pub fn note(&mut self, seen: &Seen<'_>, observation: Observation) -> Result<(), Broken> {
+    pub fn note(&mut self, seen: &Vantage<'_>, observation: Observation) -> Result<(), Broken> {
         let node = self.nodes[seen.host];
         match observation {
             Observation::Chosen { key, ballot, number, version, value_hash } => {

@@ -9,7 +9,7 @@ use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, Point
 use super::*;
 use crate::checkers::Ballot;
 use crate::checkers::ring::Place;
-use crate::checkers::transactions::Step;
+use crate::checkers::transactions::TransactionStep;
 
 fn node(number: u8) -> NodeId {
     NodeId { peer: PeerKey([number; 32]), incarnation: Incarnation(1) }
@@ -30,10 +30,10 @@ fn broken(shown: &[(usize, Observation)]) -> Option<&'static str> {
     let clocks = Clocks::new(Time(0), Time(0), 0);
     for host in 0..2 {
         let member = Observation::Member { node: node(host as u8), group: overlay::GroupId(1), epoch: Epoch(1) };
-        assert_eq!(probes.note(&Seen { host, at: Time(0), clocks: &clocks }, member), Ok(()));
+        assert_eq!(probes.note(&Vantage { host, at: Time(0), clocks: &clocks }, member), Ok(()));
     }
     let mut note = |(host, observation): &(usize, Observation)| {
-        probes.note(&Seen { host: *host, at: Time(10), clocks: &clocks }, observation.clone()).err()
+        probes.note(&Vantage { host: *host, at: Time(10), clocks: &clocks }, observation.clone()).err()
     };
     shown.iter().find_map(&mut note).map(|(property, _)| property)
 }
@@ -72,15 +72,19 @@ fn a_log_comes_to_one_state_with_each_slot() {
 fn a_transaction_has_one_outcome() {
     let id = TransactionId { group: GroupId(1), epoch: Epoch(1), slot: LogSlot(4) };
     let says = |group, step| (0, Observation::Transaction { group: GroupId(group), id, step });
-    let commit = || Step::Committed { asked: vec![GroupId(2), GroupId(3)] };
-    let agreed = [says(2, Step::Agreed), says(3, Step::Agreed)];
+    let commit = || TransactionStep::Committed { asked: vec![GroupId(2), GroupId(3)] };
+    let agreed = [says(2, TransactionStep::Agreed), says(3, TransactionStep::Agreed)];
     let and = |steps: &[(usize, Observation)]| broken(&[&agreed, steps].concat());
     assert_eq!(and(&[says(1, commit()), says(2, commit())]), None);
-    assert_eq!(and(&[says(1, Step::Aborted), says(3, Step::Aborted)]), None);
-    assert_eq!(and(&[says(1, commit()), says(2, Step::Aborted)]), Some("I9 one outcome"));
-    assert_eq!(and(&[says(2, Step::Refused)]), Some("I9 one outcome"), "its word was given");
-    assert_eq!(broken(&[says(2, Step::Refused), says(2, Step::Agreed)]), Some("I9 one outcome"));
-    assert_eq!(broken(&[says(2, Step::Agreed), says(1, commit())]), Some("I9 one outcome"), "one did not agree");
+    assert_eq!(and(&[says(1, TransactionStep::Aborted), says(3, TransactionStep::Aborted)]), None);
+    assert_eq!(and(&[says(1, commit()), says(2, TransactionStep::Aborted)]), Some("I9 one outcome"));
+    assert_eq!(and(&[says(2, TransactionStep::Refused)]), Some("I9 one outcome"), "its word was given");
+    assert_eq!(broken(&[says(2, TransactionStep::Refused), says(2, TransactionStep::Agreed)]), Some("I9 one outcome"));
+    assert_eq!(
+        broken(&[says(2, TransactionStep::Agreed), says(1, commit())]),
+        Some("I9 one outcome"),
+        "one did not agree"
+    );
 }
 
 #[test]

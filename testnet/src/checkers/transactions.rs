@@ -8,7 +8,7 @@ use overlay::{GroupId, Point};
 
 /// Step of a transaction, by an entry of a group's log, or by its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TransactionStep {
     /// The group was asked and agreed.
     Agreed,
     /// The group was asked and refused, or knew of the end before it was asked.
@@ -23,7 +23,7 @@ pub enum Step {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownTransaction {
     agreed: BTreeSet<GroupId>,
     refused: BTreeSet<GroupId>,
     /// Whether it was committed, and the first group that showed it.
@@ -33,33 +33,33 @@ struct Known {
 /// Observations so far.
 #[derive(Debug, Default)]
 pub struct Transactions {
-    known: BTreeMap<TransactionId, Known>,
+    known: BTreeMap<TransactionId, KnownTransaction>,
 }
 
 impl Transactions {
     /// Checks a step of a transaction in a group's log, or state.
-    pub fn on_step(&mut self, group: GroupId, id: TransactionId, step: &Step) -> Result<(), String> {
+    pub fn on_step(&mut self, group: GroupId, id: TransactionId, step: &TransactionStep) -> Result<(), String> {
         let known = self.known.entry(id).or_default();
         match step {
-            Step::Agreed => {
+            TransactionStep::Agreed => {
                 known.agreed.insert(group);
                 if known.refused.contains(&group) {
                     return Err(format!("{group:?} agreed to {id:?}, which it had refused"));
                 }
             }
-            Step::Refused => {
+            TransactionStep::Refused => {
                 known.refused.insert(group);
                 if known.agreed.contains(&group) {
                     return Err(format!("{group:?} refused {id:?}, to which it had agreed"));
                 }
             }
-            Step::Committed { asked } => {
+            TransactionStep::Committed { asked } => {
                 if let Some(missing) = asked.iter().find(|asked| !known.agreed.contains(asked)) {
                     return Err(format!("{group:?} knows {id:?} to be committed, to which {missing:?} has not agreed"));
                 }
                 known.ends(group, id, true)?;
             }
-            Step::Aborted => known.ends(group, id, false)?,
+            TransactionStep::Aborted => known.ends(group, id, false)?,
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Transactions {
     }
 }
 
-impl Known {
+impl KnownTransaction {
     fn ends(&mut self, group: GroupId, id: TransactionId, commit: bool) -> Result<(), String> {
         let (first, by) = *self.outcome.get_or_insert((commit, group));
         if first != commit {

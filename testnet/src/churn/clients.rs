@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::population::Population;
 use super::register::{Register, Written};
-use super::{Churn, report};
+use super::{ChurnParameters, report};
 use crate::live::{Connection, Reply};
 use crate::rng::Rng;
 
@@ -24,7 +24,7 @@ pub(super) type Addresses = Arc<RwLock<Vec<SocketAddr>>>;
 
 /// Outcomes of the operations.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct ChurnCounts {
     pub(super) writes: u64,
     pub(super) reads: u64,
     pub(super) try_again: u64,
@@ -40,7 +40,7 @@ pub(super) struct Counts {
     pub(super) latencies: Vec<Duration>,
 }
 
-impl Counts {
+impl ChurnCounts {
     /// Returns the number of failed operations.
     pub(super) fn failed(&self) -> u64 {
         self.try_again + self.uncertain + self.unanswered + self.failed_reads + self.errors
@@ -53,18 +53,18 @@ impl Counts {
 }
 
 /// The clients of a run.
-pub(super) struct Clients {
+pub(super) struct ChurnClients {
     threads: Vec<JoinHandle<Vec<(String, Register)>>>,
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<ChurnCounts>>,
     stop: Arc<AtomicBool>,
 }
 
-impl Clients {
+impl ChurnClients {
     /// Starts the clients.
-    pub(super) fn start(churn: &Churn, addresses: Addresses) -> Clients {
+    pub(super) fn start(churn: &ChurnParameters, addresses: Addresses) -> ChurnClients {
         let (counts, stop) = (Arc::default(), Arc::default());
         let start = |index: usize| {
-            let client = Client {
+            let client = ChurnClient {
                 registers: (index..churn.keys).step_by(THREADS).map(|key| (name(key), Register::default())).collect(),
                 pause: Duration::from_secs_f64(THREADS as f64 / churn.rate),
                 rng: Rng::new(churn.seed.wrapping_add(index as u64), "churn client"),
@@ -75,11 +75,11 @@ impl Clients {
             std::thread::spawn(move || client.run(&stop))
         };
         let threads = (0..THREADS.min(churn.keys)).map(start).collect();
-        Clients { threads, counts, stop }
+        ChurnClients { threads, counts, stop }
     }
 
     /// Returns the outcomes of the operations so far.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> ChurnCounts {
         lock(&self.counts).clone()
     }
 
@@ -103,7 +103,7 @@ impl Clients {
     }
 
     /// Ends, and returns the outcomes of the operations, and the clients' knowledge of all keys.
-    pub(super) fn finish(self) -> (Counts, Vec<(String, Register)>) {
+    pub(super) fn finish(self) -> (ChurnCounts, Vec<(String, Register)>) {
         self.stop.store(true, Ordering::Relaxed);
         let registers = self.threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect();
         let counts = lock(&self.counts).clone();
@@ -124,15 +124,15 @@ fn some_peer(addresses: &Addresses, rng: &mut Rng) -> Option<SocketAddr> {
     (!addresses.is_empty()).then(|| *rng.pick(&addresses))
 }
 
-struct Client {
+struct ChurnClient {
     registers: Vec<(String, Register)>,
     pause: Duration,
     rng: Rng,
     addresses: Addresses,
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<ChurnCounts>>,
 }
 
-impl Client {
+impl ChurnClient {
     fn run(mut self, stop: &AtomicBool) -> Vec<(String, Register)> {
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(self.pause.mul_f64(self.rng.between(50, 150) as f64 / 100.0));

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clients::Clients;
+use clients::ChurnClients;
 pub use lives::Lives;
 use population::Population;
-pub use report::Report;
+pub use report::ChurnReport;
 pub(crate) use report::quantiles;
 
 /// Interval at which a line of figures is printed.
@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
-pub struct Churn {
+pub struct ChurnParameters {
     /// The daemon.
     pub program: PathBuf,
     /// Peers at any time, at least 1.
@@ -59,14 +59,14 @@ pub struct Churn {
 ///
 /// # Errors
 /// If the daemon cannot be started, or no peer is left. All daemons are ended, and the directory is removed.
-pub fn run(churn: &Churn, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> io::Result<Report> {
+pub fn run(churn: &ChurnParameters, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> io::Result<ChurnReport> {
     std::fs::create_dir_all(&churn.work)?;
     let result = churn_in(churn, stop, say);
     let _ = std::fs::remove_dir_all(&churn.work);
     result
 }
 
-fn churn_in(churn: &Churn, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> io::Result<Report> {
+fn churn_in(churn: &ChurnParameters, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> io::Result<ChurnReport> {
     let mut population = Population::found(churn, stop)?;
     let pause = |population: &mut Population, time: Duration| population.wait(time, stop);
     for _ in 1..churn.peers {
@@ -76,7 +76,7 @@ fn churn_in(churn: &Churn, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> io::
     pause(&mut population, churn.warm_up)?;
     say(&format!("{} of {} peers serve after the warm-up", population.serving(), churn.peers));
 
-    let clients = Clients::start(churn, Arc::clone(&population.addresses));
+    let clients = ChurnClients::start(churn, Arc::clone(&population.addresses));
     population.begin_to_die();
     let (begun, mut next_line) = (Instant::now(), LINE_EVERY);
     while begun.elapsed() < churn.time && !stop.load(Ordering::Relaxed) {
@@ -98,5 +98,5 @@ fn churn_in(churn: &Churn, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> io::
         }
         pause(&mut population, LOOK_EVERY)?;
     };
-    Ok(Report::new(counts, &population, lasted, lost, churn.keys))
+    Ok(ChurnReport::new(counts, &population, lasted, lost, churn.keys))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Churn;
+use super::ChurnParameters;
 use super::clients::Addresses;
 use crate::live::{Daemon, Signal};
 use crate::rng::Rng;
@@ -16,7 +16,7 @@ const CONTACTS: usize = 8;
 const FIRST_MAX: Duration = Duration::from_secs(60);
 
 /// A peer.
-struct Peer {
+struct ChurnPeer {
     daemon: Daemon,
     started: Instant,
     serves: bool,
@@ -25,8 +25,8 @@ struct Peer {
 
 /// All peers of a run.
 pub(super) struct Population<'a> {
-    churn: &'a Churn,
-    peers: Vec<Peer>,
+    churn: &'a ChurnParameters,
+    peers: Vec<ChurnPeer>,
     /// Addresses of the peers that serve.
     pub(super) addresses: Addresses,
     /// Peers killed so far.
@@ -40,7 +40,7 @@ pub(super) struct Population<'a> {
 
 impl<'a> Population<'a> {
     /// Starts the first peer, which founds the network, and waits until it serves.
-    pub(super) fn found(churn: &'a Churn, stop: &AtomicBool) -> io::Result<Population<'a>> {
+    pub(super) fn found(churn: &'a ChurnParameters, stop: &AtomicBool) -> io::Result<Population<'a>> {
         let mut population = Population {
             churn,
             peers: Vec::new(),
@@ -92,7 +92,7 @@ impl<'a> Population<'a> {
         daemon.program = Some(self.churn.program.clone());
         daemon.flags.extend(self.churn.flags.iter().cloned());
         daemon.start(&flags);
-        let mut peer = Peer { daemon, started: Instant::now(), serves: false, dies: None };
+        let mut peer = ChurnPeer { daemon, started: Instant::now(), serves: false, dies: None };
         if self.dying {
             peer.dies = Some(peer.started + self.churn.lives.draw(&mut self.rng));
         }

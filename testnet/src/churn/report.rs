@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::clients::Counts;
+use super::clients::ChurnCounts;
 use super::population::Population;
 
 /// The figures of a run.
 #[derive(Clone, Debug)]
-pub struct Report {
-    counts: Counts,
+pub struct ChurnReport {
+    counts: ChurnCounts,
     deaths: u64,
     joins: Vec<Duration>,
     lasted: Duration,
@@ -17,15 +17,15 @@ pub struct Report {
     keys: usize,
 }
 
-impl Report {
+impl ChurnReport {
     pub(super) fn new(
-        counts: Counts,
+        counts: ChurnCounts,
         population: &Population<'_>,
         lasted: Duration,
         lost: Vec<String>,
         keys: usize,
-    ) -> Report {
-        Report { counts, deaths: population.deaths, joins: population.joins.clone(), lasted, lost, keys }
+    ) -> ChurnReport {
+        ChurnReport { counts, deaths: population.deaths, joins: population.joins.clone(), lasted, lost, keys }
     }
 
     /// Returns the share of operations that failed, in percent.
@@ -68,7 +68,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ChurnReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = &self.counts;
         for (what, lines) in [("wrong", &counts.wrong), ("error", &counts.strange), ("lost", &self.lost)] {

@@ -13,7 +13,7 @@ use testnet::study::{Figures, HEADING, Places, Study, run, safe_sizes};
 pub struct StudyArgs {
     /// Peers live for random times, die for good, and are replaced by new peers: a churn study instead of a search for faults
     #[arg(long, value_enum, conflicts_with_all = ["small", "members", "ring", "switch", "torn", "trace", "history"])]
-    churn: Option<Churn>,
+    churn: Option<LifetimeKind>,
     /// The mean lifetime: 100, 100s, 5m, 2h
     #[arg(long, value_name = "TIME", default_value = "180s", value_parser = super::parse_time, requires = "churn")]
     lifetime: Duration,
@@ -22,8 +22,8 @@ pub struct StudyArgs {
     #[arg(long, value_name = "TIME", value_parser = super::parse_time, requires = "churn")]
     aged: Option<Duration>,
     /// Where the peers stand
-    #[arg(long, value_enum, default_value_t = Latency::Planetlab, requires = "churn")]
-    latency: Latency,
+    #[arg(long, value_enum, default_value_t = LatencyKind::Planetlab, requires = "churn")]
+    latency: LatencyKind,
     /// From the first death until operations are counted
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::parse_time, requires = "churn")]
     warm_up: Duration,
@@ -53,7 +53,7 @@ pub struct StudyArgs {
 
 /// How long peers live.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Churn {
+enum LifetimeKind {
     /// Exponential lifetimes, which the papers call Poisson
     Poisson,
     /// Pareto lifetimes of shape 1.1: most peers die young
@@ -64,7 +64,7 @@ enum Churn {
 
 /// Where the peers stand.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Latency {
+enum LatencyKind {
     /// In one cluster
     Cluster,
     /// In three sites, 38 to 82 ms apart
@@ -95,9 +95,9 @@ impl StudyArgs {
             policies.choose(decision, name).map_err(|why| format!("--policy {policy}: {why}"))?;
         }
         let lives = match self.churn {
-            Some(Churn::Poisson) => Some(Lives::Exponential(self.lifetime)),
-            Some(Churn::Pareto) => Some(Lives::Pareto(self.lifetime)),
-            Some(Churn::None) | None => None,
+            Some(LifetimeKind::Poisson) => Some(Lives::Exponential(self.lifetime)),
+            Some(LifetimeKind::Pareto) => Some(Lives::Pareto(self.lifetime)),
+            Some(LifetimeKind::None) | None => None,
         };
         let study = Study::new(seed, peers, lives);
         let (least, greatest) = lives.map_or(study.members, |lives| safe_sizes(lives, self.exclude_after, seed));
@@ -109,13 +109,13 @@ impl StudyArgs {
         }
         // Many Pareto lives end soon after the shortest one: peers that are all new would die together.
         let aged = self.aged.unwrap_or(match self.churn {
-            Some(Churn::Pareto) => self.lifetime * Lives::WARM,
+            Some(LifetimeKind::Pareto) => self.lifetime * Lives::WARM,
             _ => Duration::ZERO,
         });
         let places = match self.latency {
-            Latency::Cluster => Places::Cluster,
-            Latency::Sites => Places::Sites,
-            Latency::Planetlab => Places::Planet,
+            LatencyKind::Cluster => Places::Cluster,
+            LatencyKind::Sites => Places::Sites,
+            LatencyKind::Planetlab => Places::Planet,
         };
         Ok(Study {
             places,

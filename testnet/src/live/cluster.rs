@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::daemon::{Daemon, Signal};
-use super::gate::Places;
+use super::gate::ClusterPermits;
 use super::namespace::{Endpoint, Site};
 use super::resp::Reply;
 
@@ -14,7 +14,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 
 /// Common settings of the daemons of a network.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Number of daemons.
     pub daemons: usize,
     /// `--durability memory`.
@@ -44,21 +44,21 @@ pub struct Options {
 pub struct Cluster {
     /// Daemons by number.
     pub daemons: Vec<Daemon>,
-    options: Options,
+    options: ClusterOptions,
     /// Name of the network.
     network: String,
     directory: PathBuf,
     /// Number of daemons that were made anew.
     renewals: u32,
-    _places: Places,
+    _places: ClusterPermits,
 }
 
 impl Cluster {
     /// Starts daemons one after another, the first with a new network, and waits until each serves and all are members. Waits first
     /// until few other clusters run in this process.
-    pub fn start(test: &str, options: &Options) -> Cluster {
+    pub fn start(test: &str, options: &ClusterOptions) -> Cluster {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let places = Places::wait(options.daemons);
+        let places = ClusterPermits::wait(options.daemons);
         let unique = format!("{test}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(format!("scatter-{unique}"));
         std::fs::create_dir_all(&directory).expect("a place for data");

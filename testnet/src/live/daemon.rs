@@ -43,7 +43,7 @@ struct Ready {
 
 /// A daemon's report of its group in `/v1/status`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct View {
+pub struct GroupView {
     /// Epoch of the group.
     pub epoch: u64,
     /// Slot of the newest of the primaries' terms.
@@ -76,7 +76,7 @@ pub struct PrimaryView {
     pub peer_id: String,
 }
 
-impl View {
+impl GroupView {
     /// Returns the peer ids of the voting members that are well.
     pub fn voters(&self) -> impl Iterator<Item = &str> {
         let votes = |member: &&MemberView| matches!(member.role.as_str(), "leader" | "member");
@@ -472,7 +472,7 @@ impl Daemon {
     }
 
     /// Returns its view of its group, if it is in one.
-    pub fn view(&self) -> Option<View> {
+    pub fn view(&self) -> Option<GroupView> {
         let group = self.ask_http("/v1/status")?["groups"].get_mut(0)?.take();
         serde_json::from_value(group).ok()
     }

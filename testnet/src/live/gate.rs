@@ -13,21 +13,21 @@ static LEFT: Condvar = Condvar::new();
 
 /// Places of one cluster, free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Places(usize);
+pub(super) struct ClusterPermits(usize);
 
-impl Places {
+impl ClusterPermits {
     /// Waits until there is room for a cluster of `daemons` daemons.
-    pub(super) fn wait(daemons: usize) -> Places {
+    pub(super) fn wait(daemons: usize) -> ClusterPermits {
         let wanted = if daemons > SMALL_MAX { PLACES } else { 1 };
         let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken =
             LEFT.wait_while(taken, |taken| *taken + wanted > PLACES).unwrap_or_else(PoisonError::into_inner);
         *taken += wanted;
-        Places(wanted)
+        ClusterPermits(wanted)
     }
 }
 
-impl Drop for Places {
+impl Drop for ClusterPermits {
     fn drop(&mut self) {
         *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
         LEFT.notify_all();

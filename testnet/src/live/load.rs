@@ -62,7 +62,7 @@ impl Default for Habits {
 
 /// Number of the client that reads all keys at the end.
 const LAST_READER: u64 = u64::MAX;
-/// First number of clients that [`Load`] does not know.
+/// First number of clients that [`LiveLoad`] does not know.
 const NEWCOMERS: u64 = 1 << 20;
 /// Number of last reads that are on their way at once over one connection.
 const LAST_READS: usize = 64;
@@ -266,20 +266,20 @@ impl Recorder {
 
 /// Clients at work. They stop when this is dropped.
 #[derive(Debug)]
-pub struct Load {
+pub struct LiveLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Load {
+impl LiveLoad {
     /// Starts `clients` clients on the daemons; each stays with one daemon until that fails it.
-    pub fn start(recorder: &Arc<Recorder>, daemons: &[Endpoint], clients: u64, seed: u64, keys: &Keys) -> Load {
+    pub fn start(recorder: &Arc<Recorder>, daemons: &[Endpoint], clients: u64, seed: u64, keys: &Keys) -> LiveLoad {
         let keys = keys.clone();
-        Load::start_as(recorder, daemons, &Habits { clients, seed, keys, ..Habits::default() })
+        LiveLoad::start_as(recorder, daemons, &Habits { clients, seed, keys, ..Habits::default() })
     }
 
     /// Starts clients with these habits on the daemons.
-    pub fn start_as(recorder: &Arc<Recorder>, daemons: &[Endpoint], habits: &Habits) -> Load {
+    pub fn start_as(recorder: &Arc<Recorder>, daemons: &[Endpoint], habits: &Habits) -> LiveLoad {
         assert!(habits.keys.uses <= 60, "each addition to a counter has a bit of its own");
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..habits.clients)
@@ -288,11 +288,11 @@ impl Load {
                 let (daemons, habits) = (daemons.to_vec(), habits.clone());
                 std::thread::spawn(move || {
                     let rng = Rng::new(habits.seed ^ number << 32, "live client");
-                    Client { number, rng, recorder, habits, stop }.work(&daemons);
+                    LiveClient { number, rng, recorder, habits, stop }.work(&daemons);
                 })
             })
             .collect();
-        Load { stop, threads }
+        LiveLoad { stop, threads }
     }
 
     /// Waits until all clients have stopped.
@@ -304,14 +304,14 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for LiveLoad {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 /// One client.
-struct Client {
+struct LiveClient {
     number: u64,
     rng: Rng,
     recorder: Arc<Recorder>,
@@ -319,7 +319,7 @@ struct Client {
     stop: Arc<AtomicBool>,
 }
 
-impl Client {
+impl LiveClient {
     fn work(&mut self, daemons: &[Endpoint]) {
         let mut connections = 0;
         while !self.stop.load(Ordering::Relaxed) {

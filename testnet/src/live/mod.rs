@@ -1,7 +1,7 @@
 //! Real daemons on loopback, and the history of their clients.
 //!
 //! A [`Cluster`] starts daemons, kills, stops and restarts them, and takes all of them down with itself. [`Wires`] give each of
-//! them a network of its own, with links that can be cut. [`Load`] starts clients on them and records requests and answers as a
+//! them a network of its own, with links that can be cut. [`LiveLoad`] starts clients on them and records requests and answers as a
 //! [`History`](crate::history::History), which the checkers then judge.
 
 mod cluster;
@@ -18,9 +18,9 @@ mod wires;
 
 use std::time::Duration;
 
-pub use cluster::{Cluster, Options};
-pub use daemon::{Daemon, Leave, Signal, View, chirp_program, fast_program, free_port, program};
-pub use load::{Habits, Keys, Load, Recorder};
+pub use cluster::{Cluster, ClusterOptions};
+pub use daemon::{Daemon, GroupView, Leave, Signal, chirp_program, fast_program, free_port, program};
+pub use load::{Habits, Keys, LiveLoad, Recorder};
 pub use lossy::Lossy;
 pub use measure::{FILL_VALUE_BYTES, Spread, fill, is_ok};
 pub use namespace::{Endpoint, Namespace, Site};

@@ -39,13 +39,13 @@ impl Namespace {
     /// The thread cannot enter the namespace; `act` has not run then.
     pub fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         /// Brings the thread back on every path.
-        struct Return(OwnedFd);
-        impl Drop for Return {
+        struct NamespaceGuard(OwnedFd);
+        impl Drop for NamespaceGuard {
             fn drop(&mut self) {
                 enter(self.0.as_raw_fd()).expect("a thread can go back to where it was");
             }
         }
-        let back = Return(here()?);
+        let back = NamespaceGuard(here()?);
         enter(self.0.as_raw_fd())?;
         let result = act();
         drop(back);

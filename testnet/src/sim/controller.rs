@@ -12,7 +12,7 @@ use switch::tables::Partition;
 
 use crate::checkers::Broken;
 use crate::rng::Rng;
-use crate::sim::hardware::State;
+use crate::sim::hardware::ProcessState;
 use crate::sim::host::Host;
 use crate::sim::queue::Event;
 use crate::sim::switches::{Set, Switches};
@@ -84,7 +84,7 @@ impl<H: Host> World<H> {
 
     /// Returns the report of each running process about its group.
     fn told(&self) -> Vec<Told> {
-        let running = (0..self.machines.len()).filter(|host| self.machines[*host].state == State::Running);
+        let running = (0..self.machines.len()).filter(|host| self.machines[*host].state == ProcessState::Running);
         let told = running.filter_map(|host| Some(Told { host, status: self.machines[host].host.as_ref()?.group()? }));
         told.collect()
     }

@@ -20,7 +20,7 @@ pub enum Target {
 
 /// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FaultKind {
     /// The process dies and comes back with its store, which may lack unsynced data.
     Crash(Target),
     /// The process dies, and its store is gone when it comes back. Left out where the group could not survive the loss.
@@ -97,7 +97,7 @@ pub struct Fault {
     /// Start of the fault, since the start of the run.
     pub at: Duration,
     /// Kind of the fault.
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// Duration of the fault.
     pub lasts: Duration,
 }
@@ -107,13 +107,13 @@ impl Fault {
     fn stalls(&self) -> bool {
         !matches!(
             self.kind,
-            Kind::Reset(..)
-                | Kind::WallJump(..)
-                | Kind::DiskLow(_)
-                | Kind::StoreFails(..)
-                | Kind::StopEpoch(_)
-                | Kind::Reform(..)
-                | Kind::Repair(_)
+            FaultKind::Reset(..)
+                | FaultKind::WallJump(..)
+                | FaultKind::DiskLow(_)
+                | FaultKind::StoreFails(..)
+                | FaultKind::StopEpoch(_)
+                | FaultKind::Reform(..)
+                | FaultKind::Repair(_)
         )
     }
 }
@@ -125,65 +125,65 @@ pub struct Mix {
 }
 
 /// Draws one fault for this number of machines.
-pub type Draw = fn(&mut Rng, usize) -> Kind;
+pub type Draw = fn(&mut Rng, usize) -> FaultKind;
 
 /// All kinds that can be drawn, with their weights.
 const KINDS: [(Draw, u64); 17] = [
-    (|rng, n| Kind::Crash(target(rng, n)), 6),
-    (|rng, n| Kind::Lose(target(rng, n)), 3),
-    (|_, _| Kind::CrashAll, 1),
-    (|rng, n| Kind::Stop(target(rng, n)), 2),
-    (|rng, n| Kind::Pause(target(rng, n)), 5),
-    (|rng, n| Kind::Suspend(target(rng, n)), 2),
-    (|rng, n| Kind::Isolate(target(rng, n)), 4),
-    (|rng, n| Kind::Deafen(target(rng, n)), 3),
-    (|rng, n| Kind::Mute(target(rng, n)), 3),
-    (|rng, n| Kind::Split(rng.below(1 << n.min(63))), 3),
-    (|rng, n| Kind::Triangle(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 3),
-    (|rng, n| Kind::Clog(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 6),
-    (|rng, n| Kind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 3),
+    (|rng, n| FaultKind::Crash(target(rng, n)), 6),
+    (|rng, n| FaultKind::Lose(target(rng, n)), 3),
+    (|_, _| FaultKind::CrashAll, 1),
+    (|rng, n| FaultKind::Stop(target(rng, n)), 2),
+    (|rng, n| FaultKind::Pause(target(rng, n)), 5),
+    (|rng, n| FaultKind::Suspend(target(rng, n)), 2),
+    (|rng, n| FaultKind::Isolate(target(rng, n)), 4),
+    (|rng, n| FaultKind::Deafen(target(rng, n)), 3),
+    (|rng, n| FaultKind::Mute(target(rng, n)), 3),
+    (|rng, n| FaultKind::Split(rng.below(1 << n.min(63))), 3),
+    (|rng, n| FaultKind::Triangle(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 3),
+    (|rng, n| FaultKind::Clog(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 6),
+    (|rng, n| FaultKind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 3),
     (
         |rng, _| {
             let mut rate = |max| if rng.per_mille(500) { rng.below(max) as u32 } else { 0 };
-            Kind::Noise(Noise { loss: rate(200), duplication: rate(200), reordering: rate(300) })
+            FaultKind::Noise(Noise { loss: rate(200), duplication: rate(200), reordering: rate(300) })
         },
         5,
     ),
     (
         |rng, n| {
             const DAY: u64 = 86_400_000;
-            Kind::WallJump(target(rng, n), rng.below(2 * DAY) as i64 - DAY as i64)
+            FaultKind::WallJump(target(rng, n), rng.below(2 * DAY) as i64 - DAY as i64)
         },
         3,
     ),
-    (|rng, n| Kind::DiskLow(target(rng, n)), 2),
-    (|rng, n| Kind::StoreFails(target(rng, n), rng.below(20)), 2),
+    (|rng, n| FaultKind::DiskLow(target(rng, n)), 2),
+    (|rng, n| FaultKind::StoreFails(target(rng, n), rng.below(20)), 2),
 ];
 
 /// Faults at the end of a journal, with their weights.
 const TAILS: [(Draw, u64); 4] = [
-    (|rng, n| Kind::Tear(target(rng, n)), 6),
-    (|_, _| Kind::TearAll, 3),
-    (|rng, n| Kind::Flip(target(rng, n)), 12),
-    (|_, _| Kind::Flip(Target::Leader), 4),
+    (|rng, n| FaultKind::Tear(target(rng, n)), 6),
+    (|_, _| FaultKind::TearAll, 3),
+    (|rng, n| FaultKind::Flip(target(rng, n)), 12),
+    (|_, _| FaultKind::Flip(Target::Leader), 4),
 ];
 
 /// Faults of switches, with their weights.
 const SWITCHES: [(Draw, u64); 4] = [
-    (|rng, _| Kind::SwitchRestart { other: rng.per_mille(200) }, 6),
-    (|rng, _| Kind::SwitchReplace { moved: rng.bits() & rng.bits() }, 4),
-    (|_, _| Kind::SwitchCut, 2),
-    (|_, _| Kind::Unattended, 2),
+    (|rng, _| FaultKind::SwitchRestart { other: rng.per_mille(200) }, 6),
+    (|rng, _| FaultKind::SwitchReplace { moved: rng.bits() & rng.bits() }, 4),
+    (|_, _| FaultKind::SwitchCut, 2),
+    (|_, _| FaultKind::Unattended, 2),
 ];
 
 /// Faults that change a group's members, beside faults of all kinds; with their weights.
 const CHURN: [(Draw, u64); 6] = [
-    (|rng, n| Kind::Leave(host(rng, n)), 10),
-    (|rng, n| Kind::Lose(host(rng, n)), 6),
-    (|_, _| Kind::Crash(Target::Leader), 8),
-    (|_, _| Kind::Isolate(Target::Leader), 5),
-    (|_, _| Kind::Pause(Target::Leader), 5),
-    (|rng, n| Kind::StopEpoch(host(rng, n)), 6),
+    (|rng, n| FaultKind::Leave(host(rng, n)), 10),
+    (|rng, n| FaultKind::Lose(host(rng, n)), 6),
+    (|_, _| FaultKind::Crash(Target::Leader), 8),
+    (|_, _| FaultKind::Isolate(Target::Leader), 5),
+    (|_, _| FaultKind::Pause(Target::Leader), 5),
+    (|rng, n| FaultKind::StopEpoch(host(rng, n)), 6),
 ];
 
 fn host(rng: &mut Rng, n: usize) -> Target {
@@ -252,7 +252,7 @@ impl Mix {
     pub fn reform(rng: &mut Rng) -> Mix {
         let mut mix = if rng.per_mille(500) { Mix::default() } else { Mix::churn(rng) };
         let weight = mix.kinds.iter().map(|(_, weight)| weight).sum::<u64>().max(20);
-        mix.kinds.push((|rng, n| Kind::Reform(host(rng, n), rng.below(u64::MAX)), weight));
+        mix.kinds.push((|rng, n| FaultKind::Reform(host(rng, n), rng.below(u64::MAX)), weight));
         mix
     }
 
@@ -317,10 +317,10 @@ mod tests {
     fn stalls_join_where_they_touch() {
         let fault = |at, lasts, kind| Fault { at: Duration::from_secs(at), kind, lasts: Duration::from_secs(lasts) };
         let plan = [
-            fault(1, 2, Kind::Clog(0, 1)),
-            fault(3, 1, Kind::Pause(Target::Primary)),
-            fault(6, 1, Kind::DiskLow(Target::Primary)),
-            fault(9, 1, Kind::Isolate(Target::Host(1))),
+            fault(1, 2, FaultKind::Clog(0, 1)),
+            fault(3, 1, FaultKind::Pause(Target::Primary)),
+            fault(6, 1, FaultKind::DiskLow(Target::Primary)),
+            fault(9, 1, FaultKind::Isolate(Target::Host(1))),
         ];
         let seconds = |s: u64| Time(s * 1_000_000_000);
         assert_eq!(stalls(&plan), [(seconds(1), seconds(6)), (seconds(9), seconds(12))]);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use node::{Durability, Input};
 use overlay::NodeId;
 
-use crate::sim::fault::{Kind, Target};
-use crate::sim::hardware::{Machine, Return, State};
+use crate::sim::fault::{FaultKind, Target};
+use crate::sim::hardware::{Machine, ProcessState, Return};
 use crate::sim::host::Host;
 use crate::sim::network::Noise;
 use crate::sim::queue::Event;
@@ -37,7 +37,7 @@ enum Undo {
 
 /// The faults that last at this moment.
 #[derive(Debug, Default)]
-pub struct Standing {
+pub struct ActiveFaults {
     undo: BTreeMap<usize, Undo>,
     next: usize,
 }
@@ -54,7 +54,7 @@ impl<H: Host> World<H> {
 
     /// Strikes now. The fault lasts until [`World::undo`] with the returned number, or [`World::heal`]. `None` if there is nothing
     /// to undo.
-    pub fn inject(&mut self, kind: Kind) -> Option<usize> {
+    pub fn inject(&mut self, kind: FaultKind) -> Option<usize> {
         self.trace.note(self.now, &[], &[], || format!("fault {kind:?}"));
         let undo = self.strike(kind)?;
         Some(self.keep(undo))
@@ -70,7 +70,7 @@ impl<H: Host> World<H> {
     /// Kills a process, whether the group can survive that or not. The process comes back with [`World::undo`] of the returned
     /// number, or [`World::heal`]: with its store, which may lack unsynced data, or without. `None` if it is down.
     pub fn kill(&mut self, host: usize, keeps_store: bool) -> Option<usize> {
-        if self.machines[host].state == State::Down {
+        if self.machines[host].state == ProcessState::Down {
             return None;
         }
         self.marks.hit(if keeps_store { "fault: crash" } else { "fault: crash, and the store is gone" });
@@ -122,24 +122,24 @@ impl<H: Host> World<H> {
         }
     }
 
-    fn strike(&mut self, kind: Kind) -> Option<Undo> {
+    fn strike(&mut self, kind: FaultKind) -> Option<Undo> {
         let n = self.machines.len();
         match kind {
-            Kind::Crash(target) => self.crash(self.resolve(target)),
-            Kind::Lose(target) => self.lose(self.resolve(target)),
-            Kind::CrashAll => self.crash_all(false),
-            Kind::TearAll => self.crash_all(true),
-            Kind::Tear(target) => self.tear(self.resolve(target)),
-            Kind::Flip(target) => self.flip(self.resolve(target)),
-            Kind::Stop(target) => self.stop(self.resolve(target)),
-            Kind::Leave(target) => self.leave(self.resolve(target)),
-            Kind::StopEpoch(target) => {
+            FaultKind::Crash(target) => self.crash(self.resolve(target)),
+            FaultKind::Lose(target) => self.lose(self.resolve(target)),
+            FaultKind::CrashAll => self.crash_all(false),
+            FaultKind::TearAll => self.crash_all(true),
+            FaultKind::Tear(target) => self.tear(self.resolve(target)),
+            FaultKind::Flip(target) => self.flip(self.resolve(target)),
+            FaultKind::Stop(target) => self.stop(self.resolve(target)),
+            FaultKind::Leave(target) => self.leave(self.resolve(target)),
+            FaultKind::StopEpoch(target) => {
                 self.marks.hit("fault: an epoch is stopped");
                 let host = self.resolve(target);
                 self.stop_epoch(host);
                 None
             }
-            Kind::Reform(target, chance) => {
+            FaultKind::Reform(target, chance) => {
                 let host = self.resolve(target);
                 self.reform(host, chance);
                 // Every other time an administrator changes a policy while groups are reformed.
@@ -151,7 +151,7 @@ impl<H: Host> World<H> {
                 }
                 None
             }
-            Kind::Repair(target) => {
+            FaultKind::Repair(target) => {
                 self.marks.hit("fault: a range is declared lost");
                 let host = self.resolve(target);
                 if let Some(request) = self.process(host).and_then(H::repair) {
@@ -159,29 +159,29 @@ impl<H: Host> World<H> {
                 }
                 None
             }
-            Kind::Pause(target) => self.freeze(self.resolve(target), false),
-            Kind::Suspend(target) => self.freeze(self.resolve(target), true),
-            Kind::Isolate(target) => {
+            FaultKind::Pause(target) => self.freeze(self.resolve(target), false),
+            FaultKind::Suspend(target) => self.freeze(self.resolve(target), true),
+            FaultKind::Isolate(target) => {
                 let host = self.resolve(target);
                 self.cut("fault: isolated", |from, to| from == host || to == host)
             }
-            Kind::Deafen(target) => {
+            FaultKind::Deafen(target) => {
                 let host = self.resolve(target);
                 self.cut("fault: deafened", |_, to| to == host)
             }
-            Kind::Mute(target) => {
+            FaultKind::Mute(target) => {
                 let host = self.resolve(target);
                 self.cut("fault: muted", |from, _| from == host)
             }
-            Kind::Split(side) => {
+            FaultKind::Split(side) => {
                 let is_set = |host: usize| side >> (host % 64) & 1 == 1;
                 self.cut("fault: split", move |from, to| is_set(from) != is_set(to))
             }
-            Kind::Triangle(a, b) => {
+            FaultKind::Triangle(a, b) => {
                 self.cut("fault: triangle", |from, to| (from, to) == (a, b) || (to, from) == (a, b))
             }
-            Kind::Clog(a, b) => self.cut("fault: clog", |from, to| (from, to) == (a, b)),
-            Kind::Reset(a, b) => {
+            FaultKind::Clog(a, b) => self.cut("fault: clog", |from, to| (from, to) == (a, b)),
+            FaultKind::Reset(a, b) => {
                 if a != b && self.connections.broken(a, b) {
                     self.marks.hit("fault: connection reset");
                     self.network.forget_held(a, b);
@@ -190,49 +190,49 @@ impl<H: Host> World<H> {
                 }
                 None
             }
-            Kind::Noise(noise) => {
+            FaultKind::Noise(noise) => {
                 self.marks.hit("fault: noise");
                 self.network.set_noise(noise);
                 Some(Undo::Quiet)
             }
-            Kind::Lossy(target, per_mille) => {
+            FaultKind::Lossy(target, per_mille) => {
                 let host = self.resolve(target);
                 self.marks.hit("fault: a machine's frames are lost");
                 self.network.set_loss(host, per_mille);
                 Some(Undo::Lossless(host))
             }
-            Kind::Slow(factor) => {
+            FaultKind::Slow(factor) => {
                 self.marks.hit("fault: all machines are slow");
                 self.slowness = factor;
                 Some(Undo::Quick)
             }
-            Kind::WallJump(target, milliseconds) => {
+            FaultKind::WallJump(target, milliseconds) => {
                 let host = self.resolve(target);
                 self.marks.hit("fault: wall clock jumps");
                 self.machines[host].clocks.jump(milliseconds);
                 Some(Undo::RightClock(host))
             }
-            Kind::DiskLow(target) => {
+            FaultKind::DiskLow(target) => {
                 let host = self.resolve(target);
                 self.marks.hit("fault: disk nearly full");
                 self.deliver(host, Input::DiskLow(Some(group::op::Limit::Disk)));
                 Some(Undo::DiskFree(host))
             }
-            Kind::SwitchRestart { other } => {
+            FaultKind::SwitchRestart { other } => {
                 self.restart_switch(other);
                 None
             }
-            Kind::SwitchReplace { moved } => {
+            FaultKind::SwitchReplace { moved } => {
                 self.replace_switch(moved);
                 Some(Undo::SwitchReplaced)
             }
-            Kind::SwitchCut => self.cut_switch().map(Undo::SwitchMended),
-            Kind::Unattended => {
+            FaultKind::SwitchCut => self.cut_switch().map(Undo::SwitchMended),
+            FaultKind::Unattended => {
                 self.marks.hit("fault: nobody sets a switch's tables");
                 self.switches.as_mut()?.unattended += 1;
                 Some(Undo::Attended)
             }
-            Kind::StoreFails(target, calls) => {
+            FaultKind::StoreFails(target, calls) => {
                 let host = self.resolve(target);
                 if n > 1 && (self.scenario.durability == Durability::Sync || self.can_lose(host)) {
                     self.marks.hit("fault: store is about to fail");
@@ -249,7 +249,7 @@ impl<H: Host> World<H> {
             self.marks.hit("fault: left out, the group could not survive it");
             return None;
         }
-        if self.machines[host].state == State::Down {
+        if self.machines[host].state == ProcessState::Down {
             return None;
         }
         self.marks.hit("fault: crash");
@@ -259,7 +259,7 @@ impl<H: Host> World<H> {
     }
 
     fn tear(&mut self, host: usize) -> Option<Undo> {
-        if self.scenario.durability == Durability::Memory || self.machines[host].state == State::Down {
+        if self.scenario.durability == Durability::Memory || self.machines[host].state == ProcessState::Down {
             return None;
         }
         self.marks.hit("fault: crash, and the store's end is torn");
@@ -270,7 +270,7 @@ impl<H: Host> World<H> {
     }
 
     fn flip(&mut self, host: usize) -> Option<Undo> {
-        if self.machines[host].state == State::Down || self.scenario.durability == Durability::Memory {
+        if self.machines[host].state == ProcessState::Down || self.scenario.durability == Durability::Memory {
             return None;
         }
         if !self.machines[host].store.has_last() {
@@ -313,7 +313,7 @@ impl<H: Host> World<H> {
         for host in 0..self.machines.len() {
             let requests =
                 self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
-            if !requests.is_empty() && self.machines[host].state == State::Running {
+            if !requests.is_empty() && self.machines[host].state == ProcessState::Running {
                 self.marks.hit("world: a loss is accepted");
                 self.handle(host, requests);
             }
@@ -337,7 +337,7 @@ impl<H: Host> World<H> {
         }
         self.marks.hit(if torn { "fault: all crash at once, torn" } else { "fault: all crash at once" });
         for host in 0..self.machines.len() {
-            if self.machines[host].state == State::Down {
+            if self.machines[host].state == ProcessState::Down {
                 continue;
             }
             let kept = self.kept(host);
@@ -353,7 +353,7 @@ impl<H: Host> World<H> {
         if self.scenario.durability == Durability::Memory && !self.can_lose(host) {
             return None;
         }
-        if self.machines[host].state != State::Running {
+        if self.machines[host].state != ProcessState::Running {
             return None;
         }
         self.marks.hit("fault: asked to stop");
@@ -363,7 +363,7 @@ impl<H: Host> World<H> {
     }
 
     fn leave(&mut self, host: usize) -> Option<Undo> {
-        if self.machines[host].state != State::Running {
+        if self.machines[host].state != ProcessState::Running {
             return None;
         }
         self.marks.hit("fault: asked to leave");
@@ -375,7 +375,7 @@ impl<H: Host> World<H> {
         if let Some(mut process) = self.machines[host].host.take() {
             process.stop_epoch();
             self.obey(host, &mut process);
-            if self.machines[host].state != State::Down {
+            if self.machines[host].state != ProcessState::Down {
                 self.machines[host].host = Some(process);
             }
         }
@@ -389,13 +389,13 @@ impl<H: Host> World<H> {
             return self.marks.hit("fault: left out, the group could not survive it");
         }
         for host in (host..hosts).chain(0..host) {
-            if self.machines[host].state != State::Running {
+            if self.machines[host].state != ProcessState::Running {
                 continue;
             }
             let Some(mut process) = self.machines[host].host.take() else { continue };
             let begun = process.reform(chance);
             self.obey(host, &mut process);
-            if self.machines[host].state != State::Down {
+            if self.machines[host].state != ProcessState::Down {
                 self.machines[host].host = Some(process);
             }
             if begun {
@@ -410,8 +410,8 @@ impl<H: Host> World<H> {
         let machine = &mut self.machines[host];
         machine.frozen += 1;
         machine.disturbed = now;
-        if machine.state == State::Running {
-            machine.state = State::Frozen;
+        if machine.state == ProcessState::Running {
+            machine.state = ProcessState::Frozen;
         }
         if asleep {
             machine.clocks.sleep(now);
@@ -491,8 +491,8 @@ impl<H: Host> World<H> {
         if asleep {
             machine.clocks.wake(now);
         }
-        if machine.frozen == 0 && machine.state == State::Frozen {
-            machine.state = State::Running;
+        if machine.frozen == 0 && machine.state == ProcessState::Frozen {
+            machine.state = ProcessState::Running;
             if !machine.inbox.is_empty() {
                 self.queue_turn(host);
             }
@@ -503,11 +503,11 @@ impl<H: Host> World<H> {
     fn can_lose(&self, host: usize) -> bool {
         let n = self.machines.len();
         n >= 3
-            && self.machines[host].state != State::Down
+            && self.machines[host].state != ProcessState::Down
             && !self.is_depended_on(host)
             && (0..n).filter(|&other| other != host).all(|other| {
                 let machine = &self.machines[other];
-                machine.state == State::Running
+                machine.state == ProcessState::Running
                     && !machine.doomed
                     && machine.ready
                     && !machine.store.has_failed()

@@ -13,7 +13,7 @@ use crate::sim::store::SimStore;
 
 /// State of a machine's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ProcessState {
     /// The process runs.
     Running,
     /// The process is frozen; its inputs wait.
@@ -26,7 +26,7 @@ pub enum State {
 pub(super) struct Machine<H> {
     pub key: PeerKey,
     pub host: Option<Box<H>>,
-    pub state: State,
+    pub state: ProcessState,
     /// Number of starts of its process.
     pub life: u32,
     pub clocks: Clocks,
@@ -82,7 +82,7 @@ pub(super) fn new_key(index: usize, chance: &mut Rng) -> PeerKey {
 impl<H> Machine<H> {
     /// Returns the life that answers clients now, if one does.
     pub fn answering(&self) -> Option<u32> {
-        (self.state != State::Down).then_some(self.life)
+        (self.state != ProcessState::Down).then_some(self.life)
     }
 
     /// Returns a machine that has not been started.
@@ -90,7 +90,7 @@ impl<H> Machine<H> {
         Machine {
             key: new_key(index, chance),
             host: None,
-            state: State::Down,
+            state: ProcessState::Down,
             life: 0,
             clocks: Clocks::new(Time(0), Time(0), 0),
             store: SimStore::default(),

@@ -9,7 +9,7 @@ use overlay::time::Time;
 
 use crate::rng::Rng;
 use crate::sim::clock::Clocks;
-use crate::sim::hardware::{Return, State, new_key};
+use crate::sim::hardware::{ProcessState, Return, new_key};
 use crate::sim::host::Host;
 use crate::sim::network::Flight;
 use crate::sim::queue::Event;
@@ -181,14 +181,14 @@ impl<H: Host> World<H> {
     /// Ends a process: it dies and keeps `kept` of the batches that are not durable, or it stopped cleanly.
     pub(super) fn end(&mut self, host: usize, kept: Option<usize>) {
         let machine = &mut self.machines[host];
-        if machine.state == State::Down {
+        if machine.state == ProcessState::Down {
             return;
         }
         match kept {
             Some(kept) => machine.store.crash(kept),
             None => machine.store.seal(),
         }
-        machine.state = State::Down;
+        machine.state = ProcessState::Down;
         machine.kept = machine.host.as_deref().and_then(H::node);
         machine.host = None;
         machine.inbox.clear();
@@ -234,7 +234,7 @@ impl<H: Host> World<H> {
     /// Plans the return of a process that is down, unless another return is planned already.
     pub(super) fn come_back(&mut self, host: usize, after: Duration, how: Return) {
         let machine = &mut self.machines[host];
-        if machine.state == State::Down && machine.returns.is_none() {
+        if machine.state == ProcessState::Down && machine.returns.is_none() {
             machine.returns = Some(how);
             let life = machine.life;
             self.queue_in(after, Event::Restart { host, life });
@@ -243,7 +243,7 @@ impl<H: Host> World<H> {
 
     pub(super) fn on_restart(&mut self, host: usize, life: u32) {
         let machine = &mut self.machines[host];
-        if machine.state != State::Down || machine.life != life {
+        if machine.state != ProcessState::Down || machine.life != life {
             return;
         }
         let Some(how) = machine.returns.take() else { return };
@@ -263,7 +263,7 @@ impl<H: Host> World<H> {
         machine.turn_queued = false;
         machine.busy_until = self.now;
         machine.disturbed = self.now;
-        machine.state = if machine.frozen > 0 { State::Frozen } else { State::Running };
+        machine.state = if machine.frozen > 0 { ProcessState::Frozen } else { ProcessState::Running };
         let restored = machine.store.open();
         let drift = u64::from(self.scenario.drift_ppm);
         let rate = self.chance.below(2 * drift + 1) as i32 - drift as i32;
@@ -277,7 +277,7 @@ impl<H: Host> World<H> {
         let mut process = H::start(self.config(host), seed, now, restored);
         process.handle(now, Input::Addresses(vec![address_of(host)]));
         self.obey(host, &mut process);
-        if self.machines[host].state != State::Down {
+        if self.machines[host].state != ProcessState::Down {
             self.machines[host].host = Some(Box::new(process));
             self.on_join(host, life);
         }
@@ -286,7 +286,7 @@ impl<H: Host> World<H> {
     /// Connects to the peers that the machine was started with, until there is a connection.
     pub(super) fn on_join(&mut self, host: usize, life: u32) {
         let machine = &self.machines[host];
-        if machine.life != life || machine.state == State::Down {
+        if machine.life != life || machine.state == ProcessState::Down {
             return;
         }
         let n = self.machines.len();
@@ -313,7 +313,7 @@ impl<H: Host> World<H> {
         // A few more draws than places, as some machines are down.
         for _ in 0..4 * CONTACTS {
             let peer = self.chance.below(self.machines.len() as u64) as usize;
-            if peer != host && self.machines[peer].state == State::Running {
+            if peer != host && self.machines[peer].state == ProcessState::Running {
                 contacts.insert(peer);
             }
             if contacts.len() == CONTACTS {
@@ -332,7 +332,8 @@ impl<H: Host> World<H> {
     }
 
     pub(super) fn on_connected(&mut self, a: usize, b: usize, lives: (u32, u32)) {
-        let alive = |host: usize, life| self.machines[host].state == State::Running && self.machines[host].life == life;
+        let alive =
+            |host: usize, life| self.machines[host].state == ProcessState::Running && self.machines[host].life == life;
         let heard = !self.network.is_blocked(a, b) && !self.network.is_blocked(b, a);
         if !alive(a, lives.0) || !alive(b, lives.1) || !heard {
             self.connections.not_made(a, b);
@@ -400,7 +401,7 @@ impl<H: Host> World<H> {
     pub(super) fn on_patience(&mut self, id: RequestId, host: usize) {
         let Some(asked) = self.workload.asked_at(id) else { return };
         let machine = &self.machines[host];
-        if machine.state == State::Running && machine.disturbed < asked && self.scenario.service_time.is_zero() {
+        if machine.state == ProcessState::Running && machine.disturbed < asked && self.scenario.service_time.is_zero() {
             self.fail("PTO1 validity", format!("{host} was asked at {asked:?} and has not answered {id:?}"));
         }
         if let Some(client) = self.workload.give_up(id, self.now) {

@@ -30,7 +30,7 @@ mod workload;
 mod world;
 
 pub use clock::Clocks;
-pub use hardware::State;
+pub use hardware::ProcessState;
 pub use host::Host;
 pub use network::{Flight, Latency, Noise};
 pub use scenario::Scenario;

@@ -9,9 +9,9 @@ use group::watched::{Applied, Watched};
 use overlay::GroupRef;
 
 use crate::checkers::ring::Place;
-use crate::checkers::transactions::Step;
+use crate::checkers::transactions::TransactionStep;
 use crate::checkers::{Observation, Scope};
-use crate::sim::trace::Words;
+use crate::sim::trace::WordHasher;
 
 /// Shows the entries that were applied since the last call, and the state that results.
 pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn FnMut(Observation)) {
@@ -32,7 +32,7 @@ pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn F
 }
 
 fn show_state(state: &GroupState, show: &mut dyn FnMut(Observation)) {
-    let hash = Words::hash_of(state);
+    let hash = WordHasher::hash_of(state);
     show(Observation::ControlChosen { group: state.id, born: state.born, slot: state.applied.0, hash });
 }
 
@@ -45,17 +45,17 @@ fn show_steps(applied: &Applied, show: &mut dyn FnMut(Observation)) {
         && old.vote(*id).is_none()
         && let Some(agreed) = new.vote(*id)
     {
-        say(*id, if agreed { Step::Agreed } else { Step::Refused });
+        say(*id, if agreed { TransactionStep::Agreed } else { TransactionStep::Refused });
     }
     let is_kept = |id| new.decided().iter().any(|decision| decision.id == id);
     if let Some((id, plan)) = old.coordinates()
         && new.coordinates().is_none_or(|(open, _)| open != id)
     {
-        say(id, if is_kept(id) { Step::Committed { asked: asked(plan) } } else { Step::Aborted });
+        say(id, if is_kept(id) { TransactionStep::Committed { asked: asked(plan) } } else { TransactionStep::Aborted });
     }
     for (id, plan) in old.voted().filter(|(id, _)| !new.voted().any(|(open, _)| open == *id)) {
         let commit = matches!(entry, Entry::Transaction(TransactionEntry::Decided(of, true) | TransactionEntry::Ending(of)) if *of == id);
-        say(id, if commit { Step::Committed { asked: asked(plan) } } else { Step::Aborted });
+        say(id, if commit { TransactionStep::Committed { asked: asked(plan) } } else { TransactionStep::Aborted });
     }
 }
 
@@ -64,7 +64,7 @@ fn asked(plan: &Plan) -> Vec<overlay::GroupId> {
 }
 
 fn committed(state: &GroupState, id: TransactionId, plan: &Plan) -> Observation {
-    Observation::Transaction { group: state.id, id, step: Step::Committed { asked: asked(plan) } }
+    Observation::Transaction { group: state.id, id, step: TransactionStep::Committed { asked: asked(plan) } }
 }
 
 /// Shows a group's present or former place in the ring.

@@ -61,18 +61,18 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
 }
 
 /// Hasher of composite values, word by word: equal values have equal hashes in every run, and on every machine of this kind.
-pub struct Words(u64);
+pub struct WordHasher(u64);
 
-impl Words {
+impl WordHasher {
     /// Returns the hash of one value.
     pub fn hash_of(thing: &impl Hash) -> u64 {
-        let mut words = Words(0xcbf2_9ce4_8422_2325);
+        let mut words = WordHasher(0xcbf2_9ce4_8422_2325);
         thing.hash(&mut words);
         words.0
     }
 }
 
-impl Hasher for Words {
+impl Hasher for WordHasher {
     /// Keys of peers, of which groups' states are full, are whole words.
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks();
@@ -115,13 +115,13 @@ mod tests {
     #[test]
     fn what_differs_anywhere_has_another_hash() {
         let thing = (7_u128, [1_u8; 32], vec!["one", "two"], Some(3_u64));
-        let hash = Words::hash_of(&thing);
-        assert_eq!(hash, Words::hash_of(&thing.clone()));
+        let hash = WordHasher::hash_of(&thing);
+        assert_eq!(hash, WordHasher::hash_of(&thing.clone()));
         let mut key = thing.1;
         key[31] = 2;
-        assert_ne!(hash, Words::hash_of(&(7_u128 << 64, thing.1, thing.2.clone(), thing.3)));
-        assert_ne!(hash, Words::hash_of(&(7_u128, key, thing.2.clone(), thing.3)));
-        assert_ne!(hash, Words::hash_of(&(7_u128, thing.1, vec!["onet", "wo"], thing.3)));
-        assert_ne!(hash, Words::hash_of(&(7_u128, thing.1, thing.2.clone(), None::<u64>)));
+        assert_ne!(hash, WordHasher::hash_of(&(7_u128 << 64, thing.1, thing.2.clone(), thing.3)));
+        assert_ne!(hash, WordHasher::hash_of(&(7_u128, key, thing.2.clone(), thing.3)));
+        assert_ne!(hash, WordHasher::hash_of(&(7_u128, thing.1, vec!["onet", "wo"], thing.3)));
+        assert_ne!(hash, WordHasher::hash_of(&(7_u128, thing.1, thing.2.clone(), None::<u64>)));
     }
 }

@@ -8,7 +8,7 @@ use overlay::Key;
 
 use crate::checkers::{Broken, Circumstances, Failure, check_history};
 use crate::history::Outcome;
-use crate::sim::fault::{Kind, stalls};
+use crate::sim::fault::{FaultKind, stalls};
 use crate::sim::host::{Host, Owned};
 use crate::sim::world::World;
 
@@ -119,7 +119,7 @@ impl<H: Host> World<H> {
         if self.failure.is_some() {
             return;
         }
-        let jumps = self.scenario.faults.iter().any(|fault| matches!(fault.kind, Kind::WallJump(..)));
+        let jumps = self.scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::WallJump(..)));
         let circumstances = Circumstances {
             stalls: Some(stalls(&self.scenario.faults)),
             clock_slack: (!jumps).then_some(Duration::from_secs(10)),

@@ -110,7 +110,7 @@ impl Load {
 
 /// State of a key that a client remembers, to make conditions that may hold.
 #[derive(Clone, Debug)]
-struct Seen {
+struct RememberedKey {
     value: Option<Bytes>,
     version: Option<Version>,
 }
@@ -131,13 +131,13 @@ struct Client {
     /// The life of the host that the connection leads to.
     life: Option<u32>,
     waiting: u32,
-    seen: BTreeMap<Key, Seen>,
+    seen: BTreeMap<Key, RememberedKey>,
     retry: Option<Retry>,
     rng: Rng,
 }
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct WaitingRequest {
     client: Option<usize>,
     host: usize,
     index: usize,
@@ -164,7 +164,7 @@ const UNCERTAIN_MAX: u64 = 10;
 pub struct Workload {
     load: Load,
     clients: Vec<Client>,
-    waiting: BTreeMap<RequestId, Waiting>,
+    waiting: BTreeMap<RequestId, WaitingRequest>,
     given_up: BTreeSet<RequestId>,
     /// Present key of each family and index.
     uses: BTreeMap<(usize, u64), Use>,
@@ -318,7 +318,7 @@ impl Workload {
             completed: None,
             outcome: Outcome::Uncertain,
         });
-        self.waiting.insert(id, Waiting { client, host, index, retry });
+        self.waiting.insert(id, WaitingRequest { client, host, index, retry });
         Ask { host, request: Request { id, connection, key, op, mode, patience: self.load.patience, once } }
     }
 
@@ -365,7 +365,7 @@ impl Workload {
         self.waiting.get(&id).map(|waiting| self.history.operations[waiting.index].invoked.time)
     }
 
-    fn end(&mut self, waiting: Waiting, now: Time, outcome: Outcome) -> Option<usize> {
+    fn end(&mut self, waiting: WaitingRequest, now: Time, outcome: Outcome) -> Option<usize> {
         let client = waiting.client;
         if let Some(client) = client {
             let state = &mut self.clients[client];
@@ -460,14 +460,14 @@ fn note_uncertain(uses: &mut BTreeMap<(usize, u64), Use>, key: &Key) {
     }
 }
 
-fn remember(seen: &mut BTreeMap<Key, Seen>, operation: &Operation, outcome: &Outcome) {
+fn remember(seen: &mut BTreeMap<Key, RememberedKey>, operation: &Operation, outcome: &Outcome) {
     let (value, version) = match (&operation.op, outcome) {
         (_, Outcome::Answered(Answer::Versioned(Some((value, version))))) => (Some(value.clone()), Some(*version)),
         (Op::Read(Read::Value), Outcome::Answered(Answer::Value(value))) => (value.clone(), None),
         (Op::Set { value, .. }, Outcome::Answered(Answer::Done)) => (Some(value.clone()), None),
         _ => return,
     };
-    let entry = seen.entry(operation.key.clone()).or_insert(Seen { value: None, version: None });
+    let entry = seen.entry(operation.key.clone()).or_insert(RememberedKey { value: None, version: None });
     entry.value = value;
     entry.version = version.or(entry.version);
     if seen.len() > 64 {
@@ -490,7 +490,7 @@ fn set(value: Bytes, condition: Condition) -> Op {
     Op::Set { value, condition, expiry: Expiry::Clear, get: false }
 }
 
-fn draw_register(rng: &mut Rng, value: Bytes, seen: Option<Seen>) -> Op {
+fn draw_register(rng: &mut Rng, value: Bytes, seen: Option<RememberedKey>) -> Op {
     let known = seen.as_ref().and_then(|seen| seen.value.clone());
     let version = seen.as_ref().and_then(|seen| seen.version);
     match (rng.below(16), known, version) {
@@ -507,7 +507,7 @@ fn draw_register(rng: &mut Rng, value: Bytes, seen: Option<Seen>) -> Op {
     }
 }
 
-fn draw_mixed(rng: &mut Rng, value: Bytes, seen: Option<Seen>) -> Op {
+fn draw_mixed(rng: &mut Rng, value: Bytes, seen: Option<RememberedKey>) -> Op {
     match rng.below(6) {
         0 => Op::Append { value, max: Some(60) },
         1 => Op::Add(rng.below(2_000_000) as i64 - 1_000_000),

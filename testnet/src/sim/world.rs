@@ -7,12 +7,12 @@ use node::{Input, NodeConfig, SwitchConfig};
 use overlay::time::Time;
 use overlay::{Incarnation, PeerKey};
 
-use crate::checkers::{Failure, Observation, Probes, Scope, Seen};
+use crate::checkers::{Failure, Observation, Probes, Scope, Vantage};
 use crate::marks::Marks;
 use crate::rng::Rng;
 use crate::sim::connections::Connections;
-use crate::sim::faults::Standing;
-use crate::sim::hardware::{Machine, Return, State};
+use crate::sim::faults::ActiveFaults;
+use crate::sim::hardware::{Machine, ProcessState, Return};
 use crate::sim::host::Host;
 use crate::sim::network::{Flight, Network};
 use crate::sim::queue::{Event, Queue};
@@ -39,7 +39,7 @@ pub struct World<H> {
     pub(super) network: Network,
     pub(super) connections: Connections,
     pub(super) workload: Workload,
-    pub(super) standing: Standing,
+    pub(super) standing: ActiveFaults,
     pub(super) switches: Option<Box<Switches>>,
     /// Rare events that the run reached.
     pub marks: Marks,
@@ -100,7 +100,7 @@ impl<H: Host> World<H> {
             network: Network::new(n, scenario.latency.clone(), Rng::new(seed, "network")),
             connections: Connections::new(n),
             workload,
-            standing: Standing::default(),
+            standing: ActiveFaults::default(),
             switches: scenario.switch.clone().map(|rules| Box::new(Switches::new(rules, n, seed))),
             marks: Marks::default(),
             trace: Trace::new(with_lines),
@@ -176,7 +176,7 @@ impl<H: Host> World<H> {
     }
 
     /// Returns a machine's state.
-    pub fn state(&self, host: usize) -> State {
+    pub fn state(&self, host: usize) -> ProcessState {
         self.machines[host].state
     }
 
@@ -187,13 +187,13 @@ impl<H: Host> World<H> {
 
     /// Returns whether a machine's process runs.
     pub fn is_running(&self, host: usize) -> bool {
-        self.machines[host].state == State::Running
+        self.machines[host].state == ProcessState::Running
     }
 
     /// Returns whether a machine's process runs, and reports that it can serve.
     pub fn is_ready(&self, host: usize) -> bool {
         let machine = &self.machines[host];
-        machine.state == State::Running && machine.ready
+        machine.state == ProcessState::Running && machine.ready
     }
 
     /// Goes on until this time, or until the run fails.
@@ -285,7 +285,7 @@ impl<H: Host> World<H> {
     }
 
     fn on_arrive(&mut self, Flight { from, to, life, class, frame }: Flight) {
-        if self.machines[to].life != life || self.machines[to].state == State::Down {
+        if self.machines[to].life != life || self.machines[to].state == ProcessState::Down {
             return;
         }
         let numbers = [from as u64, to as u64, class as u64];
@@ -298,18 +298,18 @@ impl<H: Host> World<H> {
     pub(super) fn deliver(&mut self, host: usize, input: Input) {
         let machine = &mut self.machines[host];
         match machine.state {
-            State::Down => {}
-            State::Running if self.scenario.service_time.is_zero() => self.handle(host, [input]),
-            State::Running => {
+            ProcessState::Down => {}
+            ProcessState::Running if self.scenario.service_time.is_zero() => self.handle(host, [input]),
+            ProcessState::Running => {
                 machine.inbox.push_back(input);
                 self.queue_turn(host);
             }
-            State::Frozen
+            ProcessState::Frozen
                 if machine.inbox.len() < INBOX_MAX || !matches!(input, Input::Frame { .. } | Input::Packet { .. }) =>
             {
                 machine.inbox.push_back(input);
             }
-            State::Frozen => self.marks.hit("machine: a frozen process's sockets were full"),
+            ProcessState::Frozen => self.marks.hit("machine: a frozen process's sockets were full"),
         }
     }
 
@@ -328,7 +328,7 @@ impl<H: Host> World<H> {
             return;
         }
         machine.turn_queued = false;
-        if machine.state != State::Running {
+        if machine.state != ProcessState::Running {
             return;
         }
         let mut inputs = std::mem::take(&mut machine.inbox);
@@ -349,7 +349,7 @@ impl<H: Host> World<H> {
         self.observe(host, &mut process, Scope::Changed);
         let machine = &mut self.machines[host];
         // The process may have ended, and even begun anew, by its own outputs.
-        if machine.life == life && machine.state != State::Down {
+        if machine.life == life && machine.state != ProcessState::Down {
             machine.host = Some(process);
         }
     }
@@ -357,7 +357,7 @@ impl<H: Host> World<H> {
     /// Carries out the outputs of a process.
     pub(super) fn obey(&mut self, host: usize, process: &mut H) {
         while let Some(output) = process.poll_output() {
-            if self.machines[host].state == State::Down || self.failure.is_some() {
+            if self.machines[host].state == ProcessState::Down || self.failure.is_some() {
                 return;
             }
             self.on_output(host, output);
@@ -365,7 +365,7 @@ impl<H: Host> World<H> {
     }
 
     pub(super) fn observe(&mut self, host: usize, process: &mut H, scope: Scope) {
-        let seen = Seen { host, at: self.now, clocks: &self.machines[host].clocks };
+        let seen = Vantage { host, at: self.now, clocks: &self.machines[host].clocks };
         let (probes, marks) = (&mut self.probes, &mut self.marks);
         let mut failure = None;
         process.observe(scope, &mut |observation| {
@@ -383,7 +383,7 @@ impl<H: Host> World<H> {
     /// Shows the records of a store that its node holds: some of them are not in the node's memory.
     fn show_store(&mut self, host: usize, process: &H) {
         let machine = &self.machines[host];
-        let seen = Seen { host, at: self.now, clocks: &machine.clocks };
+        let seen = Vantage { host, at: self.now, clocks: &machine.clocks };
         let held = machine.store.records().filter(|(key, _)| process.holds(key));
         let stored = held.filter_map(|(key, record)| crate::sim::observe::stored(key, record));
         let mut failure = None;

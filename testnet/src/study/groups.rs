@@ -9,14 +9,14 @@ use overlay::time::Time;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey};
 
 use super::spells::{Spells, Watch};
-use super::trail::{Size, Trail};
+use super::trail::{GroupSize, Trail};
 use crate::sim::World;
 
 /// Time without a majority after which a group is lost.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// A group as the member knows it that has come furthest.
-struct View {
+struct KnownGroup {
     epoch: Epoch,
     range: KeyRange,
     /// A group of fewer members is too small.
@@ -36,7 +36,7 @@ struct Silence {
     /// Times of death of its dead members.
     deaths: Vec<Time>,
     /// Sizes of the group before that.
-    sizes: Vec<Size>,
+    sizes: Vec<GroupSize>,
 }
 
 impl fmt::Display for Silence {
@@ -53,7 +53,7 @@ impl fmt::Display for Silence {
             let before = if index == 0 { "; members died at " } else { ", " };
             write!(out, "{before}{:.1}", seconds(death))?;
         }
-        for (index, Size { since, living, members }) in self.sizes.iter().enumerate() {
+        for (index, GroupSize { since, living, members }) in self.sizes.iter().enumerate() {
             let before = if index == 0 { "; before that " } else { ", " };
             write!(out, "{before}{living} of {members} since {:.1}", seconds(since))?;
         }
@@ -61,7 +61,7 @@ impl fmt::Display for Silence {
     }
 }
 
-impl View {
+impl KnownGroup {
     /// Returns the living peers of the members that hold the group, and of each former configuration, with the size of each.
     fn left(&self, holders: &BTreeSet<NodeId>, alive: &BTreeSet<NodeId>) -> Vec<(usize, usize)> {
         let count = |members: &[NodeId], among: &BTreeSet<NodeId>| {
@@ -118,7 +118,7 @@ impl Groups {
         let nodes: Vec<&Node> = (0..world.hosts()).filter_map(|host| world.host(host)).collect();
         let alive: BTreeSet<NodeId> = nodes.iter().map(|node| node.id()).collect();
         self.trail.look(&alive, now);
-        let mut views: BTreeMap<GroupId, View> = BTreeMap::new();
+        let mut views: BTreeMap<GroupId, KnownGroup> = BTreeMap::new();
         let mut holders: BTreeMap<GroupId, BTreeSet<NodeId>> = BTreeMap::new();
         for node in &nodes {
             for state in node.groups().map(group::Group::state).filter(|state| state.ended.is_none()) {
@@ -126,18 +126,18 @@ impl Groups {
                 if views.get(&state.id).is_none_or(|known| known.epoch < state.epoch) {
                     let former = state.recovery.iter().map(|config| config.members.clone()).collect();
                     let (range, min) = (state.range, state.settings.policies.members_min as usize);
-                    let view = View { epoch: state.epoch, range, min, members: state.nodes(), former };
+                    let view = KnownGroup { epoch: state.epoch, range, min, members: state.nodes(), former };
                     views.insert(state.id, view);
                 }
             }
         }
         let nobody = BTreeSet::new();
-        let left = |id: &GroupId, view: &View| view.left(holders.get(id).unwrap_or(&nobody), &alive);
+        let left = |id: &GroupId, view: &KnownGroup| view.left(holders.get(id).unwrap_or(&nobody), &alive);
         // Of the members a majority, and half of each former configuration.
         let is_enough = |(index, (living, all)): (usize, &(usize, usize))| living * 2 >= all + usize::from(index == 0);
-        let lives = |id: &GroupId, view: &View| left(id, view).iter().enumerate().all(is_enough);
-        let is_over = |view: &View| {
-            let later = |(id, other): (&GroupId, &View)| {
+        let lives = |id: &GroupId, view: &KnownGroup| left(id, view).iter().enumerate().all(is_enough);
+        let is_over = |view: &KnownGroup| {
+            let later = |(id, other): (&GroupId, &KnownGroup)| {
                 other.epoch > view.epoch && other.range.overlaps(view.range) && lives(id, other)
             };
             views.iter().any(later)

@@ -24,7 +24,7 @@ const VALUE_BYTES: usize = 100;
 
 /// The outcomes of the operations that were counted.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct StudyCounts {
     /// Updates.
     pub updates: u64,
     /// Fetches.
@@ -43,7 +43,7 @@ pub struct Counts {
     pub update_times: Vec<Duration>,
 }
 
-impl Counts {
+impl StudyCounts {
     /// Returns the share of all operations that failed, in percent.
     pub fn failed_percent(&self) -> f64 {
         100.0 * (self.failed_updates + self.failed_fetches) as f64 / (self.updates + self.fetches).max(1) as f64
@@ -62,7 +62,7 @@ impl Counts {
 
 /// A step of a client.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum ClientStep {
     /// Reads the list that this value is to be appended to.
     Look(u64),
     /// Writes this value.
@@ -74,7 +74,7 @@ enum Step {
 /// A step under way.
 struct Open {
     key: usize,
-    step: Step,
+    step: ClientStep,
     /// Time at which the client began the update or the fetch.
     begun: Time,
     host: usize,
@@ -84,7 +84,7 @@ struct Open {
 }
 
 /// All clients.
-pub(super) struct Load {
+pub(super) struct StudyLoad {
     keys: Vec<Key>,
     popularity: Popularity,
     registers: Vec<Register>,
@@ -92,7 +92,7 @@ pub(super) struct Load {
     /// Keys of acknowledged updates.
     posted: Vec<usize>,
     open: Vec<Open>,
-    counts: Counts,
+    counts: StudyCounts,
     rate: f64,
     appends: bool,
     demand: Demand,
@@ -101,18 +101,18 @@ pub(super) struct Load {
     rng: Rng,
 }
 
-impl Load {
-    pub(super) fn new(study: &Study) -> Load {
+impl StudyLoad {
+    pub(super) fn new(study: &Study) -> StudyLoad {
         let name = |index: usize| Key::new(format!("user-{index}").as_bytes()).expect("short");
         let popularity = if study.is_chirp { Popularity::chirp(study.keys) } else { Popularity::even(study.keys) };
-        Load {
+        StudyLoad {
             keys: (0..study.keys).map(name).collect(),
             popularity,
             registers: vec![Register::default(); study.keys],
             busy: vec![false; study.keys],
             posted: Vec::new(),
             open: Vec::new(),
-            counts: Counts::default(),
+            counts: StudyCounts::default(),
             rate: study.rate,
             appends: study.is_chirp,
             demand: study.demand,
@@ -122,7 +122,7 @@ impl Load {
         }
     }
 
-    pub(super) fn counts(&self) -> &Counts {
+    pub(super) fn counts(&self) -> &StudyCounts {
         &self.counts
     }
 
@@ -167,7 +167,7 @@ impl Load {
         if !self.busy[key] {
             self.busy[key] = true;
             let value = self.registers[key].begin();
-            let step = if self.appends { Step::Look(value) } else { Step::Write(value) };
+            let step = if self.appends { ClientStep::Look(value) } else { ClientStep::Write(value) };
             self.ask(world, key, step, world.now(), counts);
         }
     }
@@ -179,21 +179,21 @@ impl Load {
         }
         let key = *self.rng.pick(&self.posted);
         if !self.busy[key] && self.registers[key].is_settled() {
-            self.ask(world, key, Step::Fetch(0), world.now(), counts);
+            self.ask(world, key, ClientStep::Fetch(0), world.now(), counts);
         }
     }
 
-    fn ask<S: System>(&mut self, world: &mut World<S>, key: usize, step: Step, begun: Time, counts: bool) {
+    fn ask<S: System>(&mut self, world: &mut World<S>, key: usize, step: ClientStep, begun: Time, counts: bool) {
         let Some(host) = self.ready_host(world) else {
             self.busy[key] = false;
             return;
         };
         let op = match step {
-            Step::Write(value) => {
+            ClientStep::Write(value) => {
                 let value = Bytes::from(format!("{value:0VALUE_BYTES$}"));
                 Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false }
             }
-            Step::Look(_) | Step::Fetch(_) => Op::Read(Read::Value),
+            ClientStep::Look(_) | ClientStep::Fetch(_) => Op::Read(Read::Value),
         };
         let index = world.ask_key(host, self.keys[key].clone(), op);
         self.open.push(Open { key, step, begun, host, life: world.life(host), index, counts });
@@ -221,28 +221,30 @@ impl Load {
         let is_answered = matches!(outcome, Outcome::Answered(_));
         let ended = Ended { is_answered, failed: u64::from(!is_answered && asked_lives), took };
         match one.step {
-            Step::Look(value) if is_answered => self.ask(world, one.key, Step::Write(value), one.begun, one.counts),
-            Step::Look(value) => {
+            ClientStep::Look(value) if is_answered => {
+                self.ask(world, one.key, ClientStep::Write(value), one.begun, one.counts)
+            }
+            ClientStep::Look(value) => {
                 // The value was never written.
                 self.registers[one.key].end(value, Written::Refused);
                 self.busy[one.key] = false;
                 self.count_update(&one, &ended);
             }
-            Step::Write(value) => {
+            ClientStep::Write(value) => {
                 self.note_write(one.key, value, &outcome);
                 self.count_update(&one, &ended);
                 match self.demand {
                     Demand::Fetched { fetches } if fetches > 0 => {
-                        self.ask(world, one.key, Step::Fetch(fetches - 1), world.now(), one.counts);
+                        self.ask(world, one.key, ClientStep::Fetch(fetches - 1), world.now(), one.counts);
                     }
                     _ => self.busy[one.key] = false,
                 }
             }
-            Step::Fetch(more) => {
+            ClientStep::Fetch(more) => {
                 self.note_fetch(world.now(), &one, &outcome, &ended);
                 match more {
                     0 => self.busy[one.key] = false,
-                    more => self.ask(world, one.key, Step::Fetch(more - 1), world.now(), one.counts),
+                    more => self.ask(world, one.key, ClientStep::Fetch(more - 1), world.now(), one.counts),
                 }
             }
         }

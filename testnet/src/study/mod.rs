@@ -28,13 +28,13 @@ use crate::sim::planet::Planet;
 use crate::sim::{Latency, Scenario, World};
 use executed::Executed;
 pub use groups::Groups;
-pub use load::Counts;
+pub use load::StudyCounts;
 pub(crate) use losses::{losses, rate};
-pub use ownership::Ownership;
+pub use ownership::OwnershipCounts;
 pub(crate) use report::mean;
 pub use report::{Figures, HEADING};
 pub use safe::safe_sizes;
-pub(crate) use safe::{DETECTION, SAFE, Standing, fails};
+pub(crate) use safe::{DETECTION, SAFE, StandingMembers, fails};
 pub use spells::Spells;
 pub use system::System;
 
@@ -159,7 +159,7 @@ impl Study {
 /// # Errors
 /// If an invariant is broken: the property, and the observation.
 pub fn run<S: System>(study: &Study, say: &mut dyn FnMut(&str)) -> Result<Figures, String> {
-    let mut run = Run::<S>::new(study);
+    let mut run = StudyRun::<S>::new(study);
     let start = Instant::now();
     let (dies_from, counts_from) = (Time(0) + study.settle, Time(0) + study.settle + study.warm_up);
     let end = counts_from + study.time;
@@ -192,7 +192,7 @@ pub fn run<S: System>(study: &Study, say: &mut dyn FnMut(&str)) -> Result<Figure
 }
 
 /// A study under way.
-struct Run<S> {
+struct StudyRun<S> {
     world: World<S>,
     lives: Option<Lives>,
     rng: Rng,
@@ -204,15 +204,15 @@ struct Run<S> {
     /// Deaths while operations were counted.
     deaths_counted: u64,
     groups: Groups,
-    load: load::Load,
-    ownership: Ownership,
+    load: load::StudyLoad,
+    ownership: OwnershipCounts,
     points: Rng,
     executed: Executed,
 }
 
-impl<S: System> Run<S> {
-    fn new(study: &Study) -> Run<S> {
-        Run {
+impl<S: System> StudyRun<S> {
+    fn new(study: &Study) -> StudyRun<S> {
+        StudyRun {
             world: World::new(study.scenario()),
             lives: study.lives,
             rng: Rng::new(study.seed, "lives"),
@@ -221,8 +221,8 @@ impl<S: System> Run<S> {
             deaths: 0,
             deaths_counted: 0,
             groups: Groups::default(),
-            load: load::Load::new(study),
-            ownership: Ownership::default(),
+            load: load::StudyLoad::new(study),
+            ownership: OwnershipCounts::default(),
             points: Rng::new(study.seed, "points"),
             executed: Executed::new(study.peers),
         }
@@ -396,7 +396,7 @@ mod tests {
         assert!(figures.deaths_counted > 5 && figures.groups == 0.0, "{figures}");
         assert!(figures.load.fetches > 1_000 && figures.load.inconsistent_percent() < 20.0, "{figures}");
         assert!(figures.executed.iter().sum::<u64>() >= figures.load.fetches + figures.load.updates, "{figures}");
-        let Ownership { points, unserved, .. } = figures.ownership;
+        let OwnershipCounts { points, unserved, .. } = figures.ownership;
         assert!(points > 900 && unserved < points / 5, "{:?}", figures.ownership);
     }
 

@@ -11,7 +11,7 @@ const POINTS: usize = 16;
 
 /// Counts of points.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ownership {
+pub struct OwnershipCounts {
     /// Points that were looked at.
     pub points: u64,
     /// Points that no peer served.
@@ -22,7 +22,7 @@ pub struct Ownership {
     pub reconfiguring: u64,
 }
 
-impl Ownership {
+impl OwnershipCounts {
     /// Looks at some points.
     pub(super) fn look<S: System>(&mut self, world: &World<S>, rng: &mut Rng) {
         let hosts: Vec<&S> =

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::load::Counts;
+use super::load::StudyCounts;
 use super::losses::losses;
-use super::ownership::Ownership;
+use super::ownership::OwnershipCounts;
 use super::spells::Spells;
 use crate::churn::{Lives, quantiles};
 
@@ -47,9 +47,9 @@ pub struct Figures {
     /// Time at which each of them did, and the number of members that were left.
     pub losses: Vec<String>,
     /// The outcomes that clients saw.
-    pub load: Counts,
+    pub load: StudyCounts,
     /// Points of the ring that no peer served, or several.
-    pub ownership: Ownership,
+    pub ownership: OwnershipCounts,
     /// Operations that each machine executed while they were counted.
     pub executed: Vec<u64>,
     /// Events of the simulator.

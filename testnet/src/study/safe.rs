@@ -20,12 +20,12 @@ const STANDING: usize = 200_000;
 const SIZE_MAX: usize = 99;
 
 /// Members that stand in a population that has renewed itself for long: their ages, and their remaining lives.
-pub(crate) struct Standing(Vec<(Duration, Duration)>);
+pub(crate) struct StandingMembers(Vec<(Duration, Duration)>);
 
-impl Standing {
-    pub(crate) fn draw(lives: Lives, seed: u64) -> Standing {
+impl StandingMembers {
+    pub(crate) fn draw(lives: Lives, seed: u64) -> StandingMembers {
         let mut rng = Rng::new(seed, "standing");
-        Standing((0..STANDING).map(|_| lives.draw_standing(&mut rng, lives.mean() * Lives::WARM)).collect())
+        StandingMembers((0..STANDING).map(|_| lives.draw_standing(&mut rng, lives.mean() * Lives::WARM)).collect())
     }
 
     /// Draws the remaining life of one of them.
@@ -43,7 +43,7 @@ impl Standing {
 /// Returns the least and the greatest size of a group of such peers, whose deaths are detected after `detection`: the least with seven nines
 /// until dead members are replaced, and the greatest beyond which a group splits into halves of at least the least size.
 pub fn safe_sizes(lives: Lives, detection: Duration, seed: u64) -> (u32, u32) {
-    let dies = Standing::draw(lives, seed).dies_within(lives, detection + CHANGE);
+    let dies = StandingMembers::draw(lives, seed).dies_within(lives, detection + CHANGE);
     let least = (1..SIZE_MAX).find(|size| fails(*size, dies) <= SAFE).unwrap_or(SIZE_MAX) as u32;
     (least, 2 * least - 1)
 }

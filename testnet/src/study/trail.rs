@@ -10,7 +10,7 @@ const SIZES_MAX: usize = 12;
 
 /// The size of a group from one look on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct GroupSize {
     /// The first look with this size.
     pub(super) since: Time,
     /// Members that live.
@@ -22,7 +22,7 @@ pub(super) struct Size {
 /// The recent sizes of all groups, and the deaths of peers.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
-    sizes: BTreeMap<GroupId, VecDeque<Size>>,
+    sizes: BTreeMap<GroupId, VecDeque<GroupSize>>,
     alive: BTreeSet<NodeId>,
     died: BTreeMap<NodeId, Time>,
 }
@@ -39,7 +39,7 @@ impl Trail {
     pub(super) fn note(&mut self, group: GroupId, living: usize, members: usize, now: Time) {
         let sizes = self.sizes.entry(group).or_default();
         if sizes.back().is_none_or(|last| (last.living, last.members) != (living, members)) {
-            sizes.push_back(Size { since: now, living, members });
+            sizes.push_back(GroupSize { since: now, living, members });
         }
         while sizes.len() > SIZES_MAX {
             sizes.pop_front();
@@ -52,7 +52,7 @@ impl Trail {
     }
 
     /// Returns the last sizes of a group, the oldest first.
-    pub(super) fn sizes(&self, group: &GroupId) -> Vec<Size> {
+    pub(super) fn sizes(&self, group: &GroupId) -> Vec<GroupSize> {
         self.sizes.get(group).map_or(Vec::new(), |sizes| sizes.iter().copied().collect())
     }
 
@@ -79,7 +79,7 @@ mod tests {
             trail.look(&alive(nodes), Time(at));
             trail.note(group, nodes.len(), 3, Time(at));
         }
-        let size = |at, living| Size { since: Time(at), living, members: 3 };
+        let size = |at, living| GroupSize { since: Time(at), living, members: 3 };
         assert_eq!(trail.sizes(&group), [size(1, 3), size(3, 2), size(4, 1)]);
         assert_eq!(trail.deaths(&[node(1), node(2), node(3)]), [Time(3), Time(4)]);
         (0..100).for_each(|at| trail.note(group, at, 100, Time(at as u64)));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use chirp_app::list::{AppendMode, Place};
 use chirp_app::remote::Remote;
 use chirp_app::{Chirp, Error, UserName};
-use testnet::live::{Cluster, Lossy, Options, short_or};
+use testnet::live::{Cluster, ClusterOptions, Lossy, short_or};
 use testnet::rng::Rng;
 
 const POSTERS: usize = 10;
@@ -88,7 +88,8 @@ fn kill_and_restart(cluster: &mut Cluster, over: &AtomicBool) -> u32 {
 #[test]
 fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
     let flags = ["--min-group", "3", "--max-group", "5"].map(str::to_owned).to_vec();
-    let mut cluster = Cluster::start("chirp", &Options { daemons: 6, flags, ring: true, ..Options::default() });
+    let mut cluster =
+        Cluster::start("chirp", &ClusterOptions { daemons: 6, flags, ring: true, ..ClusterOptions::default() });
     let lossy: Vec<Lossy> =
         (0..6u64).map(|index| Lossy::start(cluster.daemons[index as usize].resp, 40, index)).collect();
     let address = |index: usize| lossy[index % lossy.len()].address.to_string();
@@ -153,7 +154,7 @@ fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
 
 #[test]
 fn a_name_is_taken_once() {
-    let cluster = Cluster::start("chirp-names", &Options { daemons: 3, ..Options::default() });
+    let cluster = Cluster::start("chirp-names", &ClusterOptions { daemons: 3, ..ClusterOptions::default() });
     let lossy: Vec<Lossy> =
         (0..3u64).map(|index| Lossy::start(cluster.daemons[index as usize].resp, 6, index)).collect();
     let runtime =

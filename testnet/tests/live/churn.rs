@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use overlay::time::Time;
-use testnet::live::{Cluster, Habits, Leave, Load, Options, Recorder, SLACK, Signal, View, is_long, short_or};
+use testnet::live::{
+    Cluster, ClusterOptions, GroupView, Habits, Leave, LiveLoad, Recorder, SLACK, Signal, is_long, short_or,
+};
 use testnet::rng::Rng;
 
 const DAEMONS: usize = 10;
@@ -87,11 +89,11 @@ struct Churn {
 fn members_come_and_go_under_load() {
     let flags = vec!["--max-memory".to_owned(), MEMORY.to_owned()];
     let began = Instant::now();
-    let cluster = Cluster::start("churn", &Options { daemons: DAEMONS, flags, ..Options::default() });
+    let cluster = Cluster::start("churn", &ClusterOptions { daemons: DAEMONS, flags, ..ClusterOptions::default() });
     println!("ten members after {:.1?}", began.elapsed());
     let recorder = Arc::new(Recorder::default());
     let habits = Habits { clients: 10, pause: Duration::from_millis(10), ..Habits::default() };
-    let load = Load::start_as(&recorder, &cluster.endpoints(), &habits);
+    let load = LiveLoad::start_as(&recorder, &cluster.endpoints(), &habits);
     let mut churn = Churn::new(cluster, recorder);
     let until = Instant::now() + short_or(25, 300);
     while Instant::now() < until {
@@ -126,14 +128,14 @@ impl Churn {
     }
 
     /// Returns the view of the group at the best informed daemon that is up.
-    fn view(&self) -> Option<View> {
+    fn view(&self) -> Option<GroupView> {
         let up = |index: &usize| self.places[*index].stage == Stage::Up;
         let views = self.cluster.all().into_iter().filter(up).filter_map(|index| self.cluster.daemons[index].view());
         views.max_by_key(|view| (view.epoch, view.established))
     }
 
     /// Returns the daemons that are up and vote, and the number of them that may go.
-    fn spare(&self, view: &View) -> (Vec<usize>, usize) {
+    fn spare(&self, view: &GroupView) -> (Vec<usize>, usize) {
         let id = |index: usize| self.cluster.daemons[index].peer_id.as_deref();
         let votes = |index: &usize| view.voters().any(|voter| id(*index) == Some(voter));
         let up: Vec<usize> = self.cluster.all().into_iter().filter(|i| self.places[*i].stage == Stage::Up).collect();

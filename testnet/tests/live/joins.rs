@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Options, Reply, SLACK, View, fast_program, is_long};
+use testnet::live::{Cluster, ClusterOptions, GroupView, Reply, SLACK, fast_program, is_long};
 
 const FOUNDERS: usize = 3;
 /// Longest time until all are members.
@@ -20,13 +20,13 @@ const QUIET_AFTER_MAX: Duration = Duration::from_secs(30);
 fn many_join_at_once_and_then_all_is_quiet() {
     let newcomers = if is_long() { 40 } else { 12 };
     let all = FOUNDERS + newcomers;
-    let options = Options {
+    let options = ClusterOptions {
         daemons: FOUNDERS,
         memory: true,
         // One group, with any number of members.
         flags: ["--max-memory", "64MiB", "--max-disk", "64MiB", "--max-group", "100"].map(str::to_owned).into(),
         program: is_long().then(|| fast_program().to_owned()),
-        ..Options::default()
+        ..ClusterOptions::default()
     };
     let mut cluster = Cluster::start("joins", &options);
     let since = Instant::now();
@@ -94,8 +94,8 @@ fn is_even(cluster: &Cluster, all: usize) -> bool {
 }
 
 /// Returns each daemon's view of the group's log. Only an entry changes such a view.
-fn agreed(cluster: &Cluster) -> Vec<Option<View>> {
-    let mut views: Vec<Option<View>> = cluster.daemons.iter().map(|daemon| daemon.view()).collect();
+fn agreed(cluster: &Cluster) -> Vec<Option<GroupView>> {
+    let mut views: Vec<Option<GroupView>> = cluster.daemons.iter().map(|daemon| daemon.view()).collect();
     for view in views.iter_mut().flatten() {
         for member in &mut view.members {
             // Suspicions are each member's own.
@@ -121,10 +121,10 @@ fn a_newcomer_copies_no_faster_than_it_may() {
     const GIVEN: u64 = 1_000_000;
     const VALUES: u64 = 60;
     const VALUE_BYTES: u64 = 50_000;
-    let options = Options {
+    let options = ClusterOptions {
         daemons: FOUNDERS,
         flags: ["--max-bandwidth".to_owned(), GIVEN.to_string()].into(),
-        ..Options::default()
+        ..ClusterOptions::default()
     };
     let mut cluster = Cluster::start("bandwidth", &options);
     let mut connection = cluster.daemons[0].connect(Duration::from_secs(10)).expect("it serves");

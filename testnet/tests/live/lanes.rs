@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Keys, Load, Options, Recorder, Reply, Signal, short_or};
+use testnet::live::{Cluster, ClusterOptions, Keys, LiveLoad, Recorder, Reply, Signal, short_or};
 use testnet::rng::Rng;
 
 const LANES: usize = 3;
@@ -15,7 +15,7 @@ const END_MAX: Duration = Duration::from_secs(30);
 
 fn start(test: &str, daemons: usize) -> Cluster {
     let flags = vec!["--lanes".to_owned(), LANES.to_string()];
-    Cluster::start(test, &Options { daemons, flags, ..Options::default() })
+    Cluster::start(test, &ClusterOptions { daemons, flags, ..ClusterOptions::default() })
 }
 
 /// Returns a daemon's status of each of its groups, in the order of the lanes.
@@ -43,7 +43,7 @@ fn wait_for_members(cluster: &Cluster, count: usize) {
 fn lanes_are_one_store_under_kills() {
     let mut cluster = start("lanes", 3);
     let recorder = Arc::new(Recorder::default());
-    let load = Load::start(&recorder, &cluster.endpoints(), 8, 1, &Keys { count: 8, ..Keys::default() });
+    let load = LiveLoad::start(&recorder, &cluster.endpoints(), 8, 1, &Keys { count: 8, ..Keys::default() });
     let mut rng = Rng::new(1, "kills");
     let until = Instant::now() + short_or(15, 300);
     while Instant::now() < until {

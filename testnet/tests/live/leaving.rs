@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Daemon, Keys, Load, Options, Recorder, Reply, Signal};
+use testnet::live::{Cluster, ClusterOptions, Daemon, Keys, LiveLoad, Recorder, Reply, Signal};
 
 const KEYS: usize = 300;
 /// Far more than the time of a leave.
@@ -89,7 +89,7 @@ fn expect_refused(daemon: &mut Daemon, why: &str) {
 
 #[test]
 fn a_member_leaves_and_may_come_again() {
-    let mut cluster = Cluster::start("leave", &Options { daemons: 4, ..Options::default() });
+    let mut cluster = Cluster::start("leave", &ClusterOptions { daemons: 4, ..ClusterOptions::default() });
     write_keys(&cluster.daemons[0]);
     let mut gone = cluster.daemons.remove(3);
     let (status, output) = (gone.ask_http("/v1/status").expect("a status"), gone.run(&["leave"]));
@@ -147,7 +147,8 @@ fn a_member_leaves_and_may_come_again() {
 
 #[test]
 fn in_memory_mode_a_member_leaves_as_well() {
-    let mut cluster = Cluster::start("leavemem", &Options { daemons: 4, memory: true, ..Options::default() });
+    let mut cluster =
+        Cluster::start("leavemem", &ClusterOptions { daemons: 4, memory: true, ..ClusterOptions::default() });
     write_keys(&cluster.daemons[0]);
     // The founder, which perhaps leads.
     let mut gone = cluster.daemons.remove(0);
@@ -164,10 +165,10 @@ fn in_memory_mode_a_member_leaves_as_well() {
 /// clients' operations takes effect twice.
 #[test]
 fn under_load_nothing_is_lost_and_nothing_happens_twice() {
-    let mut cluster = Cluster::start("leaveload", &Options { daemons: 5, ..Options::default() });
+    let mut cluster = Cluster::start("leaveload", &ClusterOptions { daemons: 5, ..ClusterOptions::default() });
     let endpoints = cluster.endpoints();
     let recorder = Arc::new(Recorder::default());
-    let load = Load::start(&recorder, &endpoints, 8, 11, &Keys::default());
+    let load = LiveLoad::start(&recorder, &endpoints, 8, 11, &Keys::default());
     for index in [4, 0] {
         std::thread::sleep(Duration::from_secs(2));
         let mut gone = cluster.daemons.remove(index);
@@ -186,7 +187,7 @@ fn under_load_nothing_is_lost_and_nothing_happens_twice() {
 /// does not come back as a member, also where it is started as if to join.
 #[test]
 fn who_dies_while_it_leaves_goes_on_leaving() {
-    let mut cluster = Cluster::start("leavekill", &Options { daemons: 4, ..Options::default() });
+    let mut cluster = Cluster::start("leavekill", &ClusterOptions { daemons: 4, ..ClusterOptions::default() });
     write_keys(&cluster.daemons[0]);
     let mut went_on = 0;
     for pause in [0, 40, 150] {
@@ -214,7 +215,7 @@ fn who_dies_while_it_leaves_goes_on_leaving() {
 /// The daemon is killed and started again while a client waits for its leave: this does not end the leave.
 #[test]
 fn who_follows_a_leave_sees_it_through_a_restart() {
-    let mut cluster = Cluster::start("leavefollow", &Options { daemons: 4, ..Options::default() });
+    let mut cluster = Cluster::start("leavefollow", &ClusterOptions { daemons: 4, ..ClusterOptions::default() });
     // No member is there to let the daemon go.
     (0..3).for_each(|index| cluster.daemons[index].signal(Signal::Freeze));
     let mut client = cluster.daemons[3].client(&["leave"]).stdout(Stdio::piped()).spawn().expect("it can be started");
@@ -236,7 +237,7 @@ fn who_follows_a_leave_sees_it_through_a_restart() {
 #[test]
 fn who_stops_cleanly_is_waited_for_as_long_as_it_says() {
     let environment = vec![(4, "SCATTER_AWAY".to_owned(), "0".to_owned())];
-    let mut cluster = Cluster::start("away", &Options { daemons: 5, environment, ..Options::default() });
+    let mut cluster = Cluster::start("away", &ClusterOptions { daemons: 5, environment, ..ClusterOptions::default() });
     write_keys(&cluster.daemons[0]);
     let id = |index: usize| cluster.daemons[index].peer_id.clone().expect("it has said who it is");
     let (waited_for, replaced) = (id(3), id(4));

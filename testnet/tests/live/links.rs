@@ -14,7 +14,7 @@ use overlay::Key;
 use overlay::time::Time;
 use testnet::history::{Operation, Outcome};
 use testnet::live::{
-    Cluster, Endpoint, Habits, Load, Options, Recorder, SLACK, Wires, between, is_long, one_way, short_or,
+    Cluster, ClusterOptions, Endpoint, Habits, LiveLoad, Recorder, SLACK, Wires, between, is_long, one_way, short_or,
 };
 
 const DAEMONS: usize = 5;
@@ -65,12 +65,12 @@ fn under(test: &str, cut: impl Fn(usize, [usize; 4]) -> Cut) {
         Err(why) => return skipped(test, &why.to_string()),
     };
     let sites = Some(wires.sites().to_vec());
-    let cluster = Cluster::start(test, &Options { daemons: DAEMONS, sites, ..Options::default() });
+    let cluster = Cluster::start(test, &ClusterOptions { daemons: DAEMONS, sites, ..ClusterOptions::default() });
     let (all, endpoints) = (cluster.all(), cluster.endpoints());
     let recorder = Arc::new(Recorder::default());
     let clients = CLIENTS * DAEMONS as u64;
     let habits = Habits { clients, pause: Duration::from_millis(10), faithful: true, ..Habits::default() };
-    let load = Load::start_as(&recorder, &endpoints, &habits);
+    let load = LiveLoad::start_as(&recorder, &endpoints, &habits);
     serve_all(&recorder, &endpoints, &all, "before");
 
     let leader = leader_of(&cluster);

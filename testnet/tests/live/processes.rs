@@ -6,22 +6,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Connection, Keys, Load, Options, Recorder, Reply, Signal, short_or};
+use testnet::live::{Cluster, ClusterOptions, Connection, Keys, LiveLoad, Recorder, Reply, Signal, short_or};
 use testnet::rng::Rng;
 
 const SERVING_MAX: Duration = Duration::from_secs(60);
 /// A lease's default length.
 const LEASE: Duration = Duration::from_secs(1);
 
-fn sync(daemons: usize) -> Options {
-    Options { daemons, ..Options::default() }
+fn sync(daemons: usize) -> ClusterOptions {
+    ClusterOptions { daemons, ..ClusterOptions::default() }
 }
 
 #[test]
 fn a_minority_is_killed_in_a_loop() {
     let mut cluster = Cluster::start("minority", &sync(5));
     let recorder = Arc::new(Recorder::default());
-    let load = Load::start(&recorder, &cluster.endpoints(), 8, 1, &Keys::default());
+    let load = LiveLoad::start(&recorder, &cluster.endpoints(), 8, 1, &Keys::default());
     let mut rng = Rng::new(1, "kills");
     let until = Instant::now() + short_or(20, 600);
     while Instant::now() < until {
@@ -51,7 +51,7 @@ fn all_are_killed_and_nothing_is_lost() {
     let mut cluster = Cluster::start("all", &sync(3));
     let recorder = Arc::new(Recorder::default());
     for round in 0..short_or(3, 30).as_secs() {
-        let load = Load::start(&recorder, &cluster.endpoints(), 6, round, &Keys::default());
+        let load = LiveLoad::start(&recorder, &cluster.endpoints(), 6, round, &Keys::default());
         std::thread::sleep(Duration::from_secs(2));
         // Under load: the kills interrupt some writes.
         for index in 0..3 {
@@ -72,7 +72,7 @@ fn all_are_killed_and_nothing_is_lost() {
 /// Hazard 6: data in memory is gone. No daemon may answer that it never was, nor begin a second network.
 #[test]
 fn in_memory_mode_what_is_lost_is_never_called_absent() {
-    let mut cluster = Cluster::start("memory", &Options { memory: true, ..sync(3) });
+    let mut cluster = Cluster::start("memory", &ClusterOptions { memory: true, ..sync(3) });
     let set = cluster.daemons[0].connect(Duration::from_secs(5)).and_then(|mut c| c.call(&["SET", "k", "v"]));
     assert_eq!(set.expect("it serves"), Reply::Simple("OK".into()));
     for index in 0..3 {
@@ -102,7 +102,7 @@ fn in_memory_mode_what_is_lost_is_never_called_absent() {
 #[test]
 fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
     for leases in [false, true] {
-        let mut cluster = Cluster::start("frozen", &Options { leases, ..sync(3) });
+        let mut cluster = Cluster::start("frozen", &ClusterOptions { leases, ..sync(3) });
         for round in 0..short_or(2, 20).as_secs() {
             let key = format!("frozen-{round}");
             let endpoints = cluster.endpoints();
@@ -152,7 +152,7 @@ fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
 fn a_frozen_member_costs_the_others_nothing() {
     let mut cluster = Cluster::start("flat", &sync(3));
     let recorder = Arc::new(Recorder::default());
-    let load = Load::start(&recorder, &cluster.endpoints(), 8, 3, &Keys::default());
+    let load = LiveLoad::start(&recorder, &cluster.endpoints(), 8, 3, &Keys::default());
     std::thread::sleep(Duration::from_secs(3));
     cluster.daemons[2].signal(Signal::Freeze);
     // The window of recent writes fills first.
@@ -175,7 +175,7 @@ fn a_frozen_member_costs_the_others_nothing() {
 fn a_clean_stop_is_quick_and_loses_nothing() {
     let mut cluster = Cluster::start("stop", &sync(3));
     let recorder = Arc::new(Recorder::default());
-    let load = Load::start(&recorder, &cluster.endpoints(), 4, 4, &Keys::default());
+    let load = LiveLoad::start(&recorder, &cluster.endpoints(), 4, 4, &Keys::default());
     for index in 0..3 {
         std::thread::sleep(Duration::from_secs(1));
         cluster.daemons[index].signal(Signal::Terminate);
@@ -198,7 +198,7 @@ fn damaged_stores_lose_nothing() {
     let mut rng = Rng::new(5, "damage");
     let mut refused = 0;
     for _ in 0..short_or(5, 50).as_secs() {
-        let load = Load::start(&recorder, &cluster.endpoints(), 4, rng.bits(), &Keys::default());
+        let load = LiveLoad::start(&recorder, &cluster.endpoints(), 4, rng.bits(), &Keys::default());
         std::thread::sleep(Duration::from_secs(1));
         let victim = rng.below(3) as usize;
         if rng.per_mille(500) {
@@ -279,7 +279,7 @@ fn damage(directory: &std::path::Path, rng: &mut Rng) {
 fn a_wall_clock_an_hour_off_decides_nothing() {
     for offset in ["3600000", "-3600000"] {
         let environment = vec![(0, "SCATTER_TEST_WALL_OFFSET_MS".to_owned(), offset.to_owned())];
-        let cluster = Cluster::start("wall", &Options { environment, ..sync(3) });
+        let cluster = Cluster::start("wall", &ClusterOptions { environment, ..sync(3) });
         for daemon in &cluster.daemons {
             let mut connection = daemon.connect(Duration::from_secs(5)).expect("it serves");
             let mut ask = |words: &[&str]| connection.call(words).expect("an answer");
@@ -337,10 +337,10 @@ fn a_full_disk_is_survived() {
     let Some(disk) = SmallDisk::mount("one", 96) else { return };
     let other = std::env::temp_dir().join(format!("scatter-room-{}", std::process::id()));
     let directories = vec![other.join("0"), other.join("1"), disk.place.join("store")];
-    let mut cluster = Cluster::start("full", &Options { directories: Some(directories), ..sync(3) });
+    let mut cluster = Cluster::start("full", &ClusterOptions { directories: Some(directories), ..sync(3) });
     let recorder = Arc::new(Recorder::default());
     disk.fill();
-    let load = Load::start(&recorder, &cluster.endpoints(), 6, 9, &Keys::default());
+    let load = LiveLoad::start(&recorder, &cluster.endpoints(), 6, 9, &Keys::default());
     let until = Instant::now() + short_or(8, 60);
     let mut answered = [0; 2];
     let mut round = 0;
@@ -382,7 +382,7 @@ fn a_full_disk_is_survived() {
 fn when_all_disks_are_full_nothing_is_taken_and_nothing_lost() {
     let Some(disk) = SmallDisk::mount("all", 280) else { return };
     let directories = (0..3).map(|index| disk.place.join(format!("store-{index}"))).collect();
-    let cluster = Cluster::start("allfull", &Options { directories: Some(directories), ..sync(3) });
+    let cluster = Cluster::start("allfull", &ClusterOptions { directories: Some(directories), ..sync(3) });
     let ask = |index: usize, words: &[&str]| {
         cluster.daemons[index].connect(Duration::from_secs(5)).and_then(|mut connection| connection.call(words))
     };

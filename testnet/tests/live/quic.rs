@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Habits, Load, Options, Recorder, SLACK, Signal, Wires, between, short_or};
+use testnet::live::{Cluster, ClusterOptions, Habits, LiveLoad, Recorder, SLACK, Signal, Wires, between, short_or};
 
 /// Longest time until a dead member is noticed.
 const NOTICED_MAX: Duration = Duration::from_secs(3);
@@ -32,7 +32,7 @@ fn start(test: &str, daemons: usize, filtered: &[(usize, usize)]) -> Option<(Wir
     };
     wires.filter_tcp(filtered.iter().copied());
     let sites = Some(wires.sites().to_vec());
-    let cluster = Cluster::start(test, &Options { daemons, sites, quic: true, ..Options::default() });
+    let cluster = Cluster::start(test, &ClusterOptions { daemons, sites, quic: true, ..ClusterOptions::default() });
     Some((wires, cluster))
 }
 
@@ -68,7 +68,7 @@ fn a_group_some_of_whose_pairs_have_only_quic_serves() {
 
     let (endpoints, recorder) = (cluster.endpoints(), Arc::new(Recorder::default()));
     let habits = Habits { clients: 15, pause: Duration::from_millis(5), ..Habits::default() };
-    let load = Load::start_as(&recorder, &endpoints, &habits);
+    let load = LiveLoad::start_as(&recorder, &endpoints, &habits);
     std::thread::sleep(short_or(3, 30));
     cluster.kill(1);
     cluster.wait_serving(&[0, 2, 3, 4], PATIENCE);

@@ -7,7 +7,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testnet::live::{Cluster, Options, Reply, SLACK};
+use testnet::live::{Cluster, ClusterOptions, Reply, SLACK};
 
 const DAEMONS: usize = 6;
 const KEYS: usize = 60;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 #[test]
 fn a_lost_range_is_taken_over_by_hand() {
     let flags = ["--min-group", "1", "--max-group", "6", "--max-memory", "64MiB"].map(str::to_owned).to_vec();
-    let options = Options { daemons: DAEMONS, flags, ring: true, ..Options::default() };
+    let options = ClusterOptions { daemons: DAEMONS, flags, ring: true, ..ClusterOptions::default() };
     let mut cluster = Cluster::start("repair", &options);
     wait(&cluster, "one group of all", |cluster| {
         group(cluster, 0)["members"].as_array().map(Vec::len) == Some(DAEMONS)

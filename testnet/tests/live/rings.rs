@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testnet::live::{Cluster, Habits, Load, Options, Recorder, SLACK, short_or};
+use testnet::live::{Cluster, ClusterOptions, Habits, LiveLoad, Recorder, SLACK, short_or};
 use testnet::rng::Rng;
 
 const DAEMONS: usize = 12;
@@ -30,7 +30,8 @@ struct Ring {
 fn groups_become_others_under_load_and_kills() {
     let flags = ["--min-group", "3", "--max-group", "5", "--max-memory", "64MiB"].map(str::to_owned).to_vec();
     let began = Instant::now();
-    let cluster = Cluster::start("rings", &Options { daemons: DAEMONS, flags, ring: true, ..Options::default() });
+    let cluster =
+        Cluster::start("rings", &ClusterOptions { daemons: DAEMONS, flags, ring: true, ..ClusterOptions::default() });
     println!("{DAEMONS} daemons serve after {:.1?}", began.elapsed());
     let seed = std::env::var("SCATTER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut ring = Ring { cluster, rng: Rng::new(seed, "rings"), asked: BTreeMap::new(), kills: 0 };
@@ -38,7 +39,7 @@ fn groups_become_others_under_load_and_kills() {
     println!("groups of three to five after {:.1?}", began.elapsed());
     let recorder = Arc::new(Recorder::default());
     let habits = Habits { clients: 10, pause: Duration::from_millis(10), ..Habits::default() };
-    let load = Load::start_as(&recorder, &ring.cluster.endpoints(), &habits);
+    let load = LiveLoad::start_as(&recorder, &ring.cluster.endpoints(), &habits);
     let until = Instant::now() + short_or(30, 300);
     let mut turn = 0;
     while Instant::now() < until {

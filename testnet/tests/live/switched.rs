@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use testnet::live::{
-    Cluster, Control, Habits, Keys, Load, Options, Recorder, SLACK, SoftSwitch, is_long, short_or, switch_program,
+    Cluster, ClusterOptions, Control, Habits, Keys, LiveLoad, Recorder, SLACK, SoftSwitch, is_long, short_or,
+    switch_program,
 };
 
 /// Longest time until members answer reads, after the last fault. A controller finds out within a second or two, and grants are
@@ -21,7 +22,7 @@ struct Rack {
     switch: SoftSwitch,
     control: Control,
     recorder: Arc<Recorder>,
-    load: Load,
+    load: LiveLoad,
     /// Directory of the logs; removed when the value is dropped, unless the test panics.
     _logs: Logs,
 }
@@ -45,7 +46,7 @@ fn start(test: &str, daemons: usize) -> Rack {
     switch.start();
     let packets = switch.packets.to_string();
     let flags = ["--switch", &packets, "--cluster", "hall", "--max-memory", "64MiB"].map(str::to_owned).to_vec();
-    let options = Options { daemons, coarse: true, leases: true, flags, ..Options::default() };
+    let options = ClusterOptions { daemons, coarse: true, leases: true, flags, ..ClusterOptions::default() };
     let cluster = Cluster::start(test, &options);
     let mut control = Control::new(switch_program(), &logs.join("control"), &switch, &cluster.daemons);
     control.start();
@@ -53,7 +54,7 @@ fn start(test: &str, daemons: usize) -> Rack {
     let recorder = Arc::new(Recorder::default());
     let keys = Keys { count: 6, ..Keys::default() };
     let habits = Habits { clients: 9, pause: Duration::from_millis(1), keys, ..Habits::default() };
-    let load = Load::start_as(&recorder, &cluster.endpoints(), &habits);
+    let load = LiveLoad::start_as(&recorder, &cluster.endpoints(), &habits);
     Rack { cluster, switch, control, recorder, load, _logs: Logs(logs) }
 }
 

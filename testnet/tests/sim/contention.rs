@@ -9,7 +9,7 @@ use group::Group;
 use node::{Durability, Node};
 use overlay::{Epoch, GroupId};
 use testnet::rng::Rng;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Latency, Load, Scenario, World};
 
@@ -78,7 +78,7 @@ fn five_groups(seed: u64, rng: &mut Rng) -> World<Node> {
         while are(&world) == before {
             assert!(world.now() < end, "the ring does not come to be");
             if let Some(host) = (0..world.hosts()).find(|host| large(&world, host)) {
-                let _ = world.inject(Kind::Reform(Target::Host(host), chance));
+                let _ = world.inject(FaultKind::Reform(Target::Host(host), chance));
             }
             world.run_for(Duration::from_millis(500));
         }
@@ -95,7 +95,7 @@ fn propose_all(world: &mut World<Node>, rng: &mut Rng, mut leaders: Vec<usize>) 
     let before = begun(world);
     while !leaders.is_empty() {
         let host = leaders.swap_remove(rng.below(leaders.len() as u64) as usize);
-        let _ = world.inject(Kind::Reform(Target::Host(host), rng.bits()));
+        let _ = world.inject(FaultKind::Reform(Target::Host(host), rng.bits()));
         if rng.per_mille(500) {
             world.run_for(Duration::from_micros(rng.below(1_000)));
         }

@@ -9,7 +9,7 @@ use node::{Node, Timing};
 use overlay::Key;
 use testnet::checkers::Failure;
 use testnet::sim::fault::Target::{Host, Primary};
-use testnet::sim::fault::{Kind, Mix, target};
+use testnet::sim::fault::{FaultKind, Mix, target};
 use testnet::sim::harness::is_found;
 use testnet::sim::script::set;
 use testnet::sim::{Load, Noise, Scenario, World};
@@ -33,7 +33,7 @@ const VALUES: [&str; 9] = [
 /// Hazard 1.
 #[test]
 fn amnesia() {
-    let mix = Mix::of(&[(|rng, n| Kind::Crash(target(rng, n)), 2), (|_, _| Kind::CrashAll, 1)]);
+    let mix = Mix::of(&[(|rng, n| FaultKind::Crash(target(rng, n)), 2), (|_, _| FaultKind::CrashAll, 1)]);
     is_found(
         Defect::Amnesia,
         &[
@@ -80,7 +80,7 @@ fn overtaking() {
 /// Hazard 10: a store that is slow to sync keeps values in flight for long, and loses them when all members crash.
 #[test]
 fn dirty_read() {
-    let mix = Mix::of(&[(|_, _| Kind::CrashAll, 1), (|_, _| Kind::Crash(Primary), 2)]);
+    let mix = Mix::of(&[(|_, _| FaultKind::CrashAll, 1), (|_, _| FaultKind::Crash(Primary), 2)]);
     is_found(Defect::DirtyRead, &HISTORY, 20, |seed| {
         let sync_time = (Duration::from_millis(20), Duration::from_millis(80));
         let load = Load { hot_keys: 1, cold_keys: 1, clients: 10, families: [1, 1, 1, 0, 0, 0], ..Load::default() };
@@ -114,8 +114,8 @@ fn completions_unread() {
 
 fn lost_answers(seed: u64) -> Scenario {
     let mix = Mix::of(&[
-        (|_, _| Kind::Noise(Noise { loss: 200, duplication: 100, reordering: 100 }), 4),
-        (|rng, n| Kind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 1),
+        (|_, _| FaultKind::Noise(Noise { loss: 200, duplication: 100, reordering: 100 }), 4),
+        (|rng, n| FaultKind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 1),
     ]);
     let load =
         Load { once: 1_000, families: [1, 3, 3, 1, 0, 0], patience: Duration::from_millis(400), ..Load::default() };
@@ -145,10 +145,10 @@ fn lease_from_reply() {
 
 fn cut_off(seed: u64, leases: bool) -> Scenario {
     let mix = Mix::of(&[
-        (|_, _| Kind::Deafen(Primary), 2),
-        (|_, _| Kind::Mute(Primary), 2),
-        (|_, _| Kind::Isolate(Primary), 1),
-        (|rng, n| Kind::Clog(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 2),
+        (|_, _| FaultKind::Deafen(Primary), 2),
+        (|_, _| FaultKind::Mute(Primary), 2),
+        (|_, _| FaultKind::Isolate(Primary), 1),
+        (|rng, n| FaultKind::Clog(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 2),
     ]);
     let load = Load { reads: 800, cold_keys: 1, ..Load::default() };
     Scenario { leases, load, ..Scenario::of(seed, 3, &mix) }
@@ -213,8 +213,8 @@ fn lease_sleeps() {
         tell_until_done(&mut world, 0, "k", &set("old"));
         let (_, primary) = leader_and_primary(&world, "k");
         assert!(world.tell(primary, "k", Op::Read(Read::Value)).answer().is_some());
-        let asleep = world.inject(Kind::Suspend(Host(primary)));
-        let cut = world.inject(Kind::Isolate(Host(primary)));
+        let asleep = world.inject(FaultKind::Suspend(Host(primary)));
+        let cut = world.inject(FaultKind::Isolate(Host(primary)));
         world.run_for(Duration::from_secs(4));
         tell_until_done(&mut world, (primary + 1) % 3, "k", &set("new"));
         world.undo(asleep);
@@ -242,8 +242,8 @@ fn recycled_confirmation() {
         tell_until_done(&mut world, 0, &key, &set("old"));
         let (leader, primary) = leader_and_primary(&world, &key);
         let third = 3 - leader - primary;
-        let cut = world.inject(Kind::Triangle(primary, leader));
-        let clog = world.inject(Kind::Clog(third, primary));
+        let cut = world.inject(FaultKind::Triangle(primary, leader));
+        let clog = world.inject(FaultKind::Clog(third, primary));
         world.ask_host(primary, &key, Op::Read(Read::Value));
         world.run_for(Duration::from_millis(100));
         tell_until_done(&mut world, leader, &key, &set("new"));

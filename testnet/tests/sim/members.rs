@@ -8,7 +8,7 @@ use group::config::Defect;
 use node::{Durability, Node, Timing};
 use testnet::rng::Rng;
 use testnet::sim::Scenario;
-use testnet::sim::fault::{Fault, Kind, Target};
+use testnet::sim::fault::{Fault, FaultKind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_from};
 
 /// Mark: a new life began with the records of the one before.
@@ -100,11 +100,11 @@ fn put_out(seed: u64) -> Scenario {
     while at < scenario.fault_time {
         let target = Target::Host(rng.below(scenario.hosts as u64) as usize);
         let kinds = [
-            Kind::Suspend(target),
-            Kind::Pause(target),
-            Kind::Isolate(target),
-            Kind::Stop(target),
-            Kind::Crash(target),
+            FaultKind::Suspend(target),
+            FaultKind::Pause(target),
+            FaultKind::Isolate(target),
+            FaultKind::Stop(target),
+            FaultKind::Crash(target),
         ];
         let lasts = Duration::from_millis(rng.between(600, 2_500));
         scenario.faults.push(Fault { at, kind: *rng.pick(&kinds), lasts });

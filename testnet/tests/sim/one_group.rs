@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use node::{Durability, Node, Timing};
 use testnet::marks::Marks;
-use testnet::sim::fault::{Kind, Mix, target};
+use testnet::sim::fault::{FaultKind, Mix, target};
 use testnet::sim::harness::{Batch, expect_well, for_each_seed, run};
 use testnet::sim::{Load, Noise, Scenario};
 
@@ -70,7 +70,7 @@ fn a_seed_repeats_byte_for_byte() {
 /// Hazard 1: restarts with the same key and an empty store, half of them inside an open round.
 #[test]
 fn a_member_that_forgot_is_another_member() {
-    let mix = Mix::of(&[(|rng, n| Kind::Lose(target(rng, n)), 3), (|rng, n| Kind::Crash(target(rng, n)), 1)]);
+    let mix = Mix::of(&[(|rng, n| FaultKind::Lose(target(rng, n)), 3), (|rng, n| FaultKind::Crash(target(rng, n)), 1)]);
     for_each_seed("a_member_that_forgot_is_another_member", SEEDS, |seed| {
         for durability in [Durability::Sync, Durability::Memory] {
             let report =
@@ -84,10 +84,10 @@ fn a_member_that_forgot_is_another_member() {
 #[test]
 fn stores_lose_what_was_not_synced_and_fail() {
     let mix = Mix::of(&[
-        (|rng, n| Kind::Crash(target(rng, n)), 3),
-        (|_, _| Kind::CrashAll, 1),
-        (|rng, n| Kind::StoreFails(target(rng, n), rng.below(40)), 2),
-        (|rng, n| Kind::DiskLow(target(rng, n)), 1),
+        (|rng, n| FaultKind::Crash(target(rng, n)), 3),
+        (|_, _| FaultKind::CrashAll, 1),
+        (|rng, n| FaultKind::StoreFails(target(rng, n), rng.below(40)), 2),
+        (|rng, n| FaultKind::DiskLow(target(rng, n)), 1),
     ]);
     for_each_seed("stores_lose_what_was_not_synced_and_fail", SEEDS, |seed| {
         let slow = (Duration::from_millis(1), Duration::from_millis(40));
@@ -103,7 +103,7 @@ fn the_store_fails_at_each_call_in_turn() {
         for call in 0.. {
             let fault = testnet::sim::fault::Fault {
                 at: Duration::from_millis(20),
-                kind: Kind::StoreFails(testnet::sim::fault::Target::Host(host), call),
+                kind: FaultKind::StoreFails(testnet::sim::fault::Target::Host(host), call),
                 lasts: Duration::from_secs(1),
             };
             let scenario = Scenario { load: quiet.clone(), ..Scenario::calm(call) }.with_faults(vec![fault]);
@@ -119,8 +119,8 @@ fn the_store_fails_at_each_call_in_turn() {
 #[test]
 fn lost_answers_do_not_double_anything() {
     let mix = Mix::of(&[
-        (|_, _| Kind::Noise(Noise { loss: 200, duplication: 100, reordering: 100 }), 4),
-        (|rng, n| Kind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 1),
+        (|_, _| FaultKind::Noise(Noise { loss: 200, duplication: 100, reordering: 100 }), 4),
+        (|rng, n| FaultKind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 1),
     ]);
     for_each_seed("lost_answers_do_not_double_anything", SEEDS, |seed| {
         let load =
@@ -134,12 +134,12 @@ fn lost_answers_do_not_double_anything() {
 fn a_primary_that_is_cut_off_or_frozen_does_not_answer_from_the_past() {
     use testnet::sim::fault::Target::Primary;
     let mix = Mix::of(&[
-        (|_, _| Kind::Deafen(Primary), 2),
-        (|_, _| Kind::Mute(Primary), 2),
-        (|_, _| Kind::Isolate(Primary), 1),
-        (|_, _| Kind::Pause(Primary), 3),
-        (|_, _| Kind::Suspend(Primary), 2),
-        (|rng, n| Kind::Clog(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 2),
+        (|_, _| FaultKind::Deafen(Primary), 2),
+        (|_, _| FaultKind::Mute(Primary), 2),
+        (|_, _| FaultKind::Isolate(Primary), 1),
+        (|_, _| FaultKind::Pause(Primary), 3),
+        (|_, _| FaultKind::Suspend(Primary), 2),
+        (|rng, n| FaultKind::Clog(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 2),
     ]);
     for_each_seed("a_primary_that_is_cut_off_or_frozen_does_not_answer_from_the_past", SEEDS, |seed| {
         let load = Load { reads: 800, ..Load::default() };
@@ -156,11 +156,11 @@ fn wall_clocks_decide_nothing() {
         (
             |rng, n| {
                 const DAY: u64 = 86_400_000;
-                Kind::WallJump(target(rng, n), rng.below(2 * DAY) as i64 - DAY as i64)
+                FaultKind::WallJump(target(rng, n), rng.below(2 * DAY) as i64 - DAY as i64)
             },
             3,
         ),
-        (|rng, n| Kind::Crash(target(rng, n)), 1),
+        (|rng, n| FaultKind::Crash(target(rng, n)), 1),
     ]);
     for_each_seed("wall_clocks_decide_nothing", SEEDS, |seed| {
         let load = Load { families: [2, 1, 1, 1, 4, 1], ..Load::default() };
@@ -173,9 +173,9 @@ fn wall_clocks_decide_nothing() {
 fn leases_hold_within_the_assumed_drift_and_not_beyond() {
     use testnet::sim::fault::Target::Primary;
     let mix = Mix::of(&[
-        (|_, _| Kind::Deafen(Primary), 2),
-        (|_, _| Kind::Mute(Primary), 1),
-        (|_, _| Kind::Isolate(Primary), 1),
+        (|_, _| FaultKind::Deafen(Primary), 2),
+        (|_, _| FaultKind::Mute(Primary), 1),
+        (|_, _| FaultKind::Isolate(Primary), 1),
     ]);
     let scenario = |seed, drift_ppm| {
         let load = Load { reads: 800, ..Load::default() };

@@ -14,9 +14,9 @@ use node::Node;
 use overlay::time::WallMillis;
 use overlay::{GroupId, Key};
 use testnet::history::Outcome;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::harness::for_each_seed;
-use testnet::sim::{Host, Load, Scenario, State, World};
+use testnet::sim::{Host, Load, ProcessState, Scenario, World};
 
 const HOSTS: usize = 12;
 
@@ -46,7 +46,7 @@ fn is_calm(world: &World<Node>, host: usize) -> bool {
         node.is_settled()
             && node.groups().all(|group| group.state().is_settled() && group.state().transactions.is_calm())
     };
-    world.state(host) == State::Running && world.host(host).is_some_and(calm)
+    world.state(host) == ProcessState::Running && world.host(host).is_some_and(calm)
 }
 
 fn run_until(world: &mut World<Node>, what: &str, until: impl Fn(&World<Node>) -> bool) {
@@ -115,7 +115,7 @@ fn a_lost_group_that_returns_serves_nobody() {
         let dead = members.len() / 2 + 1 + seed as usize % (members.len() / 2 + 1);
         let down: Vec<_> = members[..dead.min(members.len())].iter().map(|host| world.kill(*host, true)).collect();
         world.run_for(Duration::from_secs(1));
-        world.inject(Kind::Repair(Target::Host(behind)));
+        world.inject(FaultKind::Repair(Target::Host(behind)));
         run_until(&mut world, "the range is taken over", |world| losses(world, behind).len() == 1);
         let loss = losses(&world, behind)[0].clone();
         assert_eq!((&loss.groups, loss.range), (&vec![lost], range));
@@ -128,7 +128,7 @@ fn a_lost_group_that_returns_serves_nobody() {
             members.iter().all(|host| group(world, *host).is_some_and(|group| !loss.concerns(group.state())))
                 && (0..HOSTS).all(|host| is_calm(world, host))
         });
-        for host in (0..HOSTS).filter(|host| world.state(*host) == State::Running).collect::<Vec<_>>() {
+        for host in (0..HOSTS).filter(|host| world.state(*host) == ProcessState::Running).collect::<Vec<_>>() {
             assert_eq!(reads(&mut world, host, &key).as_deref(), Some(&b"new"[..]), "through {host}");
         }
         world.converge();

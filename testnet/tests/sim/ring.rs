@@ -6,7 +6,7 @@ use group::config::{Defect, Defects};
 use node::Node;
 use overlay::time::Time;
 use testnet::rng::Rng;
-use testnet::sim::fault::{Fault, Kind, Target};
+use testnet::sim::fault::{Fault, FaultKind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_among, is_found_from};
 use testnet::sim::{Latency, Load, Scenario};
 
@@ -148,7 +148,7 @@ fn nobody_is_asked_what_was_chosen() {
 fn hurry(seed: u64) -> Scenario {
     let mut rng = Rng::new(seed, "hurry");
     let faults = (6..40).map(|n| {
-        let kind = Kind::Reform(Target::Host(rng.below(6) as usize), rng.below(u64::MAX));
+        let kind = FaultKind::Reform(Target::Host(rng.below(6) as usize), rng.below(u64::MAX));
         Fault { at: Duration::from_millis(500) * n, kind, lasts: Duration::from_millis(5) }
     });
     let load = Load {
@@ -215,15 +215,16 @@ fn absences(seed: u64) -> Scenario {
     let hosts = rng.between(4, 7) as usize;
     let mut faults = Vec::new();
     for n in 0..120 {
-        let kind = Kind::Reform(Target::Host(rng.below(hosts as u64) as usize), rng.below(u64::MAX));
+        let kind = FaultKind::Reform(Target::Host(rng.below(hosts as u64) as usize), rng.below(u64::MAX));
         let at = Duration::from_secs(3) + Duration::from_millis(300) * n;
         faults.push(Fault { at, kind, lasts: Duration::from_millis(5) });
     }
     for n in 0..5 {
         let target = Target::Host(rng.below(hosts as u64) as usize);
         let one = rng.below(hosts as u64) as usize;
-        let triangle = Kind::Triangle(one, (one + rng.between(1, hosts as u64 - 1) as usize) % hosts);
-        let kind = *rng.pick(&[Kind::Isolate(target), Kind::Stop(target), Kind::Pause(target), triangle]);
+        let triangle = FaultKind::Triangle(one, (one + rng.between(1, hosts as u64 - 1) as usize) % hosts);
+        let kind =
+            *rng.pick(&[FaultKind::Isolate(target), FaultKind::Stop(target), FaultKind::Pause(target), triangle]);
         let at = Duration::from_millis(3_500 + 7_000 * n);
         faults.push(Fault { at, kind, lasts: Duration::from_millis(rng.between(3_000, 6_500)) });
     }
@@ -274,7 +275,7 @@ fn clients_hardly_notice_what_becomes_of_groups() {
     for seed in 5..15 {
         let mut rng = Rng::new(seed, "becoming");
         let faults = (6..60).map(|n| {
-            let kind = Kind::Reform(Target::Host(rng.below(6) as usize), rng.below(u64::MAX));
+            let kind = FaultKind::Reform(Target::Host(rng.below(6) as usize), rng.below(u64::MAX));
             Fault { at: Duration::from_millis(500) * n, kind, lasts: Duration::from_millis(5) }
         });
         let scenario = Scenario {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use node::Node;
 use overlay::NodeId;
 use testnet::rng::Rng;
-use testnet::sim::fault::{Fault, Kind, Target};
+use testnet::sim::fault::{Fault, FaultKind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed};
-use testnet::sim::{Host, Load, Scenario, State, World};
+use testnet::sim::{Host, Load, ProcessState, Scenario, World};
 
 /// Returns a scenario with groups of three to five members, which form by themselves.
 fn ring(seed: u64, hosts: usize) -> Scenario {
@@ -28,7 +28,7 @@ fn splits(rng: &mut Rng, hosts: usize, lasts: Duration, until: Duration) -> Vec<
     while at + lasts < until {
         // At least one machine is on each side.
         let side = rng.between(1, (1 << hosts) - 2);
-        faults.push(Fault { at, kind: Kind::Split(side), lasts });
+        faults.push(Fault { at, kind: FaultKind::Split(side), lasts });
         at += lasts + Duration::from_secs(2);
     }
     faults
@@ -63,7 +63,7 @@ fn ring_maintenance_under_a_split() {
         let lasts = Duration::from_millis(rng.between(200, 5_000));
         scenario.faults = splits(&mut rng, hosts, lasts, scenario.fault_time);
         for n in 0..100 {
-            let kind = Kind::Reform(Target::Host(rng.below(hosts as u64) as usize), rng.below(u64::MAX));
+            let kind = FaultKind::Reform(Target::Host(rng.below(hosts as u64) as usize), rng.below(u64::MAX));
             let at = Duration::from_secs(3) + Duration::from_millis(260) * n;
             scenario.faults.push(Fault { at, kind, lasts: Duration::from_millis(5) });
         }
@@ -82,7 +82,8 @@ fn group_of(world: &World<Node>, host: usize) -> Option<BTreeSet<usize>> {
 }
 
 fn is_calm(world: &World<Node>, host: usize) -> bool {
-    world.state(host) == State::Running && world.host(host).is_some_and(|node| node.owned().is_ok() && node.is_whole())
+    world.state(host) == ProcessState::Running
+        && world.host(host).is_some_and(|node| node.owned().is_ok() && node.is_whole())
 }
 
 /// Returns whether the group of this machine, and each possible successor of the group, can do without the data of this

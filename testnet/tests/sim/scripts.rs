@@ -5,7 +5,7 @@ use std::time::Duration;
 use group::op::Answer;
 use node::Node;
 use testnet::history::Outcome;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::script::{set, value};
 use testnet::sim::{Load, Scenario, World};
@@ -45,7 +45,7 @@ fn a_write_that_was_read_as_not_done_does_not_come_back() {
             assert_eq!(world.tell(0, "k", set("old")), Outcome::Answered(Answer::Done));
             let primary = world.primary_of("k");
             let other = (primary + 1) % 3;
-            let cut = world.inject(Kind::Mute(Target::Host(primary)));
+            let cut = world.inject(FaultKind::Mute(Target::Host(primary)));
             let outcome = world.tell(primary, "k", set("new"));
             assert!(!matches!(outcome, Outcome::Answered(_)), "nobody else has it: {outcome:?}");
             let before = world.read_within(other, "k", SOON).expect("two of three serve");
@@ -54,7 +54,7 @@ fn a_write_that_was_read_as_not_done_does_not_come_back() {
             for turn in 0..100 {
                 if turn % 20 == 10 {
                     // The current primary is made to give way.
-                    let cut = world.inject(Kind::Isolate(Target::Host(world.primary_of("k"))));
+                    let cut = world.inject(FaultKind::Isolate(Target::Host(world.primary_of("k"))));
                     world.run_for(Duration::from_secs(4));
                     world.undo(cut);
                 }
@@ -77,10 +77,10 @@ fn a_new_primary_does_not_trust_its_own_copy() {
             let key = format!("k{round}");
             let primary = world.primary_of(&key);
             let third = (primary + 1 + round % 2) % 3;
-            let cut = world.inject(Kind::Deafen(Target::Host(third)));
+            let cut = world.inject(FaultKind::Deafen(Target::Host(third)));
             let written = world.tell(primary, &key, set("there"));
             world.undo(cut);
-            let gone = world.inject(Kind::Crash(Target::Host(primary)));
+            let gone = world.inject(FaultKind::Crash(Target::Host(primary)));
             let read = world.read_within(third, &key, SOON).expect("two of three serve");
             if written == Outcome::Answered(Answer::Done) {
                 assert_eq!(read, value("there"));
@@ -102,7 +102,7 @@ fn all_crash_and_nothing_is_lost() {
         for round in 0..5 {
             let key = format!("k{round}");
             assert_eq!(world.tell(round % 3, &key, set("there")), Outcome::Answered(Answer::Done));
-            let down = world.inject(Kind::CrashAll);
+            let down = world.inject(FaultKind::CrashAll);
             world.run_for(Duration::from_secs(1));
             world.undo(down);
             assert_eq!(world.read_within((round + 1) % 3, &key, SOON), Some(value("there")));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use node::Node;
 use overlay::NodeId;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Scenario, World};
 
@@ -32,7 +32,7 @@ fn answered(world: &World<Node>) -> usize {
 }
 
 /// Runs `kind` for a minute: returns how many of the first members were removed, and how long the group did not serve afterwards.
-fn suffers(seed: u64, kind: Kind) -> (usize, Duration) {
+fn suffers(seed: u64, kind: FaultKind) -> (usize, Duration) {
     let mut world: World<Node> = World::new(busy(seed));
     world.run_for(Duration::from_secs(20));
     let before = members(&world);
@@ -54,7 +54,7 @@ fn suffers(seed: u64, kind: Kind) -> (usize, Duration) {
 }
 
 /// At most a third of the group is removed, and the group serves within ten seconds.
-fn outlives(test: &str, seeds: u64, kinds: &[Kind]) {
+fn outlives(test: &str, seeds: u64, kinds: &[FaultKind]) {
     for_each_seed(test, seeds, |seed| {
         for kind in kinds {
             let (removed, silent) = suffers(seed, *kind);
@@ -68,17 +68,17 @@ fn outlives(test: &str, seeds: u64, kinds: &[Kind]) {
 /// All machines need ten times as long for each input, which is more than they have time for.
 #[test]
 fn all_peers_ten_times_slower() {
-    outlives("all_peers_ten_times_slower", 1, &[Kind::Slow(10)]);
+    outlives("all_peers_ten_times_slower", 1, &[FaultKind::Slow(10)]);
 }
 
 /// The leader hears all members and no member hears the leader; then the other way round.
 #[test]
 fn one_way_loss_at_a_leader() {
-    outlives("one_way_loss_at_a_leader", 1, &[Kind::Mute(Target::Leader), Kind::Deafen(Target::Leader)]);
+    outlives("one_way_loss_at_a_leader", 1, &[FaultKind::Mute(Target::Leader), FaultKind::Deafen(Target::Leader)]);
 }
 
 /// Half of all frames from and to the leader are lost.
 #[test]
 fn half_of_the_frames_of_a_leader_are_lost() {
-    outlives("half_of_the_frames_of_a_leader_are_lost", 1, &[Kind::Lossy(Target::Leader, 500)]);
+    outlives("half_of_the_frames_of_a_leader_are_lost", 1, &[FaultKind::Lossy(Target::Leader, 500)]);
 }

@@ -9,7 +9,7 @@ use group::config::Defect;
 use node::Node;
 use testnet::marks::Marks;
 use testnet::rng::Rng;
-use testnet::sim::fault::{Fault, Kind};
+use testnet::sim::fault::{Fault, FaultKind};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_among, is_found_from, run};
 use testnet::sim::{Latency, Load, Noise, Scenario, SwitchDefect, SwitchRules};
 
@@ -105,7 +105,7 @@ fn busy(seed: u64) -> Scenario {
     };
     if rng.per_mille(500) {
         let restart = |n: u64| Duration::from_millis(2_500 + 90 * n);
-        let kind = Kind::SwitchRestart { other: false };
+        let kind = FaultKind::SwitchRestart { other: false };
         scenario.faults = (0..60).map(|n| Fault { at: restart(n), kind, lasts: Duration::ZERO }).collect();
     }
     scenario
@@ -130,7 +130,7 @@ fn lagging(seed: u64) -> Scenario {
     let machine = |rng: &mut Rng| rng.below(scenario.hosts as u64) as usize;
     let clogs = (0..90).map(|n| Fault {
         at: Duration::from_millis(2_500 + 60 * n),
-        kind: Kind::Clog(machine(&mut rng), machine(&mut rng)),
+        kind: FaultKind::Clog(machine(&mut rng), machine(&mut rng)),
         lasts: Duration::from_millis(rng.between(5, 50)),
     });
     scenario.faults = clogs.collect();

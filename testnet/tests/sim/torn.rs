@@ -10,7 +10,7 @@ use node::{Durability, Node};
 use testnet::history::Outcome;
 use testnet::marks::Marks;
 use testnet::rng::Rng;
-use testnet::sim::fault::{Fault, Kind, Target};
+use testnet::sim::fault::{Fault, FaultKind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found_from};
 use testnet::sim::script::{set, value};
 use testnet::sim::{Latency, Load, Scenario, World};
@@ -65,9 +65,9 @@ fn alone_with_a_loss(seed: u64) -> Scenario {
         let at = |ms: u64| ROUND * (round + 1) + Duration::from_millis(ms);
         let strike = rng.between(1_000, 1_400);
         let mut add = |at, kind, ms| faults.push(Fault { at, kind, lasts: Duration::from_millis(ms) });
-        add(at(0), Kind::Crash(host(0)), strike + 50);
-        add(at(strike), Kind::Flip(host(1)), 50);
-        add(at(strike), Kind::Crash(host(2)), 2_500);
+        add(at(0), FaultKind::Crash(host(0)), strike + 50);
+        add(at(strike), FaultKind::Flip(host(1)), 50);
+        add(at(strike), FaultKind::Crash(host(2)), 2_500);
     }
     scenario.faults = faults;
     scenario
@@ -113,7 +113,7 @@ fn the_write_of_two_outlasts_a_bad_end_of_one() {
         let (loser, away) = ((primary + 1) % 3, (primary + 2) % 3);
         let back = world.kill(away, true);
         while world.tell(primary, "k", set("new")) != Outcome::Answered(Answer::Done) {}
-        let flipped = world.inject(Kind::Flip(Target::Host(loser)));
+        let flipped = world.inject(FaultKind::Flip(Target::Host(loser)));
         let killed = world.kill(primary, true);
         bad.set(bad.get() + u32::from(flipped.is_some()));
         world.undo(back);
@@ -143,7 +143,7 @@ fn eight_members_in_doubt_find_a_leader() {
             World::<Node>::new(Scenario { load, tears: true, hosts: 8, latency, sync_time, ..Scenario::calm(seed) });
         world.run_until_group();
         while world.tell(0, "k", set("old")) != Outcome::Answered(Answer::Done) {}
-        let torn = world.inject(Kind::TearAll);
+        let torn = world.inject(FaultKind::TearAll);
         world.undo(torn);
         assert_eq!(world.read_within(1, "k", SOON), Some(value("old")), "seed {seed}");
     });
@@ -182,39 +182,39 @@ fn what_failed_once_holds() {
 #[test]
 fn a_start_that_is_known_by_hearsay_alone() {
     let faults = [
-        (10, Kind::Tear(Target::Primary), 818),
-        (308, Kind::Tear(Target::Host(1)), 629),
-        (393, Kind::TearAll, 228),
-        (691, Kind::TearAll, 1_189),
-        (1_092, Kind::Tear(Target::Primary), 631),
-        (1_407, Kind::Flip(Target::Host(1)), 740),
-        (1_940, Kind::Flip(Target::Host(1)), 300),
-        (1_995, Kind::TearAll, 71),
-        (2_263, Kind::Tear(Target::Primary), 19),
-        (2_313, Kind::Tear(Target::Primary), 922),
-        (2_386, Kind::TearAll, 667),
-        (2_477, Kind::TearAll, 968),
-        (3_197, Kind::TearAll, 127),
-        (3_355, Kind::Tear(Target::Primary), 142),
-        (3_630, Kind::TearAll, 287),
-        (3_922, Kind::TearAll, 98),
-        (4_248, Kind::Tear(Target::Host(0)), 1_200),
-        (4_288, Kind::Tear(Target::Host(1)), 1_022),
-        (4_531, Kind::TearAll, 297),
-        (4_944, Kind::Flip(Target::Leader), 460),
-        (5_090, Kind::TearAll, 159),
-        (5_409, Kind::Tear(Target::Primary), 167),
-        (6_085, Kind::Flip(Target::Host(2)), 434),
-        (6_142, Kind::Flip(Target::Leader), 374),
-        (6_402, Kind::Flip(Target::Leader), 500),
-        (6_685, Kind::Flip(Target::Primary), 282),
-        (6_782, Kind::Flip(Target::Leader), 687),
-        (7_022, Kind::Flip(Target::Primary), 963),
-        (7_852, Kind::TearAll, 705),
-        (7_967, Kind::TearAll, 890),
-        (8_204, Kind::Flip(Target::Host(0)), 917),
-        (8_890, Kind::Tear(Target::Primary), 222),
-        (9_150, Kind::Flip(Target::Primary), 378),
+        (10, FaultKind::Tear(Target::Primary), 818),
+        (308, FaultKind::Tear(Target::Host(1)), 629),
+        (393, FaultKind::TearAll, 228),
+        (691, FaultKind::TearAll, 1_189),
+        (1_092, FaultKind::Tear(Target::Primary), 631),
+        (1_407, FaultKind::Flip(Target::Host(1)), 740),
+        (1_940, FaultKind::Flip(Target::Host(1)), 300),
+        (1_995, FaultKind::TearAll, 71),
+        (2_263, FaultKind::Tear(Target::Primary), 19),
+        (2_313, FaultKind::Tear(Target::Primary), 922),
+        (2_386, FaultKind::TearAll, 667),
+        (2_477, FaultKind::TearAll, 968),
+        (3_197, FaultKind::TearAll, 127),
+        (3_355, FaultKind::Tear(Target::Primary), 142),
+        (3_630, FaultKind::TearAll, 287),
+        (3_922, FaultKind::TearAll, 98),
+        (4_248, FaultKind::Tear(Target::Host(0)), 1_200),
+        (4_288, FaultKind::Tear(Target::Host(1)), 1_022),
+        (4_531, FaultKind::TearAll, 297),
+        (4_944, FaultKind::Flip(Target::Leader), 460),
+        (5_090, FaultKind::TearAll, 159),
+        (5_409, FaultKind::Tear(Target::Primary), 167),
+        (6_085, FaultKind::Flip(Target::Host(2)), 434),
+        (6_142, FaultKind::Flip(Target::Leader), 374),
+        (6_402, FaultKind::Flip(Target::Leader), 500),
+        (6_685, FaultKind::Flip(Target::Primary), 282),
+        (6_782, FaultKind::Flip(Target::Leader), 687),
+        (7_022, FaultKind::Flip(Target::Primary), 963),
+        (7_852, FaultKind::TearAll, 705),
+        (7_967, FaultKind::TearAll, 890),
+        (8_204, FaultKind::Flip(Target::Host(0)), 917),
+        (8_890, FaultKind::Tear(Target::Primary), 222),
+        (9_150, FaultKind::Flip(Target::Primary), 378),
     ];
     let fault = |(at, kind, lasts)| Fault { at: Duration::from_millis(at), kind, lasts: Duration::from_millis(lasts) };
     let faults = faults.into_iter().map(fault).collect();

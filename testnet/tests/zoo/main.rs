@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use clients::{CLIENTS, Client, FAULTS, Lack, ONE};
 use program::Program;
 use proxy::{Fault, HOLD, Proxy};
-use testnet::live::{Cluster, Connection, Options, Reply, fast_program};
+use testnet::live::{Cluster, ClusterOptions, Connection, Reply, fast_program};
 use testnet::tool;
 
 /// The clients that can be tested here, with the commands that start their programs.
@@ -63,7 +63,7 @@ fn make() -> Made {
 /// Starts three peers, built for speed: the tests look at the clients, all of them at once.
 fn three_peers(test: &str) -> Cluster {
     let program = Some(fast_program().to_owned());
-    let cluster = Cluster::start(test, &Options { daemons: 3, program, ..Options::default() });
+    let cluster = Cluster::start(test, &ClusterOptions { daemons: 3, program, ..ClusterOptions::default() });
     cluster.wait_serving(&cluster.all(), Duration::from_secs(60));
     cluster
 }

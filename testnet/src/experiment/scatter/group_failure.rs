@@ -15,7 +15,7 @@ use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::rng::Rng;
-use crate::study::{DETECTION, SAFE, Standing, fails, rate};
+use crate::study::{DETECTION, SAFE, StandingMembers, fails, rate};
 
 /// Figure 7.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -86,7 +86,7 @@ fn experiment(
     let points: Vec<GroupFailurePoint> = LIVES
         .into_iter()
         .flat_map(|lives| {
-            let standing = Standing::draw(lives, options.seed);
+            let standing = StandingMembers::draw(lives, options.seed);
             // The mean over all times of repair; few of them, as each costs a sum over all members.
             let sizes: Vec<usize> = SIZES.collect();
             let dies: Vec<f64> = setting.repairs.iter().map(|window| standing.dies_within(lives, *window)).collect();
@@ -123,7 +123,7 @@ fn point(
     setting: &GroupFailureSetting,
     lives: Lives,
     size: usize,
-    standing: &Standing,
+    standing: &StandingMembers,
     dies: &[f64],
     seed: u64,
 ) -> GroupFailurePoint {
@@ -144,7 +144,7 @@ fn point(
 }
 
 /// Returns the share of windows in which a majority of a group dies.
-fn simulate_windows(setting: &GroupFailureSetting, size: usize, standing: &Standing, rng: &mut Rng) -> f64 {
+fn simulate_windows(setting: &GroupFailureSetting, size: usize, standing: &StandingMembers, rng: &mut Rng) -> f64 {
     let lost = (0..setting.windows).filter(|_| {
         let window = *rng.pick(&setting.repairs);
         let dead = (0..size).filter(|_| standing.pick(rng) < window).count();
@@ -158,7 +158,7 @@ fn simulate_hours(
     setting: &GroupFailureSetting,
     lives: Lives,
     size: usize,
-    standing: &Standing,
+    standing: &StandingMembers,
     rng: &mut Rng,
 ) -> f64 {
     let lost = (0..setting.hours).filter(|_| loses_within_an_hour(setting, lives, size, standing, rng)).count();
@@ -169,7 +169,7 @@ fn loses_within_an_hour(
     setting: &GroupFailureSetting,
     lives: Lives,
     size: usize,
-    standing: &Standing,
+    standing: &StandingMembers,
     rng: &mut Rng,
 ) -> bool {
     // For each place in the group: whether a member lives there, and the end of that period.

@@ -8,7 +8,7 @@ use group::op::{Answer, Op, Read};
 use node::Node;
 use overlay::NodeId;
 use testnet::history::Outcome;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Load, Scenario, World};
 
@@ -45,9 +45,9 @@ fn node(world: &World<Node>, host: usize) -> NodeId {
 
 fn leave(world: &mut World<Node>, away: Away, ghost: usize) -> Option<usize> {
     match away {
-        Away::Frozen => world.inject(Kind::Pause(Target::Host(ghost))),
-        Away::Asleep => world.inject(Kind::Suspend(Target::Host(ghost))),
-        Away::CutOff => world.inject(Kind::Isolate(Target::Host(ghost))),
+        Away::Frozen => world.inject(FaultKind::Pause(Target::Host(ghost))),
+        Away::Asleep => world.inject(FaultKind::Suspend(Target::Host(ghost))),
+        Away::CutOff => world.inject(FaultKind::Isolate(Target::Host(ghost))),
         Away::Dead => world.kill(ghost, true),
     }
 }

@@ -13,8 +13,8 @@ use node::wire::{self, Frame};
 use overlay::Epoch;
 use overlay::time::Time;
 use testnet::history::Outcome;
-use testnet::sim::fault::{Fault, Kind, Target};
-use testnet::sim::{Flight, Host, Load, Scenario, State, World};
+use testnet::sim::fault::{Fault, FaultKind, Target};
+use testnet::sim::{Flight, Host, Load, ProcessState, Scenario, World};
 
 /// Time within which a group goes on serving.
 pub const SOON: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub fn formed_without(scenario: Scenario, late: usize) -> (World<Node>, Vec<Opti
     let first = scenario.hosts - late;
     let hosts = scenario.hosts;
     let mut world = World::new(scenario);
-    let held = (first..hosts).map(|host| world.inject(Kind::Pause(Target::Host(host)))).collect();
+    let held = (first..hosts).map(|host| world.inject(FaultKind::Pause(Target::Host(host)))).collect();
     wait_whole(&mut world, &(0..first).collect::<Vec<_>>(), HEALED);
     (world, held)
 }
@@ -94,7 +94,7 @@ fn epoch_of_all(world: &World<Node>, hosts: &[usize]) -> Option<Epoch> {
 }
 
 pub fn is_whole(world: &World<Node>, host: usize) -> bool {
-    world.state(host) == State::Running && world.process(host).is_some_and(Host::is_whole)
+    world.state(host) == ProcessState::Running && world.process(host).is_some_and(Host::is_whole)
 }
 
 /// Formats the state of each machine for a reader.
@@ -158,7 +158,7 @@ pub fn others(world: &World<Node>, gone: &[usize]) -> Vec<usize> {
 /// come.
 pub fn was_disturbed(world: &mut World<Node>, since: Time) {
     let (at, lasts) = (since.since(Time(0)), world.now().since(since));
-    world.scenario.faults.push(Fault { at, kind: Kind::CrashAll, lasts });
+    world.scenario.faults.push(Fault { at, kind: FaultKind::CrashAll, lasts });
 }
 
 /// Heals all faults and asserts that no data is lost, and that the clients' history is possible.

@@ -10,7 +10,7 @@ use group::message::{CommitteeMessage, Message};
 use group::op::Answer;
 use node::{Class, Node};
 use testnet::history::Outcome;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Fate, Flight, Scenario, World};
 
@@ -106,14 +106,14 @@ impl Starving {
         self.counts.primaries += u32::from(!served.is_empty());
         let all = others(&self.world, &[]);
         match period % 6 {
-            0 => self.without(Kind::Crash(Target::Host(primary)), primary, &keys),
+            0 => self.without(FaultKind::Crash(Target::Host(primary)), primary, &keys),
             1 => {
-                self.world.inject(Kind::StopEpoch(Target::Host(starved[0])));
+                self.world.inject(FaultKind::StopEpoch(Target::Host(starved[0])));
                 self.read(&keys, &all);
             }
-            2 => self.without(Kind::Pause(Target::Host(primary)), primary, &keys),
+            2 => self.without(FaultKind::Pause(Target::Host(primary)), primary, &keys),
             3 if hosts > 3 => {
-                self.world.inject(Kind::Leave(Target::Host(primary)));
+                self.world.inject(FaultKind::Leave(Target::Host(primary)));
                 self.read(&keys, &others(&self.world, &[primary]));
             }
             3 | 4 => {
@@ -123,12 +123,12 @@ impl Starving {
                 self.starve(&[]);
                 wait_whole(&mut self.world, &all, HEALED);
             }
-            _ => self.without(Kind::Isolate(Target::Host(primary)), primary, &keys),
+            _ => self.without(FaultKind::Isolate(Target::Host(primary)), primary, &keys),
         }
         self.read(&keys, &others(&self.world, &[primary]));
     }
 
-    fn without(&mut self, kind: Kind, host: usize, keys: &[String]) {
+    fn without(&mut self, kind: FaultKind, host: usize, keys: &[String]) {
         let gone = self.world.inject(kind);
         self.read(keys, &others(&self.world, &[host]));
         self.world.undo(gone);
@@ -188,7 +188,7 @@ fn one_comes_before_it_has_anything(seed: u64, defects: Defects) {
     held.into_iter().for_each(|held| play.world.undo(held));
     play.world.run_for(Duration::from_secs(3));
     let node = group(&play.world, leaver).expect("it is in").me();
-    play.world.inject(Kind::Leave(Target::Host(leaver)));
+    play.world.inject(FaultKind::Leave(Target::Host(leaver)));
     play.world.run_for(Duration::from_secs(3));
     play.starve(&[]);
     wait(&mut play.world, HEALED, "one comes and one goes", |world| {

@@ -8,7 +8,7 @@ use group::config::{Defect, Defects};
 use group::message::{LogMessage, Message};
 use node::Node;
 use overlay::Epoch;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Fate, Scenario, World};
 
@@ -30,7 +30,7 @@ fn offsets() -> impl Iterator<Item = Duration> {
 }
 
 fn stop(world: &mut World<Node>, host: usize) {
-    world.inject(Kind::StopEpoch(Target::Host(host)));
+    world.inject(FaultKind::StopEpoch(Target::Host(host)));
 }
 
 fn two_stop_at_once(seed: u64, hosts: usize, meanwhile: Meanwhile) -> u64 {
@@ -43,7 +43,7 @@ fn two_stop_at_once(seed: u64, hosts: usize, meanwhile: Meanwhile) -> u64 {
         let mut gone = Vec::new();
         if meanwhile == Meanwhile::Leaves {
             let leaver = (b + 1) % hosts;
-            world.inject(Kind::Leave(Target::Host(leaver)));
+            world.inject(FaultKind::Leave(Target::Host(leaver)));
             gone.push(leaver);
         }
         stop(&mut world, a);
@@ -107,7 +107,7 @@ fn dies_with_frame(seed: u64, stopper: Target, meanwhile: Meanwhile, nth: u32, s
     let mut gone = vec![stopper];
     if meanwhile == Meanwhile::Leaves {
         let leaver = others(&world, &[stopper, world.resolve(Target::Leader)])[0];
-        world.inject(Kind::Leave(Target::Host(leaver)));
+        world.inject(FaultKind::Leave(Target::Host(leaver)));
         gone.push(leaver);
         // Now the leader has the request, and decides.
         world.run_for(Duration::from_micros(400));

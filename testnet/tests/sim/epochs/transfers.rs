@@ -11,7 +11,7 @@ use group::op::Answer;
 use node::{Class, Node};
 use testnet::history::Outcome;
 use testnet::rng::Rng;
-use testnet::sim::fault::{Kind, Target};
+use testnet::sim::fault::{FaultKind, Target};
 use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Fate, Load, Scenario, World};
 
@@ -279,7 +279,7 @@ fn attempts_mix(seed: u64, nth: usize, ends: Ends) -> (usize, usize) {
     doubles.set(false);
     let gone = match ends {
         Ends::NewcomerDies | Ends::NewcomerLosesAll => world.kill(3, ends == Ends::NewcomerDies),
-        Ends::Epoch => world.inject(Kind::StopEpoch(Target::Leader)),
+        Ends::Epoch => world.inject(FaultKind::StopEpoch(Target::Leader)),
         Ends::SourceDies => world.kill(source.get(), true),
     };
     if ends == Ends::SourceDies {

@@ -13,20 +13,20 @@ use super::observation::Ballot;
 
 /// Grants of primaries.
 #[derive(Debug)]
-pub struct Granted {
+pub struct ReadGrants {
     /// By ballot: the switch that writes pass, as seen last, and the latest end of all grants.
     grants: BTreeMap<Ballot, (Option<u32>, Time)>,
     /// The highest term that was seen to serve at each point. A term names its epoch.
     terms: IntervalMap<u64>,
 }
 
-impl Default for Granted {
-    fn default() -> Granted {
-        Granted { grants: BTreeMap::new(), terms: IntervalMap::new(0) }
+impl Default for ReadGrants {
+    fn default() -> ReadGrants {
+        ReadGrants { grants: BTreeMap::new(), terms: IntervalMap::new(0) }
     }
 }
 
-impl Granted {
+impl ReadGrants {
     /// Notes a primary that begins to serve.
     pub fn on_serving(&mut self, range: KeyRange, term: u64) {
         self.terms.update(range, |known| term.max(*known));
