@@ -16,7 +16,7 @@ use command::study::StudyArgs;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use node::Node;
 use testnet::bench::{BenchParameters, StoreKind, Tools, compare};
-use testnet::checkers::model::Limits;
+use testnet::checkers::history::model::Limits;
 use testnet::checkers::{Circumstances, check_history};
 use testnet::churn::Lives;
 use testnet::sim::harness::{Batch, explain, run};

@@ -136,7 +136,7 @@ impl Host for Node {
     }
 
     fn observe(&mut self, scope: Scope, show: &mut dyn FnMut(Observation)) {
-        super::observe::observe(self, scope, show);
+        crate::sim::observe::observe(self, scope, show);
     }
 
     fn leads(&self) -> bool {
@@ -148,7 +148,7 @@ impl Host for Node {
     }
 
     fn reform(&mut self, chance: u64) -> bool {
-        super::observe::reform(self, chance)
+        crate::sim::observe::reform(self, chance)
     }
 
     fn repair(&self) -> Option<Input> {
@@ -158,15 +158,15 @@ impl Host for Node {
     }
 
     fn owned(&self) -> Result<Vec<Owned>, Broken> {
-        super::observe::owned(self)
+        crate::sim::observe::owned(self)
     }
 
     fn set_policies(&self, chance: u64) -> Option<Input> {
-        super::observe::set_policies(self, chance)
+        crate::sim::observe::set_policies(self, chance)
     }
 
     fn describe(&self) -> String {
-        super::observe::describe(self)
+        crate::sim::observe::describe(self)
     }
 
     fn holds(&self, record_key: &[u8]) -> bool {
@@ -174,11 +174,11 @@ impl Host for Node {
     }
 
     fn is_whole(&self) -> bool {
-        super::observe::is_whole(self)
+        crate::sim::observe::is_whole(self)
     }
 
     fn depends_on(&self, other: &Node, alive: &[NodeId]) -> bool {
-        super::observe::depends_on(self, other.id(), alive)
+        crate::sim::observe::depends_on(self, other.id(), alive)
     }
 
     fn is_in_doubt(&self) -> bool {
@@ -186,7 +186,7 @@ impl Host for Node {
     }
 
     fn survives_doubt(&self, other: NodeId, held: &[NodeId]) -> bool {
-        super::observe::survives_doubt(self, other, held)
+        crate::sim::observe::survives_doubt(self, other, held)
     }
 
     fn accept_loss(&self, alive: &[NodeId]) -> Vec<Input> {

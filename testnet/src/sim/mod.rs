@@ -1,41 +1,35 @@
 //! Whole networks in one process, in virtual time: a run is a function of its [`Scenario`].
 //!
-//! Read [`World`] for the loop, [`Scenario`] for the settings that a seed makes, [`fault`] for the faults, and [`harness`] for the
-//! judgement, repetition and reduction of runs. Where there are switches ([`SwitchRules`]), packets pass them in `switch.rs`, and
-//! `controller.rs` sets their tables.
+//! Read [`World`] for the loop, [`Scenario`] for the settings that a seed makes, and [`harness`] for the judgement, repetition and
+//! reduction of runs.
+//!
+//! - `machine`: processes with their clocks and stores; `observe`: observations of a node for the checkers.
+//! - [`network`]: wires, connections, and latencies of a planet.
+//! - `switch`: switches ([`SwitchRules`]), the packets through them, and the controller that sets their tables.
+//! - [`fault`]: faults; `workload`: clients; [`script`]: steps of a test.
 
-mod clock;
-mod connections;
-mod controller;
 pub mod fault;
-mod faults;
-mod hardware;
 pub mod harness;
 mod host;
 mod machine;
-mod network;
+pub mod network;
 mod observe;
-mod observe_log;
-pub mod planet;
 mod queue;
 mod scenario;
 pub mod script;
-mod service;
-mod store;
 mod switch;
-mod switches;
 mod trace;
 mod verdict;
 mod workload;
 mod world;
 
-pub use clock::Clocks;
-pub use hardware::ProcessState;
 pub use host::Host;
+pub use machine::ProcessState;
+pub use machine::clock::Clocks;
+pub use machine::store::{Contents, Persist, SimStore};
 pub use network::{Flight, Latency, Noise};
 pub use scenario::Scenario;
-pub use store::{Contents, Persist, SimStore};
-pub use switches::{SwitchDefect, SwitchRules};
+pub use switch::{SwitchDefect, SwitchRules};
 pub use trace::{Trace, hash_bytes};
 pub use workload::Load;
 pub use world::{Fate, Tap, World};

@@ -8,8 +8,8 @@ use node::{Input, RequestId};
 use overlay::PeerKey;
 use overlay::time::Time;
 
-use crate::sim::controller::Plan;
 use crate::sim::network::Flight;
+use crate::sim::switch::controller::Plan;
 
 /// An event at a moment of true time. A `life` names the process that the event is meant for; a late frame is for the process of
 /// that time.

@@ -9,7 +9,7 @@ use node::{Durability, Policies, Timing};
 use crate::rng::Rng;
 use crate::sim::fault::{Fault, Mix, Pace};
 use crate::sim::network::Latency;
-use crate::sim::switches::SwitchRules;
+use crate::sim::switch::SwitchRules;
 use crate::sim::workload::Load;
 
 /// Settings of a run: all that is not chance inside the run.

@@ -24,7 +24,7 @@ use overlay::time::Time;
 
 use crate::churn::Lives;
 use crate::rng::Rng;
-use crate::sim::planet::Planet;
+use crate::sim::network::planet::Planet;
 use crate::sim::{Latency, Scenario, World};
 use executed::Executed;
 pub use groups::Groups;

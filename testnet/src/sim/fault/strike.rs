@@ -7,8 +7,8 @@ use node::{Durability, Input};
 use overlay::NodeId;
 
 use crate::sim::fault::{FaultKind, Target};
-use crate::sim::hardware::{Machine, ProcessState, Return};
 use crate::sim::host::Host;
+use crate::sim::machine::{Machine, ProcessState, Return};
 use crate::sim::network::Noise;
 use crate::sim::queue::Event;
 use crate::sim::world::World;
@@ -43,7 +43,7 @@ pub struct ActiveFaults {
 }
 
 impl<H: Host> World<H> {
-    pub(super) fn on_fault(&mut self, index: usize) {
+    pub(in crate::sim) fn on_fault(&mut self, index: usize) {
         let fault = self.scenario.faults[index];
         if let Some(undo) = self.strike(fault.kind) {
             self.trace.note(self.now, &[index as u64], &[], || format!("fault {:?} for {:?}", fault.kind, fault.lasts));
@@ -86,7 +86,7 @@ impl<H: Host> World<H> {
         self.standing.next
     }
 
-    pub(super) fn on_fault_ends(&mut self, id: usize) {
+    pub(in crate::sim) fn on_fault_ends(&mut self, id: usize) {
         if let Some(undo) = self.standing.undo.remove(&id) {
             self.trace.note(self.now, &[id as u64], &[], || format!("over: {undo:?}"));
             self.take_back(undo);
@@ -144,18 +144,18 @@ impl<H: Host> World<H> {
                 self.reform(host, chance);
                 // Every other time an administrator changes a policy while groups are reformed.
                 if chance >> 50 & 1 == 1
-                    && let Some(request) = self.process(host).and_then(|process| process.set_policies(chance >> 51))
+                    && let Some(wish) = self.process(host).and_then(|process| process.set_policies(chance >> 51))
                 {
                     self.marks.hit("fault: policies change");
-                    self.handle(host, [request]);
+                    self.handle(host, [wish]);
                 }
                 None
             }
             FaultKind::Repair(target) => {
                 self.marks.hit("fault: a range is declared lost");
                 let host = self.resolve(target);
-                if let Some(request) = self.process(host).and_then(H::repair) {
-                    self.handle(host, [request]);
+                if let Some(wish) = self.process(host).and_then(H::repair) {
+                    self.handle(host, [wish]);
                 }
                 None
             }
@@ -308,14 +308,13 @@ impl<H: Host> World<H> {
     }
 
     /// Acts as an operator: where members in doubt wait for nodes that are gone for good, these nodes are given up.
-    pub(super) fn accept_losses(&mut self) {
+    pub(in crate::sim) fn accept_losses(&mut self) {
         let alive: Vec<NodeId> = self.machines.iter().filter_map(|machine| machine.host.as_deref()?.node()).collect();
         for host in 0..self.machines.len() {
-            let requests =
-                self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
-            if !requests.is_empty() && self.machines[host].state == ProcessState::Running {
+            let wishes = self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
+            if !wishes.is_empty() && self.machines[host].state == ProcessState::Running {
                 self.marks.hit("world: a loss is accepted");
-                self.handle(host, requests);
+                self.handle(host, wishes);
             }
         }
     }
@@ -439,7 +438,7 @@ impl<H: Host> World<H> {
         Some(Undo::Unblock(blocked))
     }
 
-    pub(super) fn on_stalled(&mut self, a: usize, b: usize, serial: u64) {
+    pub(in crate::sim) fn on_stalled(&mut self, a: usize, b: usize, serial: u64) {
         if self.connections.still_stalled(a, b, serial) && self.connections.broken(a, b) {
             self.marks.hit("network: keep-alive gave a connection up");
             self.network.forget_held(a, b);

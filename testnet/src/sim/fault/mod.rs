@@ -1,5 +1,9 @@
 //! Faults of a run and their times: a plan that is drawn from a seed before the run, so that the plan can be cut down afterwards.
 
+mod strike;
+
+pub(super) use strike::ActiveFaults;
+
 use std::time::Duration;
 
 use overlay::time::Time;

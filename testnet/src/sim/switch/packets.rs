@@ -7,16 +7,16 @@ use switch::pipeline::{Verdict, Why};
 
 use crate::sim::host::Host;
 use crate::sim::queue::Event;
-use crate::sim::switches::{SWITCH, SWITCHES, Switches, host_at};
+use crate::sim::switch::{SWITCH, SWITCHES, Switches, host_at};
 use crate::sim::world::World;
 
 impl<H: Host> World<H> {
-    pub(super) fn switches(&mut self) -> &mut Switches {
+    pub(in crate::sim) fn switches(&mut self) -> &mut Switches {
         self.switches.as_mut().expect("there are switches")
     }
 
     /// Sends a machine's packet to its switch.
-    pub(super) fn send_packet(&mut self, from: usize, to: header::ReplyTo, bytes: Bytes) {
+    pub(in crate::sim) fn send_packet(&mut self, from: usize, to: header::ReplyTo, bytes: Bytes) {
         let operation = Packet::decode(&bytes).ok().map(|packet| packet.header.operation);
         let (Some(switches), Some(operation)) = (&mut self.switches, operation.filter(|_| to == SWITCH)) else {
             return self.fail("packets go to a switch", format!("{from} sends {bytes:?} to {to:?}"));
@@ -32,7 +32,7 @@ impl<H: Host> World<H> {
     }
 
     /// Passes a packet through a switch.
-    pub(super) fn on_packet(&mut self, at: usize, from: usize, bytes: Bytes) {
+    pub(in crate::sim) fn on_packet(&mut self, at: usize, from: usize, bytes: Bytes) {
         let packet = Packet::decode(&bytes).expect("it was one when it was sent");
         let switches = self.switches.as_mut().expect("it was sent to one");
         let device = &switches.devices[at];
@@ -77,13 +77,13 @@ impl<H: Host> World<H> {
     }
 
     /// Delivers a packet to a machine, for the process that runs there.
-    pub(super) fn on_packet_here(&mut self, to: usize, bytes: Bytes) {
+    pub(in crate::sim) fn on_packet_here(&mut self, to: usize, bytes: Bytes) {
         self.trace.note(self.now, &[to as u64], &bytes, || format!("{to} gets a packet of {} bytes", bytes.len()));
         self.deliver(to, Input::Packet { from: SWITCH, bytes });
     }
 
     /// Restarts a switch, which loses its state.
-    pub(super) fn restart_switch(&mut self, other: bool) {
+    pub(in crate::sim) fn restart_switch(&mut self, other: bool) {
         let Some(switches) = &mut self.switches else { return };
         let at = if other { (switches.current + 1) % SWITCHES } else { switches.current };
         self.marks.hit("switch: restarted");
@@ -94,7 +94,7 @@ impl<H: Host> World<H> {
     }
 
     /// Puts another switch in place of the one in use: these machines' packets go there, and those of the other machines later.
-    pub(super) fn replace_switch(&mut self, moved: u64) {
+    pub(in crate::sim) fn replace_switch(&mut self, moved: u64) {
         let Some(switches) = &mut self.switches else { return };
         switches.current = (switches.current + 1) % SWITCHES;
         switches.devices[switches.current].is_kept = true;
@@ -110,7 +110,7 @@ impl<H: Host> World<H> {
     }
 
     /// Sends the other machines' packets to the new switch, too. No controller sets the old one's tables any more.
-    pub(super) fn replaced_switch(&mut self) {
+    pub(in crate::sim) fn replaced_switch(&mut self) {
         let Some(switches) = &mut self.switches else { return };
         let current = switches.current;
         switches.routes.fill(current);
@@ -118,14 +118,14 @@ impl<H: Host> World<H> {
     }
 
     /// Stops the switch in use from forwarding packets, and returns its index.
-    pub(super) fn cut_switch(&mut self) -> Option<usize> {
+    pub(in crate::sim) fn cut_switch(&mut self) -> Option<usize> {
         let switches = self.switches.as_mut()?;
         switches.devices[switches.current].up = false;
         Some(switches.current)
     }
 
     /// Lets the switch forward packets again.
-    pub(super) fn mend_switch(&mut self, at: usize) {
+    pub(in crate::sim) fn mend_switch(&mut self, at: usize) {
         self.switches().devices[at].up = true;
     }
 }

@@ -10,7 +10,7 @@ use crate::sim::world::World;
 
 /// Time for which one machine was busy since the last measurement.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
+pub(in crate::sim) struct Usage {
     measured: Time,
     busy: Duration,
 }
@@ -25,7 +25,7 @@ impl<H: Host> World<H> {
 
     /// Keeps a machine busy with these inputs. Where the next report is due, adds the one that a real peer's loop makes to its node
     /// of its busy time.
-    pub(super) fn keep_busy(&mut self, host: usize, inputs: &mut impl Extend<Input>, count: usize) {
+    pub(in crate::sim) fn keep_busy(&mut self, host: usize, inputs: &mut impl Extend<Input>, count: usize) {
         let time = self.time_of(host, count);
         let machine = &mut self.machines[host];
         machine.busy_until = self.now + time;

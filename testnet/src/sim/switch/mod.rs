@@ -1,5 +1,8 @@
 //! Switches of a run: their rules, their state, and the faults of each of them.
 
+pub(super) mod controller;
+mod packets;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,19 +17,19 @@ use crate::rng::Rng;
 use crate::sim::network::Noise;
 
 /// Address to which nodes send packets that must pass a switch, of either switch.
-pub(super) const SWITCH: ReplyTo = ReplyTo { ip: Ipv4Addr::new(10, 0, 1, 0).to_ipv6_mapped(), port: 6477 };
+pub(in crate::sim) const SWITCH: ReplyTo = ReplyTo { ip: Ipv4Addr::new(10, 0, 1, 0).to_ipv6_mapped(), port: 6477 };
 /// Port at which the first machine gets packets; the other machines have the ports behind it.
 const PORT: u16 = 7001;
 /// Number of switches.
-pub(super) const SWITCHES: usize = 2;
+pub(in crate::sim) const SWITCHES: usize = 2;
 
 /// Returns the address at which a machine gets packets.
-pub(super) fn address_of(host: usize) -> ReplyTo {
+pub(in crate::sim) fn address_of(host: usize) -> ReplyTo {
     ReplyTo { port: PORT + host as u16, ..SWITCH }
 }
 
 /// Returns the machine that gets packets for this address.
-pub(super) fn host_at(address: ReplyTo) -> Option<usize> {
+pub(in crate::sim) fn host_at(address: ReplyTo) -> Option<usize> {
     (address.ip == SWITCH.ip).then(|| address.port.checked_sub(PORT).map(usize::from))?
 }
 
@@ -129,7 +132,7 @@ impl SwitchRules {
 
 /// One switch.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(in crate::sim) struct Device {
     pub pipeline: Pipeline,
     /// Number of the switch's life: rises each time the switch loses its state.
     pub life: u32,
@@ -147,7 +150,7 @@ pub(super) struct Device {
 
 /// Result of setting one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Set {
+pub(in crate::sim) enum Set {
     Done,
     /// The partition is older than the one in the table.
     Old,
@@ -253,7 +256,7 @@ impl Device {
 
 /// All switches, and the controller that sets their tables.
 #[derive(Debug)]
-pub(super) struct Switches {
+pub(in crate::sim) struct Switches {
     pub rules: SwitchRules,
     pub devices: [Device; SWITCHES],
     /// Index of the switch in use.
@@ -269,7 +272,7 @@ pub(super) struct Switches {
     pub numbered: BTreeMap<(u32, u32), u64>,
     /// Time of the controller's last request to each group, in behalf of each switch.
     pub asked: BTreeMap<(usize, GroupId), overlay::time::Time>,
-    pub requests: u64,
+    pub wishes: u64,
     /// Chance of packets, and of the controller.
     pub rng: Rng,
     pub control: Rng,
@@ -289,7 +292,7 @@ impl Switches {
             owners: BTreeMap::new(),
             numbered: BTreeMap::new(),
             asked: BTreeMap::new(),
-            requests: 0,
+            wishes: 0,
             rng: Rng::new(seed, "switch"),
             control: Rng::new(seed, "controller"),
         }

@@ -8,12 +8,12 @@ use overlay::PeerKey;
 use overlay::time::Time;
 
 use crate::rng::Rng;
-use crate::sim::clock::Clocks;
-use crate::sim::hardware::{ProcessState, Return, new_key};
 use crate::sim::host::Host;
+use crate::sim::machine::clock::Clocks;
+use crate::sim::machine::store::Persist;
+use crate::sim::machine::{ProcessState, Return, new_key};
 use crate::sim::network::Flight;
 use crate::sim::queue::Event;
-use crate::sim::store::Persist;
 use crate::sim::workload::Ask;
 use crate::sim::world::World;
 
@@ -37,7 +37,7 @@ const NOTES: [(&str, &str); 7] = [
 ];
 
 impl<H: Host> World<H> {
-    pub(super) fn on_output(&mut self, host: usize, output: Output) {
+    pub(in crate::sim) fn on_output(&mut self, host: usize, output: Output) {
         let life = self.machines[host].life;
         match output {
             Output::Send { to, class, frame } => {
@@ -87,8 +87,8 @@ impl<H: Host> World<H> {
                 }
             }
             // No client waits for these results: they are traced alone.
-            Output::AdminOutcome { outcome, .. } => {
-                let said = format!("request: {outcome:?}");
+            Output::AdminOutcome { granted, .. } => {
+                let said = format!("request: {granted:?}");
                 self.trace.note(self.now, &[host as u64], said.as_bytes(), || format!("{host}: {said}"));
             }
             Output::RingWalked { .. } => {}
@@ -170,7 +170,7 @@ impl<H: Host> World<H> {
     }
 
     /// Draws the number of non-durable batches that happen to be on disk.
-    pub(super) fn kept(&mut self, host: usize) -> usize {
+    pub(in crate::sim) fn kept(&mut self, host: usize) -> usize {
         let unsynced = self.machines[host].store.unsynced();
         if unsynced > 0 {
             self.marks.hit("machine: died with unsynced batches");
@@ -179,7 +179,7 @@ impl<H: Host> World<H> {
     }
 
     /// Ends a process: it dies and keeps `kept` of the batches that are not durable, or it stopped cleanly.
-    pub(super) fn end(&mut self, host: usize, kept: Option<usize>) {
+    pub(in crate::sim) fn end(&mut self, host: usize, kept: Option<usize>) {
         let machine = &mut self.machines[host];
         if machine.state == ProcessState::Down {
             return;
@@ -232,7 +232,7 @@ impl<H: Host> World<H> {
     }
 
     /// Plans the return of a process that is down, unless another return is planned already.
-    pub(super) fn come_back(&mut self, host: usize, after: Duration, how: Return) {
+    pub(in crate::sim) fn come_back(&mut self, host: usize, after: Duration, how: Return) {
         let machine = &mut self.machines[host];
         if machine.state == ProcessState::Down && machine.returns.is_none() {
             machine.returns = Some(how);
@@ -241,7 +241,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    pub(super) fn on_restart(&mut self, host: usize, life: u32) {
+    pub(in crate::sim) fn on_restart(&mut self, host: usize, life: u32) {
         let machine = &mut self.machines[host];
         if machine.state != ProcessState::Down || machine.life != life {
             return;
@@ -284,7 +284,7 @@ impl<H: Host> World<H> {
     }
 
     /// Connects to the peers that the machine was started with, until there is a connection.
-    pub(super) fn on_join(&mut self, host: usize, life: u32) {
+    pub(in crate::sim) fn on_join(&mut self, host: usize, life: u32) {
         let machine = &self.machines[host];
         if machine.life != life || machine.state == ProcessState::Down {
             return;
@@ -331,7 +331,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    pub(super) fn on_connected(&mut self, a: usize, b: usize, lives: (u32, u32)) {
+    pub(in crate::sim) fn on_connected(&mut self, a: usize, b: usize, lives: (u32, u32)) {
         let alive =
             |host: usize, life| self.machines[host].state == ProcessState::Running && self.machines[host].life == life;
         let heard = !self.network.is_blocked(a, b) && !self.network.is_blocked(b, a);
@@ -354,12 +354,12 @@ impl<H: Host> World<H> {
         }
     }
 
-    pub(super) fn queue_notice(&mut self, host: usize, peer: usize, delay: Duration) {
+    pub(in crate::sim) fn queue_notice(&mut self, host: usize, peer: usize, delay: Duration) {
         let (life, key) = (self.machines[host].life, self.machines[peer].key);
         self.queue_in(delay, Event::Noticed { host, life, peer, key });
     }
 
-    pub(super) fn on_noticed(&mut self, host: usize, life: u32, (peer, key): (usize, PeerKey)) {
+    pub(in crate::sim) fn on_noticed(&mut self, host: usize, life: u32, (peer, key): (usize, PeerKey)) {
         // A peer that was replaced since is not connected, whatever its successor on the machine is.
         let is_gone = self.machines[peer].key != key || self.connections.noticed(host, peer);
         if self.machines[host].life != life || !is_gone {
@@ -373,12 +373,12 @@ impl<H: Host> World<H> {
         self.on_join(host, life);
     }
 
-    pub(super) fn queue_client(&mut self, client: usize) {
+    pub(in crate::sim) fn queue_client(&mut self, client: usize) {
         let delay = self.workload.think(client);
         self.queue_in(delay, Event::Client(client));
     }
 
-    pub(super) fn on_client(&mut self, client: usize) {
+    pub(in crate::sim) fn on_client(&mut self, client: usize) {
         let mut asks = std::mem::take(&mut self.asks);
         let machines = &self.machines;
         self.workload.turn(client, self.now, &|host| machines[host].answering(), &mut asks);
@@ -391,14 +391,14 @@ impl<H: Host> World<H> {
         self.asks = asks;
     }
 
-    pub(super) fn ask(&mut self, Ask { host, request }: Ask) {
+    pub(in crate::sim) fn ask(&mut self, Ask { host, request }: Ask) {
         let numbers = [host as u64, request.id.0];
         self.trace.note(self.now, &numbers, request.key.name(), || format!("{host} is asked {request:?}"));
         self.queue_in(request.patience + GRACE, Event::Patience { id: request.id, host });
         self.deliver(host, Input::Routecast(request));
     }
 
-    pub(super) fn on_patience(&mut self, id: RequestId, host: usize) {
+    pub(in crate::sim) fn on_patience(&mut self, id: RequestId, host: usize) {
         let Some(asked) = self.workload.asked_at(id) else { return };
         let machine = &self.machines[host];
         if machine.state == ProcessState::Running && machine.disturbed < asked && self.scenario.service_time.is_zero() {

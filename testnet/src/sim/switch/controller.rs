@@ -5,17 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use node::{AdminRequest, GroupStatus, Input};
+use node::{GroupStatus, Input, Wish};
 use overlay::{GroupId, NodeId};
 use switch::dirty::Region;
 use switch::tables::Partition;
 
 use crate::checkers::Broken;
 use crate::rng::Rng;
-use crate::sim::hardware::ProcessState;
 use crate::sim::host::Host;
+use crate::sim::machine::ProcessState;
 use crate::sim::queue::Event;
-use crate::sim::switches::{Set, Switches};
+use crate::sim::switch::{Set, Switches};
 use crate::sim::world::World;
 
 /// Time before a group is asked again for an id that it has not taken.
@@ -23,7 +23,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Partitions of one group, as they must be set.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(in crate::sim) struct Plan {
     group: GroupId,
     partitions: Vec<(u32, Partition)>,
 }
@@ -36,7 +36,7 @@ struct Told {
 
 impl<H: Host> World<H> {
     /// Looks at the groups, for each switch that is kept.
-    pub(super) fn on_look(&mut self) {
+    pub(in crate::sim) fn on_look(&mut self) {
         let every = self.switches().rules.look_every;
         self.queue_in(every, Event::Look);
         if self.switches().unattended > 0 {
@@ -76,9 +76,9 @@ impl<H: Host> World<H> {
             let numbers = [at as u64, host as u64, u64::from(id)];
             self.trace.note(self.now, &numbers, &[], || format!("switch {at} is to have the id {id} of {group:?}"));
             let switches = self.switches();
-            switches.requests += 1;
-            let number = switches.requests;
-            self.deliver(host, Input::AdminRequest { number, group, request: AdminRequest::Switch { id } });
+            switches.wishes += 1;
+            let number = switches.wishes;
+            self.deliver(host, Input::Wish { number, group, wish: Wish::Switch { id } });
         }
     }
 
@@ -95,7 +95,7 @@ impl<H: Host> World<H> {
     }
 
     /// Sets the planned tables.
-    pub(super) fn on_set_tables(&mut self, at: usize, life: u32, plans: &[Plan]) {
+    pub(in crate::sim) fn on_set_tables(&mut self, at: usize, life: u32, plans: &[Plan]) {
         let Switches { devices, rules, .. } = self.switches.as_deref_mut().expect("there are switches");
         let device = &mut devices[at];
         if device.life != life || !device.is_kept || !device.up {
@@ -115,7 +115,7 @@ impl<H: Host> World<H> {
     }
 
     /// Returns a flaw unless reads are spread again and the dirty set is empty: both must hold once all is at rest.
-    pub(super) fn switch_flaw(&self) -> Option<Broken> {
+    pub(in crate::sim) fn switch_flaw(&self) -> Option<Broken> {
         let switches = self.switches.as_ref()?;
         let (at, device) = (switches.current, &switches.devices[switches.current]);
         for Told { host, status } in self.told() {

@@ -1,5 +1,10 @@
 //! One simulated machine: a process or none, clocks, a disk.
 
+pub mod clock;
+mod process;
+mod service;
+pub mod store;
+
 use std::collections::VecDeque;
 
 use node::Input;
@@ -7,9 +12,9 @@ use overlay::time::Time;
 use overlay::{Incarnation, NodeId, PeerKey, RingId};
 
 use crate::rng::Rng;
-use crate::sim::clock::Clocks;
-use crate::sim::service::Usage;
-use crate::sim::store::SimStore;
+use crate::sim::machine::clock::Clocks;
+use crate::sim::machine::service::Usage;
+use crate::sim::machine::store::SimStore;
 
 /// State of a machine's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +28,7 @@ pub enum ProcessState {
 }
 
 /// One simulated machine.
-pub(super) struct Machine<H> {
+pub(in crate::sim) struct Machine<H> {
     pub key: PeerKey,
     pub host: Option<Box<H>>,
     pub state: ProcessState,
@@ -62,7 +67,7 @@ pub(super) struct Machine<H> {
 
 /// Ways in which a machine's process comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Return {
+pub(in crate::sim) enum Return {
     WithStore,
     Empty,
     /// As a new incarnation, with the store of an incarnation that is over.
@@ -70,7 +75,7 @@ pub(super) enum Return {
 }
 
 /// Draws the key of a peer on a machine: readable in traces, random in order.
-pub(super) fn new_key(index: usize, chance: &mut Rng) -> PeerKey {
+pub(in crate::sim) fn new_key(index: usize, chance: &mut Rng) -> PeerKey {
     let mut key = [0; 32];
     for chunk in key.chunks_exact_mut(8) {
         chunk.copy_from_slice(&chance.bits().to_be_bytes());

@@ -1,5 +1,8 @@
 //! The wires: streams per pair of machines, direction and class, and all their faults.
 
+pub(super) mod connections;
+pub mod planet;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +13,7 @@ use overlay::time::Time;
 
 use crate::marks::Marks;
 use crate::rng::Rng;
-use crate::sim::planet::Planet;
+use crate::sim::network::planet::Planet;
 
 /// Number of frames that wait in a stalled stream; later frames are dropped, as in the driver's bounded queues.
 pub const HELD_MAX: usize = 4_096;
