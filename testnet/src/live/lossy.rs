@@ -1,63 +1,44 @@
 //! A proxy before a daemon's endpoint for clients, which loses answers: the connection ends in their place.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::proxy::Proxy;
 use crate::rng::Rng;
 
-/// Proxy that takes connections until it is dropped.
-pub struct Lossy {
+/// Proxy that loses answers.
+pub struct LossyProxy {
     /// Address at which it listens.
     pub address: SocketAddr,
-    shared: Arc<Shared>,
+    losses: Arc<Losses>,
+    _proxy: Proxy,
 }
 
-struct Shared {
+struct Losses {
     upstream: SocketAddr,
     /// Of this many pieces of answers one is lost; 0: none is lost.
-    one_in: AtomicU32,
+    one_in: u32,
     lost: AtomicU32,
-    over: AtomicBool,
 }
 
-impl Lossy {
+impl LossyProxy {
     /// Starts a proxy before a daemon. Of `one_in` pieces of answers one is lost, with all later ones on that connection.
-    pub fn start(upstream: SocketAddr, one_in: u32, seed: u64) -> Lossy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
-        let address = listener.local_addr().expect("a bound socket has an address");
-        let (one_in, lost, over) = (AtomicU32::new(one_in), AtomicU32::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { upstream, one_in, lost, over });
-        let lossy = Lossy { address, shared: shared.clone() };
-        std::thread::spawn(move || {
-            for (number, client) in listener.incoming().map_while(Result::ok).enumerate() {
-                if shared.over.load(Ordering::SeqCst) {
-                    return;
-                }
-                let shared = shared.clone();
-                // Ends with either side's connection.
-                std::thread::spawn(move || shared.serve(client, Rng::new(seed, &number.to_string())));
-            }
-        });
-        lossy
+    pub fn start(upstream: SocketAddr, one_in: u32, seed: u64) -> LossyProxy {
+        let losses = Arc::new(Losses { upstream, one_in, lost: AtomicU32::new(0) });
+        let shared = losses.clone();
+        let proxy = Proxy::start(move |number, client| shared.serve(client, Rng::new(seed, &number.to_string())));
+        LossyProxy { address: proxy.address, losses, _proxy: proxy }
     }
 
     /// Returns the number of lost answers.
     pub fn lost(&self) -> u32 {
-        self.shared.lost.load(Ordering::SeqCst)
+        self.losses.lost.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for Lossy {
-    fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::SeqCst);
-        // Wakes the thread, which waits for the next client.
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-impl Shared {
+impl Losses {
     fn serve(&self, client: TcpStream, mut rng: Rng) -> io::Result<()> {
         let peer = TcpStream::connect(self.upstream)?;
         client.set_nodelay(true)?;
@@ -75,8 +56,7 @@ impl Shared {
                 Ok(length) => length,
                 Err(error) => break Err(error),
             };
-            let one_in = self.one_in.load(Ordering::SeqCst);
-            if one_in > 0 && rng.below(u64::from(one_in)) == 0 {
+            if self.one_in > 0 && rng.below(u64::from(self.one_in)) == 0 {
                 self.lost.fetch_add(1, Ordering::SeqCst);
                 break Ok(());
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use chirp_app::list::{AppendMode, Place};
 use chirp_app::remote::Remote;
 use chirp_app::{Chirp, Error, UserName};
-use testnet::live::{Cluster, ClusterOptions, Lossy, short_or};
+use testnet::live::{Cluster, ClusterOptions, LossyProxy, short_or};
 use testnet::rng::Rng;
 
 const POSTERS: usize = 10;
@@ -90,8 +90,8 @@ fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
     let flags = ["--min-group", "3", "--max-group", "5"].map(str::to_owned).to_vec();
     let mut cluster =
         Cluster::start("chirp", &ClusterOptions { daemons: 6, flags, ring: true, ..ClusterOptions::default() });
-    let lossy: Vec<Lossy> =
-        (0..6u64).map(|index| Lossy::start(cluster.daemons[index as usize].resp, 40, index)).collect();
+    let lossy: Vec<LossyProxy> =
+        (0..6u64).map(|index| LossyProxy::start(cluster.daemons[index as usize].resp, 40, index)).collect();
     let address = |index: usize| lossy[index % lossy.len()].address.to_string();
     let over = Arc::new(AtomicBool::new(false));
     let runtime =
@@ -146,7 +146,7 @@ fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
         }
     }
     assert!(places.is_empty(), "nobody posted these: {places:?}");
-    let lost: u32 = lossy.iter().map(Lossy::lost).sum();
+    let lost: u32 = lossy.iter().map(LossyProxy::lost).sum();
     let [yes, no, unknown] = counts;
     println!("{kills} kills, {lost} lost answers: {yes} posted, {no} not, of {unknown} nobody knows");
     assert!(yes > 200 && kills >= 3 && lost >= 5, "too little happened");
@@ -155,8 +155,8 @@ fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
 #[test]
 fn a_name_is_taken_once() {
     let cluster = Cluster::start("chirp-names", &ClusterOptions { daemons: 3, ..ClusterOptions::default() });
-    let lossy: Vec<Lossy> =
-        (0..3u64).map(|index| Lossy::start(cluster.daemons[index as usize].resp, 6, index)).collect();
+    let lossy: Vec<LossyProxy> =
+        (0..3u64).map(|index| LossyProxy::start(cluster.daemons[index as usize].resp, 6, index)).collect();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     for round in 0..10 {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use clients::{CLIENTS, Client, FAULTS, Lack, ONE};
 use program::Program;
-use proxy::{Fault, HOLD, Proxy};
+use proxy::{Fault, FaultProxy, HOLD};
 use testnet::live::{Cluster, ClusterOptions, Connection, Reply, fast_program};
 use testnet::tool;
 
@@ -139,7 +139,7 @@ fn redis_benchmark_finds_what_it_needs() {
     }
     // Once its connection is gone, the program ends, with one request on its way.
     let key = "zoo:benchmark";
-    let proxy = Proxy::start(cluster.daemons[0].resp, key, Fault::Lost, FAULTS);
+    let proxy = FaultProxy::start(cluster.daemons[0].resp, key, Fault::Lost, FAULTS);
     let (well, said) = benchmark(proxy.address, &["-n", "1", "-c", "1", "INCR", key]);
     assert!(!well, "it has no answer and does not say so: {said}");
     assert_eq!((proxy.sends(), value(cluster.daemons[1].resp, key)), (1, 1));
@@ -215,7 +215,7 @@ fn increment(
     setting: &str,
     fault: Fault,
 ) -> Seen {
-    let proxy = Proxy::start(peer, key, fault, faults(fault));
+    let proxy = FaultProxy::start(peer, key, fault, faults(fault));
     let program = Program::start(program, &["incr", &proxy.address.port().to_string(), key, setting]);
     program.expect("ready");
     let since = Instant::now();

@@ -2,11 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use testnet::live::Connection;
+use testnet::live::{Connection, Proxy};
 
 /// Time after which the test assumes that a client waits for ever for an answer.
 pub const HOLD: Duration = Duration::from_secs(8);
@@ -25,57 +24,38 @@ pub enum Fault {
 }
 
 /// The proxy. It takes connections until this value is dropped.
-pub struct Proxy {
+pub struct FaultProxy {
     pub address: SocketAddr,
-    shared: Arc<Shared>,
+    state: Arc<FaultState>,
+    _proxy: Proxy,
 }
 
-struct Shared {
+struct FaultState {
     upstream: SocketAddr,
     key: Vec<u8>,
     fault: Fault,
     /// Number of commands on the key that meet the fault; later ones are answered.
     times: usize,
     arrivals: Mutex<usize>,
-    over: AtomicBool,
 }
 
-impl Proxy {
+impl FaultProxy {
     /// Starts a proxy. All requests that do not change `key` pass unchanged.
-    pub fn start(upstream: SocketAddr, key: &str, fault: Fault, times: usize) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
-        let address = listener.local_addr().expect("a bound socket has an address");
-        let (key, arrivals, over) = (key.as_bytes().to_vec(), Mutex::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { upstream, key, fault, times, arrivals, over });
-        let proxy = Proxy { address, shared: shared.clone() };
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                if shared.over.load(Ordering::SeqCst) {
-                    return;
-                }
-                let shared = shared.clone();
-                // Ends with either side's connection.
-                std::thread::spawn(move || shared.serve(client));
-            }
-        });
-        proxy
+    pub fn start(upstream: SocketAddr, key: &str, fault: Fault, times: usize) -> FaultProxy {
+        let (key, arrivals) = (key.as_bytes().to_vec(), Mutex::new(0));
+        let state = Arc::new(FaultState { upstream, key, fault, times, arrivals });
+        let shared = state.clone();
+        let proxy = Proxy::start(move |_, client| shared.serve(client));
+        FaultProxy { address: proxy.address, state, _proxy: proxy }
     }
 
     /// Returns the number of times that the client has sent the command.
     pub fn sends(&self) -> usize {
-        *self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.state.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::SeqCst);
-        // So that the listener does not wait for the next client.
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-impl Shared {
+impl FaultState {
     /// Handles one command after the other: the request, then its answer.
     fn serve(&self, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
@@ -206,7 +186,7 @@ fn the_proxy_does_what_it_says() {
         (Fault::Silent, 1, Err(())),
     ] {
         *asked.lock().expect("nobody panics") = 0;
-        let proxy = Proxy::start(upstream, "k", fault, 1);
+        let proxy = FaultProxy::start(upstream, "k", fault, 1);
         let open = || Connection::open(proxy.address, Duration::from_secs(1)).expect("it listens");
         let mut connection = open();
         assert!(connection.call(&["INCR", "other"]).is_ok() && connection.call(&["GET", "k"]).is_ok());
