@@ -163,9 +163,10 @@ pub(crate) enum Command {
 
 /// Parses a size: `80x24`.
 fn size(text: &str) -> Result<(u16, u16), String> {
-    let two = text.split_once('x').and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
     let fits = |(columns, rows): &(u16, u16)| (20..=500).contains(columns) && (6..=200).contains(rows);
-    two.filter(fits).ok_or_else(|| "a size is COLUMNSxROWS, from 20x6 to 500x200".to_owned())
+    screen::picture::parse_size(text)
+        .filter(fits)
+        .ok_or_else(|| "a size is COLUMNSxROWS, from 20x6 to 500x200".to_owned())
 }
 
 /// Exit code of a command that could not print its answer (`EX_IOERR` of sysexits.h), as those of `scatter`.

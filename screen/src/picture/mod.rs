@@ -11,6 +11,19 @@ use ratatui::style::{Color, Modifier};
 
 pub use svg::svg;
 
+/// Parses a size of a picture in columns and rows, as `80x24`. Returns `None` for any other text.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(screen::picture::parse_size("80x24"), Some((80, 24)));
+/// assert_eq!(screen::picture::parse_size("80"), None);
+/// ```
+pub fn parse_size(text: &str) -> Option<(u16, u16)> {
+    let (columns, rows) = text.split_once('x')?;
+    Some((columns.parse().ok()?, rows.parse().ok()?))
+}
+
 /// Returns plain text: a line for each row, without the blanks at its end. Every line ends with a line end.
 pub fn text(buffer: &Buffer) -> String {
     let mut text = String::new();

@@ -47,8 +47,7 @@ enum Output {
 }
 
 fn size(text: &str) -> Result<(u16, u16), String> {
-    let sides = text.split_once('x').and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
-    sides
+    picture::parse_size(text)
         .filter(|(columns, rows)| (1..=SIDE_MAX).contains(columns) && (1..=SIDE_MAX).contains(rows))
         .ok_or_else(|| format!("columns and rows, as 80x24, each of at most {SIDE_MAX}"))
 }
