@@ -295,6 +295,12 @@ impl Scenario {
         self.load.operations_max = u64::MAX;
     }
 
+    /// Returns the time that a machine takes for this number of inputs (a model: a time for each input).
+    pub(super) fn service_time_of(&self, host: usize, inputs: usize) -> Duration {
+        let factor = host.checked_rem(self.service_factors.len()).map_or(1, |index| self.service_factors[index]);
+        self.service_time * factor * inputs as u32
+    }
+
     /// Returns the same run with these faults alone.
     pub fn with_faults(&self, faults: Vec<Fault>) -> Scenario {
         Scenario { faults, ..self.clone() }

@@ -10,7 +10,7 @@ use overlay::Key;
 use crate::history::Outcome;
 use crate::sim::host::Host;
 use crate::sim::network::Flight;
-use crate::sim::world::{Fate, World};
+use crate::sim::world::World;
 
 /// Returns a plain write of this value.
 pub fn set(text: &'static str) -> Op {
@@ -25,6 +25,24 @@ pub fn set(text: &'static str) -> Op {
 /// Returns the answer to a read of this value.
 pub fn value(text: &'static str) -> Outcome {
     Outcome::Answered(Answer::Value(Some(Bytes::from_static(text.as_bytes()))))
+}
+
+/// Function that sees each frame that leaves, and decides the frame's fate.
+pub type Tap = Box<dyn FnMut(&Flight) -> Fate>;
+
+/// Fate of a frame that a script was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The frame is sent.
+    Goes,
+    /// The frame is lost.
+    Lost,
+    /// The frame is sent, and comes once more after this delay, as by [`Fate::Late`].
+    Twice(Duration),
+    /// The frame comes after this delay, whatever the state of the wire and the life of the receiver are by then.
+    Late(Duration),
+    /// The frame is sent, and its sender dies with it.
+    Last,
 }
 
 impl<H: Host> World<H> {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use node::{Input, NodeConfig, SwitchConfig};
+use node::Input;
+use overlay::PeerKey;
 use overlay::time::Time;
-use overlay::{Incarnation, PeerKey};
 
 use crate::checkers::{Failure, Observation, Probes, Scope, Vantage};
 use crate::marks::Marks;
@@ -18,7 +18,8 @@ use crate::sim::network::connections::Connections;
 use crate::sim::network::{Flight, Network};
 use crate::sim::queue::{Event, Queue};
 use crate::sim::scenario::Scenario;
-use crate::sim::switch::{SWITCH, Switches, address_of};
+use crate::sim::script::{Fate, Tap};
+use crate::sim::switch::Switches;
 use crate::sim::trace::Trace;
 use crate::sim::workload::{Ask, Workload};
 
@@ -55,24 +56,6 @@ pub struct World<H> {
     /// Factor of the machines' time for each input.
     pub(super) slowness: u32,
     pub(super) tap: Option<Tap>,
-}
-
-/// Function that sees each frame that leaves, and decides the frame's fate.
-pub type Tap = Box<dyn FnMut(&Flight) -> Fate>;
-
-/// Fate of a frame that a script was shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The frame is sent.
-    Goes,
-    /// The frame is lost.
-    Lost,
-    /// The frame is sent, and comes once more after this delay, as by [`Fate::Late`].
-    Twice(Duration),
-    /// The frame comes after this delay, whatever the state of the wire and the life of the receiver are by then.
-    Late(Duration),
-    /// The frame is sent, and its sender dies with it.
-    Last,
 }
 
 impl<H: Host> World<H> {
@@ -332,8 +315,8 @@ impl<H: Host> World<H> {
             return;
         }
         let mut inputs = std::mem::take(&mut machine.inbox);
-        let count = inputs.len();
-        self.keep_busy(host, &mut inputs, count);
+        let time = self.scenario.service_time_of(host, inputs.len()) * self.slowness;
+        inputs.extend(machine.keep_busy(self.now, time, self.scenario.tell_busy));
         self.handle(host, inputs);
     }
 
@@ -466,39 +449,6 @@ impl<H: Host> World<H> {
         let delay = self.chance.duration(low, high);
         let life = self.machines[host].life;
         self.queue_in(delay, Event::Synced { host, life });
-    }
-
-    pub(super) fn config(&self, host: usize) -> NodeConfig {
-        let scenario = &self.scenario;
-        let machine = &self.machines[host];
-        let wall_s = machine.clocks.at(self.now).wall.0 / 1000;
-        // Lives of one machine differ in the salt, and lives of different machines in their keys.
-        let salt = (u64::from(machine.life) << 8) | (host as u64 % 256);
-        NodeConfig {
-            former: machine.former,
-            ring: machine.ring,
-            found: machine.founder,
-            durability: scenario.durability,
-            leases: scenario.leases,
-            coarse: scenario.coarse,
-            members_min: scenario.members.0,
-            members_max: scenario.members.1,
-            memory_bytes_max: scenario.memory_bytes_max,
-            value_bytes_max: scenario.value_bytes_max,
-            message_bytes_max: scenario.message_bytes_max,
-            transfer_bytes_per_s: scenario.transfer_bytes_per_s,
-            timing: scenario.timing.clone(),
-            policies: scenario.policies,
-            defects: scenario.defects,
-            cluster: match host.checked_rem(scenario.clusters) {
-                _ if scenario.switch.is_some() => "hall".into(),
-                Some(cluster) => format!("cluster {cluster}"),
-                None => String::new(),
-            },
-            switch: scenario.switch.as_ref().map(|_| SwitchConfig { at: SWITCH, here: address_of(host) }),
-            fatal_contradictions: true,
-            ..NodeConfig::new(machine.key, Incarnation(wall_s << 24 | salt))
-        }
     }
 
     /// Sends a frame from machine to machine.

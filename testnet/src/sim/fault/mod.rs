@@ -1,8 +1,8 @@
 //! Faults of a run and their times: a plan that is drawn from a seed before the run, so that the plan can be cut down afterwards.
 
 mod strike;
-
-pub(super) use strike::ActiveFaults;
+mod survival;
+mod undo;
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use overlay::time::Time;
 
 use crate::rng::Rng;
 use crate::sim::network::Noise;
+
+pub(super) use undo::ActiveFaults;
 
 /// Machine that a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

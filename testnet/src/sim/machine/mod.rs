@@ -1,6 +1,7 @@
 //! One simulated machine: a process or none, clocks, a disk.
 
 pub mod clock;
+mod config;
 mod process;
 mod service;
 pub mod store;

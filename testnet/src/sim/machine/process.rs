@@ -41,22 +41,9 @@ impl<H: Host> World<H> {
         let life = self.machines[host].life;
         match output {
             Output::Send { to, class, frame } => {
-                let Some(&peer) = self.peers.get(&to) else { return };
-                if peer == host {
-                    self.marks.hit("node: sent a frame to itself");
-                    return;
+                if let Some(&peer) = self.peers.get(&to) {
+                    self.send(Flight { from: host, to: peer, life: self.machines[peer].life, class, frame });
                 }
-                let flight = Flight { from: host, to: peer, life: self.machines[peer].life, class, frame };
-                if self.connections.is_up(host, peer) {
-                    return self.launch(flight);
-                }
-                self.dial(host, peer);
-                let waits = self.connections.wait(flight);
-                self.marks.hit(if waits {
-                    "network: a frame waited for its connection"
-                } else {
-                    "network: a frame had no connection"
-                });
             }
             Output::Persist { token, changes } => match self.machines[host].store.persist(token, changes) {
                 Persist::Starts => self.queue_sync(host),
@@ -104,6 +91,24 @@ impl<H: Host> World<H> {
             }
             Output::Event(event) => self.on_node_event(host, event),
         }
+    }
+
+    /// Sends a frame over the connection between two machines, or lets it wait for one.
+    fn send(&mut self, flight: Flight) {
+        let (host, peer) = (flight.from, flight.to);
+        if peer == host {
+            return self.marks.hit("node: sent a frame to itself");
+        }
+        if self.connections.is_up(host, peer) {
+            return self.launch(flight);
+        }
+        self.dial(host, peer);
+        let waits = self.connections.wait(flight);
+        self.marks.hit(if waits {
+            "network: a frame waited for its connection"
+        } else {
+            "network: a frame had no connection"
+        });
     }
 
     fn on_node_event(&mut self, host: usize, event: NodeEvent) {
@@ -274,7 +279,8 @@ impl<H: Host> World<H> {
         self.trace.note(self.now, &[host as u64], &[], || format!("{host} starts life {life} with {tail:?}"));
         let seed = Rng::new(self.scenario.seed ^ (u64::from(life) << 32) ^ host as u64, "node").bits();
         let now = self.machines[host].clocks.at(self.now);
-        let mut process = H::start(self.config(host), seed, now, restored);
+        let config = self.machines[host].config(host, &self.scenario, self.now);
+        let mut process = H::start(config, seed, now, restored);
         process.handle(now, Input::Addresses(vec![address_of(host)]));
         self.obey(host, &mut process);
         if self.machines[host].state != ProcessState::Down {

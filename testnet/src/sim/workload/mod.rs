@@ -1,10 +1,13 @@
 //! The load of clients: a few contended hot keys, many cold ones, every value unique.
 
+mod draw;
+mod load;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use group::op::{Answer, Condition, ExpireOnly, Expiry, LeaseOp, Op, OpError, Read, ReadMode, Version};
+use group::op::{Answer, Op, OpError, ReadMode};
 use node::{ConnectionId, Request, RequestId};
 use overlay::Key;
 use overlay::time::Time;
@@ -13,107 +16,9 @@ use crate::history::{History, Operation, Outcome};
 use crate::marks::Marks;
 use crate::rng::Rng;
 
-/// Amount and mix of the clients' operations.
-#[derive(Clone, Debug)]
-pub struct Load {
-    /// Number of clients, each with a connection to one machine.
-    pub clients: usize,
-    /// Least and longest wait of a client between an answer and its next request.
-    pub think: (Duration, Duration),
-    /// Number of hot keys of each family.
-    pub hot_keys: u64,
-    /// Number of cold keys of each family.
-    pub cold_keys: u64,
-    /// Number of operations after which a new key takes the place of a key.
-    pub key_uses: u64,
-    /// Shares of the families: registers, lists, counters, mixed, with deadlines, leases.
-    pub families: [u64; 6],
-    /// Of 1,000 operations, this many only read.
-    pub reads: u32,
-    /// Of 1,000 reads, this many are relaxed.
-    pub relaxed: u32,
-    /// Of 1,000 changes, this many carry an id and are repeated after an uncertain outcome.
-    pub once: u32,
-    /// Of 1,000 turns, this many send several requests without waiting.
-    pub bursts: u32,
-    /// Time for which a client waits for an answer.
-    pub patience: Duration,
-    /// Upper limit of operations in all.
-    pub operations_max: u64,
-    /// All keys lie in the first of this many equal parts of the ring.
-    pub part: u128,
-}
+pub use load::Load;
 
-impl Default for Load {
-    fn default() -> Load {
-        Load {
-            clients: 6,
-            think: (Duration::from_millis(1), Duration::from_millis(40)),
-            hot_keys: 2,
-            cold_keys: 20,
-            key_uses: 150,
-            families: [3, 2, 2, 2, 1, 1],
-            reads: 400,
-            relaxed: 50,
-            once: 300,
-            bursts: 100,
-            patience: Duration::from_secs(3),
-            operations_max: 20_000,
-            part: 1,
-        }
-    }
-}
-
-impl Load {
-    /// Returns the load of `clients` that read and write 400 keys equally, a few times a second each, for as long as the run lasts.
-    pub fn even(clients: usize) -> Load {
-        Load {
-            clients,
-            think: (Duration::from_millis(20), Duration::from_millis(60)),
-            hot_keys: 200,
-            cold_keys: 200,
-            key_uses: 1_000_000,
-            families: [1, 1, 1, 0, 0, 0],
-            once: 0,
-            bursts: 0,
-            operations_max: u64::MAX,
-            ..Load::default()
-        }
-    }
-
-    /// Draws a load.
-    pub fn draw(rng: &mut Rng) -> Load {
-        let slowest = *rng.pick(&[10, 40, 40, 200]);
-        let mut families = Load::default().families;
-        for family in &mut families {
-            if rng.per_mille(200) {
-                *family = 0;
-            }
-        }
-        if families == [0; 6] {
-            families = Load::default().families;
-        }
-        Load {
-            clients: rng.between(1, 10) as usize,
-            think: (Duration::from_micros(100), Duration::from_millis(slowest)),
-            hot_keys: rng.between(1, 3),
-            cold_keys: rng.between(1, 40),
-            families,
-            reads: *rng.pick(&[100, 400, 800]),
-            once: *rng.pick(&[0, 300, 1000]),
-            bursts: *rng.pick(&[0, 100, 500]),
-            patience: Duration::from_millis(*rng.pick(&[300, 1_000, 3_000, 3_000])),
-            ..Load::default()
-        }
-    }
-}
-
-/// State of a key that a client remembers, to make conditions that may hold.
-#[derive(Clone, Debug)]
-struct RememberedKey {
-    value: Option<Bytes>,
-    version: Option<Version>,
-}
+use draw::{RememberedKey, draw_lease, draw_mixed, draw_read, draw_register, draw_with_deadline, remember};
 
 /// A request that its client repeats under the same id.
 #[derive(Clone, Debug)]
@@ -457,85 +362,5 @@ fn note_uncertain(uses: &mut BTreeMap<(usize, u64), Use>, key: &Key) {
         uses.iter_mut().find(|((family, index), used)| Some(key_name(*family, *index, used.life).as_bytes()) == name);
     if let Some((_, used)) = used {
         used.uncertain += 1;
-    }
-}
-
-fn remember(seen: &mut BTreeMap<Key, RememberedKey>, operation: &Operation, outcome: &Outcome) {
-    let (value, version) = match (&operation.op, outcome) {
-        (_, Outcome::Answered(Answer::Versioned(Some((value, version))))) => (Some(value.clone()), Some(*version)),
-        (Op::Read(Read::Value), Outcome::Answered(Answer::Value(value))) => (value.clone(), None),
-        (Op::Set { value, .. }, Outcome::Answered(Answer::Done)) => (Some(value.clone()), None),
-        _ => return,
-    };
-    let entry = seen.entry(operation.key.clone()).or_insert(RememberedKey { value: None, version: None });
-    entry.value = value;
-    entry.version = version.or(entry.version);
-    if seen.len() > 64 {
-        seen.pop_first();
-    }
-}
-
-fn draw_read(rng: &mut Rng, family: usize) -> Op {
-    Op::Read(match (family, rng.below(10)) {
-        (4 | 5, 0..=2) => Read::TimeToLive,
-        (5, 3) => Read::Kind,
-        (0 | 3, 0..=3) => Read::Versioned,
-        (_, 4) => Read::Exists,
-        (_, 5) => Read::Length,
-        _ => Read::Value,
-    })
-}
-
-fn set(value: Bytes, condition: Condition) -> Op {
-    Op::Set { value, condition, expiry: Expiry::Clear, get: false }
-}
-
-fn draw_register(rng: &mut Rng, value: Bytes, seen: Option<RememberedKey>) -> Op {
-    let known = seen.as_ref().and_then(|seen| seen.value.clone());
-    let version = seen.as_ref().and_then(|seen| seen.version);
-    match (rng.below(16), known, version) {
-        (0..=3, _, Some(version)) => set(value, Condition::Version(version)),
-        (4..=6, Some(known), _) => set(value, Condition::Equals(known)),
-        (7, Some(known), _) => set(value, Condition::Differs(known)),
-        (8, _, _) => set(value, Condition::Absent),
-        (9, _, _) => set(value, Condition::Present),
-        (10, _, _) => Op::Delete { condition: Condition::Always, get: false },
-        (11, _, _) => Op::Delete { condition: Condition::Always, get: true },
-        (12, Some(known), _) => Op::Delete { condition: Condition::Equals(known), get: false },
-        (13, _, _) => Op::Set { value, condition: Condition::Always, expiry: Expiry::Keep, get: true },
-        _ => set(value, Condition::Always),
-    }
-}
-
-fn draw_mixed(rng: &mut Rng, value: Bytes, seen: Option<RememberedKey>) -> Op {
-    match rng.below(6) {
-        0 => Op::Append { value, max: Some(60) },
-        1 => Op::Add(rng.below(2_000_000) as i64 - 1_000_000),
-        // A number, so that the next addition fits.
-        2 => set(Bytes::from(rng.below(1 << 60).to_string()), Condition::Always),
-        _ => draw_register(rng, value, seen),
-    }
-}
-
-/// Draws an operation on a lease, with the client itself as the holder; now and then the key gets a value that is no lease.
-fn draw_lease(rng: &mut Rng, client: usize, value: Bytes) -> Op {
-    let holder = Bytes::from(format!("holder {client}"));
-    match rng.below(12) {
-        0..=6 => Op::Lease(LeaseOp::Acquire { holder, term: Duration::from_millis(rng.between(50, 30_000)) }),
-        7..=9 => Op::Lease(LeaseOp::Release { holder }),
-        10 => Op::Delete { condition: Condition::Always, get: false },
-        _ => set(value, Condition::Always),
-    }
-}
-
-fn draw_with_deadline(rng: &mut Rng, value: Bytes) -> Op {
-    let soon = Expiry::In(Duration::from_millis(rng.between(50, 8_000)));
-    match rng.below(8) {
-        0..=2 => Op::Set { value, condition: Condition::Always, expiry: soon, get: false },
-        3 => Op::Expire { expiry: soon, only: ExpireOnly::Always },
-        4 => Op::Expire { expiry: Expiry::Clear, only: ExpireOnly::Always },
-        5 => Op::ReadExpire(soon),
-        6 => Op::Append { value, max: None },
-        _ => set(value, rng.pick(&[Condition::Always, Condition::Absent, Condition::Present]).clone()),
     }
 }
