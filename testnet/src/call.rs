@@ -35,12 +35,7 @@ pub fn words_of(op: &Op) -> Vec<Bytes> {
             let mut words = vec![word("SET"), value.clone()];
             push_condition(&mut words, condition);
             words.extend(get.then(|| word("GET")));
-            match expiry {
-                Expiry::Clear => {}
-                Expiry::Keep => words.push(word("KEEPTTL")),
-                Expiry::In(after) => words.extend([word("PX"), word(after.as_millis().to_string())]),
-                Expiry::At(at) => words.extend([word("PXAT"), word(at.0.to_string())]),
-            }
+            push_expiry(&mut words, expiry, Expiry::Clear);
             words
         }
         Op::Delete { condition, get } => {
@@ -63,25 +58,12 @@ pub fn words_of(op: &Op) -> Vec<Bytes> {
                 Expiry::In(after) => vec![word("PEXPIRE"), word(after.as_millis().to_string())],
                 Expiry::At(at) => vec![word("PEXPIREAT"), word(at.0.to_string())],
             };
-            let flags: &[&str] = match only {
-                ExpireOnly::Always => &[],
-                ExpireOnly::Without => &["NX"],
-                ExpireOnly::With => &["XX"],
-                ExpireOnly::Later => &["GT"],
-                ExpireOnly::Earlier => &["LT"],
-                ExpireOnly::WithEarlier => &["XX", "LT"],
-            };
-            words.extend(flags.iter().copied().map(word));
+            words.extend(flags_of(*only).iter().copied().map(word));
             words
         }
         Op::ReadExpire(expiry) => {
             let mut words = vec![word("GETEX")];
-            match expiry {
-                Expiry::Keep => {}
-                Expiry::Clear => words.push(word("PERSIST")),
-                Expiry::In(after) => words.extend([word("PX"), word(after.as_millis().to_string())]),
-                Expiry::At(at) => words.extend([word("PXAT"), word(at.0.to_string())]),
-            }
+            push_expiry(&mut words, expiry, Expiry::Keep);
             words
         }
         Op::Lease(LeaseOp::Acquire { holder, term }) => {
@@ -102,6 +84,31 @@ fn push_condition(words: &mut Vec<Bytes>, condition: &Condition) {
             words.extend([word("IFVER"), word(generation.to_string()), word(timestamp.to_string())]);
         }
     }
+}
+
+/// Adds the options for a deadline, none where it is the `default` of the operation.
+fn push_expiry(words: &mut Vec<Bytes>, expiry: &Expiry, default: Expiry) {
+    match expiry {
+        _ if *expiry == default => {}
+        Expiry::Clear => words.push(word("PERSIST")),
+        Expiry::Keep => words.push(word("KEEPTTL")),
+        Expiry::In(after) => words.extend([word("PX"), word(after.as_millis().to_string())]),
+        Expiry::At(at) => words.extend([word("PXAT"), word(at.0.to_string())]),
+    }
+}
+
+/// Conditions on the present deadline, each with its flags.
+const ONLY: [(ExpireOnly, &[&str]); 6] = [
+    (ExpireOnly::Always, &[]),
+    (ExpireOnly::Without, &["NX"]),
+    (ExpireOnly::With, &["XX"]),
+    (ExpireOnly::Later, &["GT"]),
+    (ExpireOnly::Earlier, &["LT"]),
+    (ExpireOnly::WithEarlier, &["XX", "LT"]),
+];
+
+fn flags_of(only: ExpireOnly) -> &'static [&'static str] {
+    ONLY.iter().find(|(known, _)| *known == only).map_or(&[], |(_, flags)| flags)
 }
 
 /// Returns the operation of these words.
@@ -126,18 +133,12 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
         b"UNLEASE" => Op::Lease(LeaseOp::Release { holder: words.next()? }),
         b"SET" => {
             let value = words.next()?;
-            let mut options = SetOptions::default();
-            while let Some(option) = words.0.next() {
-                options.take(option, &mut words)?;
-            }
+            let options = words.options()?;
             let expiry = options.expiry.unwrap_or_default();
             Op::Set { value, condition: options.condition, expiry, get: options.get }
         }
         b"DEL" => {
-            let mut options = SetOptions::default();
-            while let Some(option) = words.0.next() {
-                options.take(option, &mut words)?;
-            }
+            let options = words.options()?;
             Op::Delete { condition: options.condition, get: options.get }
         }
         b"APPEND" => {
@@ -154,23 +155,10 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
             } else {
                 Expiry::At(WallMillis(number))
             };
-            let flags: Vec<&[u8]> = words.0.by_ref().map(|word| &word[..]).collect();
-            let only = match flags[..] {
-                [] => ExpireOnly::Always,
-                [b"NX"] => ExpireOnly::Without,
-                [b"XX"] => ExpireOnly::With,
-                [b"GT"] => ExpireOnly::Later,
-                [b"LT"] => ExpireOnly::Earlier,
-                [b"XX", b"LT"] => ExpireOnly::WithEarlier,
-                _ => return Err(format!("no option: {}", flags.concat().escape_ascii())),
-            };
-            Op::Expire { expiry, only }
+            Op::Expire { expiry, only: words.only()? }
         }
         b"GETEX" => {
-            let mut options = SetOptions::default();
-            while let Some(option) = words.0.next() {
-                options.take(option, &mut words)?;
-            }
+            let options = words.options()?;
             Op::ReadExpire(options.expiry.unwrap_or(Expiry::Keep))
         }
         other => return Err(format!("no operation: {}", other.escape_ascii())),
@@ -184,6 +172,23 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
 struct WordReader<'a>(std::slice::Iter<'a, Bytes>);
 
 impl WordReader<'_> {
+    /// Reads the options of a change, up to the last word.
+    fn options(&mut self) -> Result<SetOptions, String> {
+        let mut options = SetOptions::default();
+        while let Some(option) = self.0.next() {
+            options.take(option, self)?;
+        }
+        Ok(options)
+    }
+
+    /// Reads the flags of a condition on the present deadline, up to the last word.
+    fn only(&mut self) -> Result<ExpireOnly, String> {
+        let flags: Vec<&[u8]> = self.0.by_ref().map(|word| &word[..]).collect();
+        let is_meant = |known: &[&str]| known.iter().map(|flag| flag.as_bytes()).eq(flags.iter().copied());
+        let found = ONLY.iter().find(|(_, known)| is_meant(known)).map(|(only, _)| *only);
+        found.ok_or_else(|| format!("no option: {}", flags.concat().escape_ascii()))
+    }
+
     fn next(&mut self) -> Result<Bytes, String> {
         self.0.next().cloned().ok_or_else(|| "a word is missing".into())
     }

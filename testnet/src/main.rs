@@ -263,6 +263,41 @@ fn run_experiment(arguments: &ExperimentArgs) -> ExitCode {
     }
 }
 
+impl Sim {
+    /// Returns the scenario of a seed.
+    fn scenario(&self, seed: u64) -> Scenario {
+        match self.nodes {
+            nodes if self.small => Scenario::small(seed, nodes),
+            _ if self.members => Scenario::churn(seed),
+            Some(nodes) if self.ring => Scenario::wide_ring(seed, nodes),
+            None if self.ring => Scenario::ring(seed),
+            _ if self.switch => Scenario::switched(seed),
+            _ if self.torn => Scenario::torn(seed),
+            nodes => {
+                let mut scenario = Scenario::from_seed_with(seed, nodes);
+                if let Some(hours) = self.hours {
+                    scenario.stretch(Duration::from_secs_f64(hours * 3600.0));
+                }
+                scenario
+            }
+        }
+    }
+
+    /// Returns the flags that choose the kind of scenario, for a command that repeats a run.
+    fn flags(&self) -> String {
+        let nodes = self.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
+        let kinds = [
+            (self.small, " --small"),
+            (self.members, " --members"),
+            (self.ring, " --ring"),
+            (self.switch, " --switch"),
+            (self.torn, " --torn"),
+        ];
+        let kind = kinds.into_iter().find(|(chosen, _)| *chosen).map_or("", |(_, name)| name);
+        format!("{nodes}{kind}")
+    }
+}
+
 fn simulate(sim: &Sim) -> ExitCode {
     let first = match &sim.seed_from {
         Some(text) => hash_bytes(text.as_bytes()) >> 16,
@@ -271,32 +306,8 @@ fn simulate(sim: &Sim) -> ExitCode {
     if sim.study.is_wanted() {
         return run_study(sim, first);
     }
-    let (nodes, hours, small, members, ring) = (sim.nodes, sim.hours, sim.small, sim.members, sim.ring);
-    let (switch, torn) = (sim.switch, sim.torn);
-    let scenario = move |seed| {
-        if small {
-            return Scenario::small(seed, nodes);
-        }
-        if members {
-            return Scenario::churn(seed);
-        }
-        if ring {
-            return nodes.map_or_else(|| Scenario::ring(seed), |nodes| Scenario::wide_ring(seed, nodes));
-        }
-        if switch {
-            return Scenario::switched(seed);
-        }
-        if torn {
-            return Scenario::torn(seed);
-        }
-        let mut scenario = Scenario::from_seed_with(seed, nodes);
-        if let Some(hours) = hours {
-            scenario.stretch(Duration::from_secs_f64(hours * 3600.0));
-        }
-        scenario
-    };
     if sim.trace || sim.history.is_some() {
-        let report = run::<Node>(&scenario(first), sim.trace);
+        let report = run::<Node>(&sim.scenario(first), sim.trace);
         say!("{}", report.trace);
         if let Some(file) = &sim.history
             && let Err(error) = testnet::file::write(file, &report.history)
@@ -308,21 +319,12 @@ fn simulate(sim: &Sim) -> ExitCode {
     let minutes = sim.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
     let seeds = sim.seeds.unwrap_or(if minutes.is_some() { u64::MAX - first } else { 1 });
     sayln!("seeds from {first}");
-    let scenarios = (first..first.saturating_add(seeds)).map(scenario);
+    let scenarios = (first..first.saturating_add(seeds)).map(|seed| sim.scenario(seed));
     let batch = Batch::run_on::<Node>(sim.jobs.max(1), scenarios, minutes, sim.failures);
     say!("{batch}");
     for (scenario, failure) in &batch.failures {
         sayln!("\n{}", explain::<Node>(scenario, failure));
-        let nodes = sim.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
-        let kinds = [
-            (sim.small, " --small"),
-            (sim.members, " --members"),
-            (sim.ring, " --ring"),
-            (sim.switch, " --switch"),
-            (sim.torn, " --torn"),
-        ];
-        let small = kinds.into_iter().find(|(chosen, _)| *chosen).map_or("", |(_, name)| name);
-        sayln!("repeat with: scatter-testnet sim --seed {}{nodes}{small} --trace", scenario.seed);
+        sayln!("repeat with: scatter-testnet sim --seed {}{} --trace", scenario.seed, sim.flags());
     }
     if batch.failures.is_empty() {
         sayln!("all is well");

@@ -26,6 +26,50 @@ struct KnownGroup {
     former: Vec<Vec<NodeId>>,
 }
 
+/// The groups of a network, and the peers that hold a state of each.
+#[derive(Default)]
+struct KnownGroups {
+    groups: BTreeMap<GroupId, KnownGroup>,
+    holders: BTreeMap<GroupId, BTreeSet<NodeId>>,
+}
+
+impl KnownGroups {
+    fn of(nodes: &[&Node]) -> KnownGroups {
+        let mut known = KnownGroups::default();
+        for node in nodes {
+            for state in node.groups().map(group::Group::state).filter(|state| state.ended.is_none()) {
+                known.holders.entry(state.id).or_default().insert(node.id());
+                if known.groups.get(&state.id).is_none_or(|group| group.epoch < state.epoch) {
+                    let former = state.recovery.iter().map(|config| config.members.clone()).collect();
+                    let (range, min) = (state.range, state.settings.policies.members_min as usize);
+                    let group = KnownGroup { epoch: state.epoch, range, min, members: state.nodes(), former };
+                    known.groups.insert(state.id, group);
+                }
+            }
+        }
+        known
+    }
+
+    fn left(&self, id: &GroupId, group: &KnownGroup, alive: &BTreeSet<NodeId>) -> Vec<(usize, usize)> {
+        let nobody = BTreeSet::new();
+        group.left(self.holders.get(id).unwrap_or(&nobody), alive)
+    }
+
+    /// Returns whether a majority of the members lives, and half of each former configuration.
+    fn lives(&self, id: &GroupId, group: &KnownGroup, alive: &BTreeSet<NodeId>) -> bool {
+        let is_enough = |(index, (living, all)): (usize, &(usize, usize))| living * 2 >= all + usize::from(index == 0);
+        self.left(id, group, alive).iter().enumerate().all(is_enough)
+    }
+
+    /// Returns whether a later group that lives has taken the place of this one.
+    fn is_over(&self, group: &KnownGroup, alive: &BTreeSet<NodeId>) -> bool {
+        let later = |(id, other): (&GroupId, &KnownGroup)| {
+            other.epoch > group.epoch && other.range.overlaps(group.range) && self.lives(id, other, alive)
+        };
+        self.groups.iter().any(later)
+    }
+}
+
 /// Since when a group has had no majority, and the peers that it had left then.
 #[derive(Clone, Debug)]
 struct Silence {
@@ -118,35 +162,13 @@ impl Groups {
         let nodes: Vec<&Node> = (0..world.hosts()).filter_map(|host| world.host(host)).collect();
         let alive: BTreeSet<NodeId> = nodes.iter().map(|node| node.id()).collect();
         self.trail.look(&alive, now);
-        let mut views: BTreeMap<GroupId, KnownGroup> = BTreeMap::new();
-        let mut holders: BTreeMap<GroupId, BTreeSet<NodeId>> = BTreeMap::new();
-        for node in &nodes {
-            for state in node.groups().map(group::Group::state).filter(|state| state.ended.is_none()) {
-                holders.entry(state.id).or_default().insert(node.id());
-                if views.get(&state.id).is_none_or(|known| known.epoch < state.epoch) {
-                    let former = state.recovery.iter().map(|config| config.members.clone()).collect();
-                    let (range, min) = (state.range, state.settings.policies.members_min as usize);
-                    let view = KnownGroup { epoch: state.epoch, range, min, members: state.nodes(), former };
-                    views.insert(state.id, view);
-                }
-            }
-        }
-        let nobody = BTreeSet::new();
-        let left = |id: &GroupId, view: &KnownGroup| view.left(holders.get(id).unwrap_or(&nobody), &alive);
-        // Of the members a majority, and half of each former configuration.
-        let is_enough = |(index, (living, all)): (usize, &(usize, usize))| living * 2 >= all + usize::from(index == 0);
-        let lives = |id: &GroupId, view: &KnownGroup| left(id, view).iter().enumerate().all(is_enough);
-        let is_over = |view: &KnownGroup| {
-            let later = |(id, other): (&GroupId, &KnownGroup)| {
-                other.epoch > view.epoch && other.range.overlaps(view.range) && lives(id, other)
-            };
-            views.iter().any(later)
-        };
+        let known = KnownGroups::of(&nodes);
+        let views = &known.groups;
         let counts = births.is_some();
         let mut silent = BTreeMap::new();
         let (mut groups, mut members, mut dead, mut dead_needed) = (0, 0, 0, 0);
-        for (id, view) in &views {
-            if lives(id, view) {
+        for (id, view) in views {
+            if known.lives(id, view, &alive) {
                 let (dead_here, needed_here) = view.dead(&alive);
                 self.trail.note(*id, view.members.len() - dead_here, view.members.len(), now);
                 groups += 1;
@@ -156,10 +178,10 @@ impl Groups {
                 self.recovering.look(*id, !view.former.is_empty(), now, counts);
                 self.small.look(*id, view.members.len() - dead_here < view.min, now, counts);
                 self.ages.extend(births.map(|births| view.ages(births, now)));
-            } else if !is_over(view) {
+            } else if !known.is_over(view, &alive) {
                 let begun = || {
                     let (deaths, sizes) = (self.trail.deaths(&view.members), self.trail.sizes(id));
-                    Silence { since: now, left: left(id, view), epoch: view.epoch, deaths, sizes }
+                    Silence { since: now, left: known.left(id, view, &alive), epoch: view.epoch, deaths, sizes }
                 };
                 let silence = self.silent.get(id).cloned().unwrap_or_else(begun);
                 if now.since(silence.since) >= LOST_AFTER {

@@ -83,84 +83,58 @@ impl Probes {
         let node = self.nodes[seen.host];
         match observation {
             Observation::Chosen { key, ballot, number, version, value_hash } => {
-                let one = self.one_value.on_chosen(&key, version, value_hash);
-                one.map_err(|detail| ("I1 one value", detail))?;
-                // The write may be settled after a younger one of the same key was accepted: no order is demanded here.
-                let one = self.one_value.on_accepted(&key, ballot, number, (version, value_hash));
-                one.map_err(|detail| ("I1 one value", detail))?;
-                let order = self.routecast.on_chosen(&key, version, (ballot.term, number));
-                order.map_err(|detail| ("PTO5 total order", detail))?;
-                if self.sweeping {
-                    self.replicas[seen.host].insert(key, (version, value_hash));
-                }
-                Ok(())
+                self.chosen(seen.host, key, ballot, number, (version, value_hash))
             }
             Observation::Accepted { key, ballot, number, version, value_hash } => {
                 self.accepted(node, &key, ballot, number, (version, value_hash))
             }
             Observation::Promised { range, ballot } => match node {
-                Some(node) => self.monotone.on_promised(node, range, ballot).map_err(|detail| ("I12 only up", detail)),
+                Some(node) => self.monotone.on_promised(node, range, ballot).map_err(breaks("I12 only up")),
                 None => Ok(()),
             },
             Observation::ControlPromised { group, epoch, round, node: leader } => match node {
                 Some(node) => {
                     let promise = (epoch, round, leader);
-                    self.monotone.on_control(group, node, promise).map_err(|detail| ("I12 only up", detail))
+                    self.monotone.on_control(group, node, promise).map_err(breaks("I12 only up"))
                 }
                 None => Ok(()),
             },
             Observation::ControlChosen { group, born, slot, hash } => {
-                self.one_value.on_slot(group, born, slot, hash).map_err(|detail| ("I1 one value", detail))
+                self.one_value.on_slot(group, born, slot, hash).map_err(breaks("I1 one value"))
             }
             Observation::Transaction { group, id, step } => {
-                self.transactions.on_step(group, id, &step).map_err(|detail| ("I9 one outcome", detail))
+                self.transactions.on_step(group, id, &step).map_err(breaks("I9 one outcome"))
             }
-            Observation::Locks(locks) => check_locks(&locks).map_err(|detail| ("I10 one lock", detail)),
+            Observation::Locks(locks) => check_locks(&locks).map_err(breaks("I10 one lock")),
             Observation::Place(place) => self.ring.on_place(place),
             Observation::Delivered { key, operation, answer } => {
-                self.routecast.on_delivered(&key, operation, answer).map_err(|detail| ("PTO2 integrity", detail))
+                self.routecast.on_delivered(&key, operation, answer).map_err(breaks("PTO2 integrity"))
             }
-            Observation::Config { group, epoch, members } => self
-                .one_configuration
-                .on_config(group, epoch, &members)
-                .map_err(|detail| ("I2 one configuration", detail)),
+            Observation::Config { group, epoch, members } => {
+                self.one_configuration.on_config(group, epoch, &members).map_err(breaks("I2 one configuration"))
+            }
             Observation::Member { node, group, epoch } => {
                 self.nodes[seen.host] = Some(node);
-                self.monotone.on_epoch(group, node, epoch).map_err(|detail| ("I12 only up", detail))
+                self.monotone.on_epoch(group, node, epoch).map_err(breaks("I12 only up"))
             }
             Observation::Holds { range } => {
                 self.holds[seen.host] = Some(range);
                 Ok(())
             }
-            Observation::Serving { range, ballot } => {
-                self.last_primary = seen.host;
-                if self.is_shown(seen.host, range, ballot) {
-                    return Ok(());
-                }
-                let now = (range, ballot.term, seen.host);
-                if !self.serving.contains(&now) {
-                    self.serving.retain(|(part, term, _)| *term > ballot.term || !range.contains_range(*part));
-                    self.serving.push(now);
-                    self.granted.on_serving(range, ballot.term);
-                }
-                self.ownership.on_serving(range, ballot).map_err(|detail| ("I3 one owner", detail))?;
-                self.routecast.on_serving(range, ballot).map_err(|detail| ("PTO4 last partition", detail))
-            }
+            Observation::Serving { range, ballot } => self.serving(seen.host, range, ballot),
             Observation::LeaseHeld { range, ballot, until } => {
                 let until = seen.clocks.true_time_of(until);
-                self.leases
-                    .on_held(seen.host, seen.at, range, ballot, until)
-                    .map_err(|detail| ("I13 leases exclude", detail))
+                self.leases.on_held(seen.host, seen.at, range, ballot, until).map_err(breaks("I13 leases exclude"))
             }
             Observation::Granted { ballot, switch, until } => {
                 self.granted.on_granted(ballot, switch, seen.clocks.true_time_of(until));
                 Ok(())
             }
             Observation::Alone { key, ballot, switch } => {
-                self.granted.on_alone(seen.at, &key, ballot, switch).map_err(|detail| ("I13 granted reads", detail))
+                self.granted.on_alone(seen.at, &key, ballot, switch).map_err(breaks("I13 granted reads"))
             }
             Observation::Queue { name, size, limit } => {
-                self.bounded.on_size(name, size, limit).map_err(|detail| ("I15 bounded", detail))
+                self.bounded.on_size(name, size, limit).map_err(breaks("I15 bounded"))
             }
             Observation::Overtaken { gaps: 0 } | Observation::Mark(_) => Ok(()),
             Observation::Overtaken { gaps } => Err(("PTO3 partition order", format!("{gaps} gaps in what is chosen"))),
@@ -181,6 +155,39 @@ impl Probes {
         false
     }
 
+    fn chosen(
+        &mut self,
+        host: usize,
+        key: Key,
+        ballot: Ballot,
+        number: u64,
+        state: (Version, u64),
+    ) -> Result<(), Broken> {
+        self.one_value.on_chosen(&key, state.0, state.1).map_err(breaks("I1 one value"))?;
+        // The write may be settled after a younger one of the same key was accepted: no order is demanded here.
+        self.one_value.on_accepted(&key, ballot, number, state).map_err(breaks("I1 one value"))?;
+        self.routecast.on_chosen(&key, state.0, (ballot.term, number)).map_err(breaks("PTO5 total order"))?;
+        if self.sweeping {
+            self.replicas[host].insert(key, state);
+        }
+        Ok(())
+    }
+
+    fn serving(&mut self, host: usize, range: KeyRange, ballot: Ballot) -> Result<(), Broken> {
+        self.last_primary = host;
+        if self.is_shown(host, range, ballot) {
+            return Ok(());
+        }
+        let now = (range, ballot.term, host);
+        if !self.serving.contains(&now) {
+            self.serving.retain(|(part, term, _)| *term > ballot.term || !range.contains_range(*part));
+            self.serving.push(now);
+            self.granted.on_serving(range, ballot.term);
+        }
+        self.ownership.on_serving(range, ballot).map_err(breaks("I3 one owner"))?;
+        self.routecast.on_serving(range, ballot).map_err(breaks("PTO4 last partition"))
+    }
+
     fn accepted(
         &mut self,
         node: Option<NodeId>,
@@ -189,9 +196,9 @@ impl Probes {
         number: u64,
         state: (Version, u64),
     ) -> Result<(), Broken> {
-        self.one_value.on_accepted(key, ballot, number, state).map_err(|detail| ("I1 one value", detail))?;
+        self.one_value.on_accepted(key, ballot, number, state).map_err(breaks("I1 one value"))?;
         if let Some(node) = node {
-            self.monotone.on_accepted(node, key, ballot).map_err(|detail| ("I12 only up", detail))?;
+            self.monotone.on_accepted(node, key, ballot).map_err(breaks("I12 only up"))?;
         }
         Ok(())
     }
@@ -264,6 +271,11 @@ impl Probes {
     pub fn most(&self) -> &[(&'static str, usize)] {
         &self.bounded.most
     }
+}
+
+/// Returns a function that names the property that a description is about.
+fn breaks(property: &'static str) -> impl FnOnce(String) -> Broken {
+    move |detail| (property, detail)
 }
 
 #[cfg(test)]
