@@ -7,6 +7,7 @@
 
 mod base;
 mod defects;
+mod entries;
 mod every_step;
 mod play;
 mod script;

@@ -7,7 +7,7 @@ use group::ballot::Ballot;
 use group::control::state::{Entry, GroupState};
 use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
-use group::transaction::plan::{GroupTransaction, Plan};
+use group::transaction::plan::Plan;
 use group::transaction::state::TransactionEntry;
 use group::watched::Applied;
 use node::AdminOutcome;
@@ -28,23 +28,23 @@ struct Led {
 type Said = (GroupId, u32, GroupId, GroupId, &'static str, (TransactionId, bool), bool);
 
 /// One line of a story.
-struct Line {
+pub(super) struct Line {
     /// Number of the group of this line. `None`: an action of the script; no later line stands before it.
-    group: Option<usize>,
+    pub(super) group: Option<usize>,
     text: String,
     /// Lines from which this one follows.
     after: Vec<usize>,
     /// Group that this message goes to, if the line is a message.
     to: Option<usize>,
     /// Whether the group's next lines follow from this one. Messages, and notes on answers, may come in any order.
-    leads_on: bool,
+    pub(super) leads_on: bool,
 }
 
 #[derive(Default)]
 pub struct Story {
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     /// The message lines that each group has received.
-    heard: BTreeMap<usize, Vec<usize>>,
+    pub(super) heard: BTreeMap<usize, Vec<usize>>,
     /// The line of each message.
     told: BTreeMap<(GroupId, GroupId, &'static str, TransactionId), usize>,
     /// Events that a script can wait for, since its last wait.
@@ -67,8 +67,8 @@ pub struct Story {
     led: BTreeMap<GroupId, Led>,
     leaderships: BTreeMap<GroupId, u32>,
     said: BTreeSet<Said>,
-    votes: BTreeMap<(TransactionId, GroupId), bool>,
-    outcomes: BTreeMap<TransactionId, bool>,
+    pub(super) votes: BTreeMap<(TransactionId, GroupId), bool>,
+    pub(super) outcomes: BTreeMap<TransactionId, bool>,
 }
 
 /// Formats a place on the ring with as many digits as it needs.
@@ -79,10 +79,6 @@ pub fn place(point: Point) -> String {
 
 fn arc(range: KeyRange) -> String {
     if range.is_full() { "all".into() } else { format!("[{},{})", place(range.start()), place(range.end())) }
-}
-
-fn word(commit: bool) -> &'static str {
-    if commit { "commit" } else { "abort" }
 }
 
 impl Story {
@@ -151,7 +147,7 @@ impl Story {
     }
 
     /// Returns the name of a group. Groups that are born get the next numbers, in the order of the plan.
-    fn name(&mut self, id: GroupId) -> String {
+    pub(super) fn name(&mut self, id: GroupId) -> String {
         if !self.groups.contains(&id) {
             let comes_of =
                 |(of, plan): &(TransactionId, Plan)| plan.births.iter().any(|birth| plan.id_of(*of, birth) == id);
@@ -166,11 +162,11 @@ impl Story {
         format!("g{}", place + 1)
     }
 
-    fn number(&self, id: GroupId) -> usize {
+    pub(super) fn number(&self, id: GroupId) -> usize {
         self.groups.iter().position(|known| *known == id).map_or(0, |place| place + 1)
     }
 
-    fn transaction(&mut self, id: TransactionId, plan: Option<&Plan>) -> String {
+    pub(super) fn transaction(&mut self, id: TransactionId, plan: Option<&Plan>) -> String {
         let known = self.transactions.iter().position(|(known, _)| *known == id);
         let place = match (known, plan) {
             (Some(place), _) => place,
@@ -184,11 +180,11 @@ impl Story {
     }
 
     /// Adds a line about an action of a group.
-    fn tell(&mut self, who: &str, what: &str) {
+    pub(super) fn tell(&mut self, who: &str, what: &str) {
         self.line(who.trim_start_matches('g').parse().ok(), format!("{who:<4}  {what}"), true);
     }
 
-    fn line(&mut self, group: Option<usize>, text: String, leads_on: bool) {
+    pub(super) fn line(&mut self, group: Option<usize>, text: String, leads_on: bool) {
         let after = group.and_then(|group| self.heard.get(&group)).cloned().unwrap_or_default();
         self.lines.push(Line { group, text, after, to: None, leads_on });
     }
@@ -237,7 +233,7 @@ impl Story {
         text
     }
 
-    fn mark(&mut self, text: String) {
+    pub(super) fn mark(&mut self, text: String) {
         self.marks.push_back(text);
     }
 
@@ -466,122 +462,6 @@ impl Story {
         self.tell(&name, &format!("is led again, and finds {found}"));
         self.mark(format!("{name} is led"));
     }
-
-    fn on_applied(&mut self, applied: Applied) {
-        let Applied { before, entry, after } = applied;
-        let name = self.name(after.id);
-        let ends = if after.ended.is_some() { ", and ends" } else { "" };
-        let entry = match entry {
-            Entry::Transaction(entry) => entry,
-            Entry::Next(_) => {
-                let open = before.transactions.coordinates().map(|(id, plan)| (id, plan.clone()));
-                let given_up = open.map(|(id, plan)| {
-                    self.outcome(id, false);
-                    format!(", and gives up {}", self.transaction(id, Some(&plan)))
-                });
-                if given_up.is_some() || self.tells_neighbours {
-                    self.tell(&name, &format!("begins a new epoch{}", given_up.unwrap_or_default()));
-                }
-                return self.mark(format!("{name} changes"));
-            }
-            _ => return,
-        };
-        match entry {
-            TransactionEntry::Begin(_) => {
-                let open = |state: &GroupState| state.transactions.coordinates().map(|(id, plan)| (id, plan.clone()));
-                if let Some((id, plan)) = open(&after).filter(|_| open(&before).is_none()) {
-                    let transaction = self.transaction(id, Some(&plan));
-                    self.tell(&name, &format!("begins {transaction}, a {}", told(&plan)));
-                    self.mark(format!("{name} begins"));
-                }
-            }
-            TransactionEntry::Asked(id, plan) => {
-                if before.transactions.vote(id).is_some() {
-                    return;
-                }
-                let yes = after.transactions.vote(id) == Some(true);
-                if *self.votes.entry((id, after.id)).or_insert(yes) != yes {
-                    self.wrong.push(format!("{name} votes twice, and not the same"));
-                }
-                let transaction = self.transaction(id, Some(&plan));
-                let open: Vec<TransactionId> = before.transactions.locks(before.range).map(|(_, id)| id).collect();
-                let open: BTreeSet<String> = open.into_iter().map(|id| self.transaction(id, None)).collect();
-                let why = match (yes, open.is_empty()) {
-                    (true, _) => String::new(),
-                    (false, true) => ": it, or its neighbour, is another by now".into(),
-                    (false, false) => format!(": {} is open", open.into_iter().collect::<Vec<_>>().join(", ")),
-                };
-                self.tell(&name, &format!("votes {} on {transaction}{why}", if yes { "yes" } else { "no" }));
-                self.mark(format!("{name} votes"));
-            }
-            TransactionEntry::Outcome(id, commit) => {
-                let Some((_, plan)) = before.transactions.coordinates().filter(|(open, _)| *open == id) else { return };
-                let transaction = self.transaction(id, Some(plan));
-                for party in plan.asked().filter(|_| commit) {
-                    if self.votes.get(&(id, party.group.id)) != Some(&true) {
-                        let party = self.name(party.group.id);
-                        self.wrong.push(format!("{transaction} is committed, and {party} has not chosen to agree"));
-                    }
-                }
-                self.outcome(id, commit);
-                self.tell(&name, &format!("decides to {} {transaction}{ends}", word(commit)));
-                self.mark(format!("{name} decides"));
-            }
-            TransactionEntry::Decided(id, commit) => {
-                let voted = |state: &GroupState| state.transactions.voted().any(|(voted, _)| voted == id);
-                let transaction = self.transaction(id, None);
-                if voted(&before) && !voted(&after) {
-                    self.outcome(id, commit);
-                    self.tell(&name, &format!("learns the {} of {transaction}", word(commit)));
-                    self.mark(format!("{name} learns"));
-                } else if before.transactions.vote(id).is_none() && after.transactions.vote(id).is_some() {
-                    self.outcome(id, commit);
-                    self.tell(&name, &format!("will not vote for {transaction} any more"));
-                    self.mark(format!("{name} refuses"));
-                }
-            }
-            TransactionEntry::Ending(id) => {
-                if after.ended.is_some() {
-                    self.outcome(id, true);
-                    let transaction = self.transaction(id, None);
-                    self.tell(&name, &format!("learns the commit of {transaction}{ends}"));
-                    self.mark(format!("{name} learns"));
-                }
-            }
-            TransactionEntry::Ended(id, other) => {
-                let waits = |state: &GroupState| {
-                    state
-                        .transactions
-                        .decided()
-                        .iter()
-                        .any(|known| known.id == id && known.unconfirmed.contains(&other))
-                };
-                if waits(&before) && !waits(&after) {
-                    let (other, transaction) = (self.name(other), self.transaction(id, None));
-                    let number = self.number(after.id);
-                    self.line(Some(number), format!("{name:<4}  has it that {other} knows of {transaction}"), false);
-                    self.mark(format!("{name} knows"));
-                }
-            }
-            TransactionEntry::Neighbour(other) => {
-                if before.transactions != after.transactions && self.tells_neighbours {
-                    let (number, place) = (self.number(after.id), self.number(other.id));
-                    let last = self.lines.iter().rposition(|line| line.group == Some(place) && line.leads_on);
-                    self.heard.entry(number).or_default().extend(last);
-                    let other = self.name(other.id);
-                    self.line(Some(number), format!("{name:<4}  knows {other} as what it is now"), false);
-                    self.mark(format!("{name} renews"));
-                }
-            }
-        }
-    }
-
-    fn outcome(&mut self, id: TransactionId, commit: bool) {
-        if *self.outcomes.entry(id).or_insert(commit) != commit {
-            let transaction = self.transaction(id, None);
-            self.wrong.push(format!("{transaction} has two outcomes"));
-        }
-    }
 }
 
 /// Returns the word of a message about a transaction, as it stands in a story.
@@ -607,14 +487,4 @@ fn kind(entry: &Entry) -> Option<&'static str> {
         TransactionEntry::Ended(..) => "end",
         TransactionEntry::Neighbour(_) => "neighbour",
     })
-}
-
-fn told(plan: &Plan) -> String {
-    match &plan.operation {
-        GroupTransaction::Split { at, .. } => format!("split at {}", place(*at)),
-        GroupTransaction::Merge => "merge".into(),
-        GroupTransaction::Repartition { at } => format!("repartition at {}", place(*at)),
-        GroupTransaction::Migrate { .. } => "migration".into(),
-        GroupTransaction::Repair { from, .. } => format!("repair from {} on", place(*from)),
-    }
 }

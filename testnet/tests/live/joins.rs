@@ -32,19 +32,7 @@ fn many_join_at_once_and_then_all_is_quiet() {
     let since = Instant::now();
     cluster.grow(newcomers);
     println!("{newcomers} were started within {:.1?}", since.elapsed());
-    let mut told = FOUNDERS;
-    while told < all {
-        let members = cluster.daemons[0].view().filter(|view| view.established).map_or(0, |view| view.voters().count());
-        if members > told {
-            println!("{members} members after {:.1?}", since.elapsed());
-            told = members;
-        }
-        for daemon in &mut cluster.daemons {
-            assert!(daemon.is_running(), "{} has ended: {}", daemon.name, daemon.log_text());
-        }
-        assert!(since.elapsed() < PLACED_MAX * SLACK, "{members} are members after {:?}", since.elapsed());
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_for_members(&mut cluster, all, since);
     for index in cluster.all() {
         cluster.wait_ready(index);
     }
@@ -59,6 +47,33 @@ fn many_join_at_once_and_then_all_is_quiet() {
     println!("all are primaries {:.1?} later", since.elapsed());
     cluster.wait_serving(&cluster.all(), PLACED_MAX);
     let (before, proposals) = (agreed(&cluster), proposals(&cluster));
+    rest(&cluster);
+    let said: Vec<String> = self::proposals(&cluster).difference(&proposals).cloned().collect();
+    assert_eq!(agreed(&cluster), before, "the group agreed on something while nothing happened: {said:?}");
+    // A leader prints each of its proposals, except the horizon, which rises with time.
+    assert!(said.is_empty(), "the group agreed on something while nothing happened: {said:?}");
+}
+
+/// Waits until the group has this number of members.
+fn wait_for_members(cluster: &mut Cluster, all: usize, since: Instant) {
+    let mut told = FOUNDERS;
+    while told < all {
+        let members = cluster.daemons[0].view().filter(|view| view.established).map_or(0, |view| view.voters().count());
+        if members > told {
+            println!("{members} members after {:.1?}", since.elapsed());
+            told = members;
+        }
+        for daemon in &mut cluster.daemons {
+            assert!(daemon.is_running(), "{} has ended: {}", daemon.name, daemon.log_text());
+        }
+        assert!(since.elapsed() < PLACED_MAX * SLACK, "{members} are members after {:?}", since.elapsed());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Lets the cluster rest, and prints the use of the processor and of memory meanwhile.
+fn rest(cluster: &Cluster) {
+    let all = cluster.daemons.len();
     let (since, cpu) = (Instant::now(), cluster.daemons.iter().map(|daemon| daemon.cpu_time()).collect::<Vec<_>>());
     std::thread::sleep(QUIET);
     let took = since.elapsed();
@@ -80,10 +95,6 @@ fn many_join_at_once_and_then_all_is_quiet() {
         memory[all / 2],
         memory[all - 1],
     );
-    let said: Vec<String> = self::proposals(&cluster).difference(&proposals).cloned().collect();
-    assert_eq!(agreed(&cluster), before, "the group agreed on something while nothing happened: {said:?}");
-    // A leader prints each of its proposals, except the horizon, which rises with time.
-    assert!(said.is_empty(), "the group agreed on something while nothing happened: {said:?}");
 }
 
 /// Returns whether each member is primary of one part of the range.

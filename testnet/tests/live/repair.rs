@@ -64,10 +64,13 @@ fn a_lost_range_is_taken_over_by_hand() {
         assert_eq!(get(&cluster, index, &key(missing[0])).as_deref(), Some("new"), "{index}");
         assert_eq!(get(&cluster, index, &key(missing[1])), None, "{index}");
     }
+    check_export(&cluster, gone[0], &missing);
+}
 
-    // The stores that they put aside are all that is left of the other keys.
-    let store = aside(&cluster, gone[0]).expect("just seen").to_string_lossy().into_owned();
-    let lines = run(&cluster, gone[0], &["export", &store], 0);
+/// Checks that the store that a daemon put aside has all that is left of the missing keys.
+fn check_export(cluster: &Cluster, index: usize, missing: &[usize]) {
+    let store = aside(cluster, index).expect("just seen").to_string_lossy().into_owned();
+    let lines = run(cluster, index, &["export", &store], 0);
     let saved: BTreeSet<String> = lines
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
@@ -75,9 +78,9 @@ fn a_lost_range_is_taken_over_by_hand() {
         .filter_map(|told| told["key"].as_str().map(str::to_owned))
         .collect();
     assert!(missing.iter().all(|n| saved.contains(&key(*n))), "{lines}");
-    let commands = run(&cluster, gone[0], &["export", "--output", "resp", &store], 0);
+    let commands = run(cluster, index, &["export", "--output", "resp", &store], 0);
     assert!(commands.contains(&format!("\r\n{}\r\n$3\r\nold\r\n$2\r\nNX\r\n", key(missing[1]))), "{commands}");
-    let told = run(&cluster, gone[0], &["export", "/nowhere"], 4);
+    let told = run(cluster, index, &["export", "/nowhere"], 4);
     assert!(told.contains("no store"), "{told}");
 }
 
