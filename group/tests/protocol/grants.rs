@@ -231,27 +231,8 @@ fn a_full_dirty_set_does_not_stop_writes_for_ever() {
     let mut primary = Primary::new();
     primary.on();
     let own = primary.whole.own();
-    let mut machine = Pipeline::new(Shape { stages: 1, slots: 1 }, 1);
-    let partition = Partition {
-        index: 0,
-        region: Region { first: 0, slots: 1 },
-        term: own.term.0,
-        switch: 3,
-        active: true,
-        primary: 1,
-        replicas: vec![(2, 1)],
-    };
-    machine.set(7, partition).unwrap();
-    let head = |operation, object, sequence, tag| Header {
-        operation,
-        partition: 7,
-        object,
-        switch: 3,
-        term: own.term.0,
-        sequence,
-        committed: 0,
-        tag,
-    };
+    let mut machine = one_slot(own);
+    let head = |operation, object, sequence, tag| packet(own, operation, object, sequence, tag);
     // The numbers that the primary has seen were this switch's.
     for _ in 0..50 {
         machine.process(&mut head(Operation::WriteFirst, NO_OBJECT, 0, 0), 0);
@@ -287,21 +268,7 @@ fn a_full_dirty_set_does_not_stop_writes_for_ever() {
         for number in std::mem::take(&mut primary.completes) {
             machine.process(&mut head(Operation::Completion, NO_OBJECT, number, 0), 0);
         }
-        // Member 2, coarse: all numbers up to the first gap; it confirms as well.
-        let said = std::mem::take(&mut primary.said);
-        let mut got: Vec<u64> = Vec::new();
-        for (_, message) in said {
-            match message {
-                CommitteeMessage::Accept { writes, .. } => got.extend(writes.iter().map(|it| it.record.number.n)),
-                CommitteeMessage::Confirm { ballot, attempt, .. } => {
-                    primary.hear(2, CommitteeMessage::Confirmed { ballot, attempt });
-                }
-                _ => {}
-            }
-        }
-        if got.contains(&1) {
-            primary.hear(2, CommitteeMessage::Accepted { ballot: own, numbers: vec![(1, 2)] });
-        }
+        answer_as_member_2(&mut primary, own);
         let counts = primary.whole.group.primaries().next().unwrap().counts();
         if counts.in_flight == 0 {
             done = Some(ms);
@@ -314,6 +281,44 @@ fn a_full_dirty_set_does_not_stop_writes_for_ever() {
         primary.whole.group.primaries().next().unwrap().switch()
     );
     assert!(done.is_some_and(|ms| ms < 2_000), "writes wait for longer than a grant: {done:?}");
+}
+
+/// Returns a pipeline with one slot for dirty objects, in which the partition 7 is under this ballot.
+fn one_slot(own: TermBallot) -> Pipeline {
+    let mut machine = Pipeline::new(Shape { stages: 1, slots: 1 }, 1);
+    let partition = Partition {
+        index: 0,
+        region: Region { first: 0, slots: 1 },
+        term: own.term.0,
+        switch: 3,
+        active: true,
+        primary: 1,
+        replicas: vec![(2, 1)],
+    };
+    machine.set(7, partition).unwrap();
+    machine
+}
+
+/// Returns a packet in that partition.
+fn packet(own: TermBallot, operation: Operation, object: u32, sequence: u64, tag: u64) -> Header {
+    Header { operation, partition: 7, object, switch: 3, term: own.term.0, sequence, committed: 0, tag }
+}
+
+/// Answers as member 2, coarse: accepts all numbers up to the first gap, and confirms as well.
+fn answer_as_member_2(primary: &mut Primary, own: TermBallot) {
+    let mut got: Vec<u64> = Vec::new();
+    for (_, message) in std::mem::take(&mut primary.said) {
+        match message {
+            CommitteeMessage::Accept { writes, .. } => got.extend(writes.iter().map(|it| it.record.number.n)),
+            CommitteeMessage::Confirm { ballot, attempt, .. } => {
+                primary.hear(2, CommitteeMessage::Confirmed { ballot, attempt });
+            }
+            _ => {}
+        }
+    }
+    if got.contains(&1) {
+        primary.hear(2, CommitteeMessage::Accepted { ballot: own, numbers: vec![(1, 2)] });
+    }
 }
 
 #[test]

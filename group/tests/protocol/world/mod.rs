@@ -267,26 +267,9 @@ impl World {
             let Some(group) = &mut peer.group else { break };
             let Some(output) = group.poll_output() else { break };
             match output {
-                GroupOutput::Send(to, mut message, epoch) => {
-                    match &mut message {
-                        Message::Heartbeat(heartbeat) if self.slow.contains(&index) => heartbeat.progress = None,
-                        Message::Progress(progress) if self.slow.contains(&index) => progress.complete.clear(),
-                        _ => {}
-                    }
+                GroupOutput::Send(to, message, epoch) => {
                     let from = Sender { node: group.me(), epoch };
-                    if let Message::State(state) = &message {
-                        self.check_released(from.node, &to, state);
-                    }
-                    for to in to {
-                        let Some(target) = (0..self.peers.len()).find(|other| self.peers[*other].node.peer == to.peer)
-                        else {
-                            continue;
-                        };
-                        if !self.cut.contains(&(index, target)) {
-                            let runs = (self.peers[index].run, self.peers[target].run);
-                            self.net.push(Packet { from, to, message: message.clone(), runs });
-                        }
-                    }
+                    self.send(index, from, &to, message);
                 }
                 GroupOutput::Persist(token, changes) => {
                     peer.disk.write(token, changes);
@@ -332,6 +315,25 @@ impl World {
                 self.wrong.get_or_insert(format!("peer {index}, which lost nothing: {why}"));
             }
             self.reincarnate(index);
+        }
+    }
+
+    /// Sends a message of a member over the wires that are not cut. A slow member reports no progress.
+    fn send(&mut self, index: usize, from: Sender, to: &[NodeId], mut message: Message) {
+        match &mut message {
+            Message::Heartbeat(heartbeat) if self.slow.contains(&index) => heartbeat.progress = None,
+            Message::Progress(progress) if self.slow.contains(&index) => progress.complete.clear(),
+            _ => {}
+        }
+        if let Message::State(state) = &message {
+            self.check_released(from.node, to, state);
+        }
+        for to in to {
+            let target = (0..self.peers.len()).find(|other| self.peers[*other].node.peer == to.peer);
+            if let Some(target) = target.filter(|target| !self.cut.contains(&(index, *target))) {
+                let runs = (self.peers[index].run, self.peers[target].run);
+                self.net.push(Packet { from, to: *to, message: message.clone(), runs });
+            }
         }
     }
 
