@@ -7,7 +7,7 @@
 //! - `client`, `connection`, `via`: the client, its connection, and the peer that it asked. Numbers; the last two may be left out.
 //! - `key`, and all values: text. A value that is not UTF-8, or begins with `base64:`, is written as `base64:` and its bytes
 //!   in base 64.
-//! - `call`: the operation, as [`call`] lists them: Redis's words, without the key.
+//! - `call`: the operation, as `call` lists them: Redis's words, without the key.
 //! - `mode`: `"relaxed"`, or left out. `once`: the client's own id, or left out.
 //! - `invoked`, `completed`: `[order, nanoseconds]`. Orders are unique in the file and rise with time; `completed` is left out
 //!   where no answer came.

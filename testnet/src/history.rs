@@ -47,7 +47,7 @@ impl Outcome {
     }
 
     /// Returns whether the operation can have changed anything.
-    pub fn may_have_effect(&self) -> bool {
+    pub(crate) fn may_have_effect(&self) -> bool {
         matches!(self, Outcome::Answered(_) | Outcome::Uncertain)
     }
 }
@@ -94,7 +94,7 @@ impl History {
     }
 
     /// Notes a request; the index names it for [`History::complete`].
-    pub fn invoke(&mut self, operation: Operation) -> usize {
+    pub(crate) fn invoke(&mut self, operation: Operation) -> usize {
         self.moments = self.moments.max(operation.invoked.order);
         self.operations.push(operation);
         self.operations.len() - 1

@@ -4,10 +4,10 @@
 //! - [`checkers`]: the properties that must always hold; a table of them.
 //! - [`live`]: real daemons on loopback.
 //! - [`study`]: simulated networks whose peers die and are replaced, at any size.
-//! - [`baseline`]: a DHT without agreement, as another host of the simulator, to compare with.
+//! - `baseline`: a DHT without agreement, as another host of the simulator, to compare with.
 //! - [`churn`]: real daemons that die and are replaced, while clients watch.
 //! - [`mod@bench`]: benchmarks beside other stores.
-//! - [`experiment`]: the papers' figures, by name; [`picture`] draws them, [`parallel`] runs them on several cores.
+//! - [`experiment`]: the papers' figures, by name; `picture` draws them, [`parallel`] runs them on several cores.
 //! - [`tool`]: external programs that produce files.
 //! - [`history`]: requests and answers of clients; [`mod@file`] reads and writes it.
 
@@ -16,9 +16,9 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-pub mod baseline;
+mod baseline;
 pub mod bench;
-pub mod call;
+mod call;
 pub mod checkers;
 pub mod churn;
 pub mod experiment;
@@ -27,7 +27,7 @@ pub mod history;
 pub mod live;
 pub mod marks;
 pub mod parallel;
-pub mod picture;
+mod picture;
 pub mod rng;
 pub mod sim;
 pub mod study;

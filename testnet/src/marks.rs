@@ -9,7 +9,7 @@ pub struct Marks(BTreeMap<&'static str, u64>);
 
 impl Marks {
     /// Hits a mark.
-    pub fn hit(&mut self, name: &'static str) {
+    pub(crate) fn hit(&mut self, name: &'static str) {
         *self.0.entry(name).or_default() += 1;
     }
 

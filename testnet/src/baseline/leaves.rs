@@ -42,16 +42,6 @@ impl Leaves {
         self.leaves.values().map(|leaf| &leaf.contact)
     }
 
-    /// Returns the number of leaves.
-    pub fn len(&self) -> usize {
-        self.leaves.len()
-    }
-
-    /// Returns whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.leaves.is_empty()
-    }
-
     /// Returns whether this peer is a leaf.
     pub fn contains(&self, peer: PeerKey) -> bool {
         self.leaves.contains_key(&self.place(id_of(peer)))

@@ -49,7 +49,7 @@ impl StoreKind {
     }
 
     /// Returns whether it is this store.
-    pub fn is_ours(self) -> bool {
+    pub(crate) fn is_ours(self) -> bool {
         matches!(
             self,
             StoreKind::Scatter | StoreKind::ScatterLeased | StoreKind::ScatterCoarse | StoreKind::ScatterMemory

@@ -21,7 +21,7 @@ impl Lives {
     pub const WARM: u32 = 10;
 
     /// Draws a lifetime.
-    pub fn draw(self, rng: &mut Rng) -> Duration {
+    pub(crate) fn draw(self, rng: &mut Rng) -> Duration {
         // Above 0, at most 1.
         let chance = ((rng.bits() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
         match self {
@@ -33,7 +33,7 @@ impl Lives {
 
     /// Draws the peer that stands at a place where peers have lived one after the other for the time `after`: its age, and its
     /// remaining life.
-    pub fn draw_standing(self, rng: &mut Rng, after: Duration) -> (Duration, Duration) {
+    pub(crate) fn draw_standing(self, rng: &mut Rng, after: Duration) -> (Duration, Duration) {
         let (mut start, mut end) = (Duration::ZERO, self.draw(rng));
         while end <= after {
             start = end;
@@ -51,7 +51,7 @@ impl Lives {
 
     /// Returns the probability that a peer of this age dies within `window`. Unlike `policy::lifetimes`, which peers use, this knows that
     /// no Pareto life ends before the shortest one.
-    pub fn dies_within(self, age: Duration, window: Duration) -> f64 {
+    pub(crate) fn dies_within(self, age: Duration, window: Duration) -> f64 {
         1.0 - self.survives(age + window) / self.survives(age)
     }
 

@@ -37,7 +37,7 @@ pub struct Section {
 pub const ALL: &str = "all";
 
 /// All experiments.
-pub const SECTIONS: &[Section] = &[
+pub(crate) const SECTIONS: &[Section] = &[
     Section { title: "Scatter and Harmony", experiments: scatter::EXPERIMENTS },
     Section { title: "fRSM", experiments: fine_coarse::EXPERIMENTS },
     Section { title: "Harmonia", experiments: harmonia::EXPERIMENTS },
@@ -46,7 +46,7 @@ pub const SECTIONS: &[Section] = &[
 /// Names that stand for several experiments: those whose names begin so, with `-` behind it.
 const FAMILIES: [&str; 1] = ["harmonia"];
 
-/// Returns all experiments, in the order of [`SECTIONS`].
+/// Returns all experiments, in the order of `SECTIONS`.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     SECTIONS.iter().flat_map(|section| section.experiments)
 }

@@ -4,10 +4,8 @@ use std::fmt;
 
 use crate::picture::Chart;
 
-/// The name of the last column of a table: the paper's figure for that row, in the paper's words where it has no number.
-pub const PAPER: &str = "paper";
-
-/// A table: names of columns with their units, and rows of values as text.
+/// A table: names of columns with their units, and rows of values as text. The last column is `paper`: the paper's figure for the row,
+/// in the paper's words where it has no number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// Names of columns, as in `fetch_mean_ms`.

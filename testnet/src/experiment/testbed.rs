@@ -26,7 +26,7 @@ pub enum MachineEvent {
     Tick(usize),
 }
 
-struct Machine {
+struct GroupMachine {
     group: Group,
     asker: Asker,
     /// Handed to the disk, behind the batch that it syncs now.
@@ -35,9 +35,9 @@ struct Machine {
     ticks_at: Time,
 }
 
-impl Machine {
-    fn new(index: usize, state: &GroupState, config: GroupConfig, seed: u64) -> Machine {
-        Machine {
+impl GroupMachine {
+    fn new(index: usize, state: &GroupState, config: GroupConfig, seed: u64) -> GroupMachine {
+        GroupMachine {
             group: Group::join(config, node(index), state.clone(), at(Time(0)), seed),
             asker: Asker::new(index),
             unsynced: None,
@@ -50,7 +50,7 @@ impl Machine {
 /// The machines of a testbed, and its events to come.
 pub struct Machines<E> {
     pub(super) agenda: Agenda<E>,
-    machines: Vec<Machine>,
+    machines: Vec<GroupMachine>,
     /// Time of a sync of a disk.
     sync: Duration,
 }
@@ -59,7 +59,7 @@ impl<E: From<MachineEvent>> Machines<E> {
     /// Returns one machine for each member of a group in this state, at time 0. Each disk takes `sync` for all waiting writes.
     /// The chance of a member follows from `seed` and its number.
     pub fn new(state: &GroupState, config: impl Fn() -> GroupConfig, seed: u64, sync: Duration) -> Machines<E> {
-        let machine = |index| Machine::new(index, state, config(), seed + index as u64);
+        let machine = |index| GroupMachine::new(index, state, config(), seed + index as u64);
         Machines { agenda: Agenda::new(), machines: (0..state.members.len()).map(machine).collect(), sync }
     }
 

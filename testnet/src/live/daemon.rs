@@ -178,7 +178,7 @@ pub(super) fn build(package: &str, binary: &str, release: bool) -> PathBuf {
 
 /// Returns a port that is free now. It is not likely to be taken on this machine: systems take ports of connections from a higher
 /// range, and other programs like this one begin their search elsewhere.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     const PORTS: std::ops::Range<u32> = 10_000..32_000;
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(199);
@@ -226,7 +226,7 @@ impl Daemon {
     }
 
     /// Returns a daemon at a site of [`Wires`](super::Wires), which has not been started.
-    pub fn on_site(name: &str, directory: PathBuf, network: &str, site: &Site) -> Daemon {
+    pub(crate) fn on_site(name: &str, directory: PathBuf, network: &str, site: &Site) -> Daemon {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let mut daemon = Daemon::new(name, directory, network);
         daemon.namespace = Some(site.namespace.clone());
@@ -262,7 +262,7 @@ impl Daemon {
     }
 
     /// Lets it listen by QUIC, too, at the same port.
-    pub fn listen_by_quic(&mut self) {
+    pub(crate) fn listen_by_quic(&mut self) {
         let (ip, port) = self.listen.split_once("/tcp/").expect("it listens by TCP");
         self.quic = Some(format!("{ip}/udp/{port}/quic-v1"));
     }

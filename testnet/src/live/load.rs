@@ -14,7 +14,7 @@ use overlay::time::Time;
 use super::namespace::Endpoint;
 use super::resp::{Connection, Reply};
 use super::translate;
-use crate::checkers::history::model::Limits;
+use crate::checkers::Limits;
 use crate::checkers::{Circumstances, check_history};
 use crate::history::{History, Operation, Outcome};
 use crate::rng::Rng;

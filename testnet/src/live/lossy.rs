@@ -12,11 +12,11 @@ use crate::rng::Rng;
 pub struct LossyProxy {
     /// Address at which it listens.
     pub address: SocketAddr,
-    losses: Arc<Losses>,
+    losses: Arc<AnswerLosses>,
     _proxy: Proxy,
 }
 
-struct Losses {
+struct AnswerLosses {
     upstream: SocketAddr,
     /// Of this many pieces of answers one is lost; 0: none is lost.
     one_in: u32,
@@ -26,7 +26,7 @@ struct Losses {
 impl LossyProxy {
     /// Starts a proxy before a daemon. Of `one_in` pieces of answers one is lost, with all later ones on that connection.
     pub fn start(upstream: SocketAddr, one_in: u32, seed: u64) -> LossyProxy {
-        let losses = Arc::new(Losses { upstream, one_in, lost: AtomicU32::new(0) });
+        let losses = Arc::new(AnswerLosses { upstream, one_in, lost: AtomicU32::new(0) });
         let shared = losses.clone();
         let proxy = Proxy::start(move |number, client| shared.serve(client, Rng::new(seed, &number.to_string())));
         LossyProxy { address: proxy.address, losses, _proxy: proxy }
@@ -38,7 +38,7 @@ impl LossyProxy {
     }
 }
 
-impl Losses {
+impl AnswerLosses {
     fn serve(&self, client: TcpStream, mut rng: Rng) -> io::Result<()> {
         let peer = TcpStream::connect(self.upstream)?;
         client.set_nodelay(true)?;

@@ -19,8 +19,10 @@ mod wires;
 
 use std::time::Duration;
 
+pub(crate) use daemon::free_port;
+
 pub use cluster::{Cluster, ClusterOptions};
-pub use daemon::{Daemon, GroupView, Leave, Signal, chirp_program, fast_program, free_port, program};
+pub use daemon::{Daemon, GroupView, Leave, Signal, chirp_program, fast_program, program};
 pub use load::{Habits, Keys, LiveLoad, Recorder};
 pub use lossy::LossyProxy;
 pub use measure::{FILL_VALUE_BYTES, Spread, fill, is_ok};

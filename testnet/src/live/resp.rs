@@ -78,7 +78,7 @@ impl Connection {
     ///
     /// # Errors
     /// The connection broke: a part may have been sent.
-    pub fn write_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.reader.get_mut().write_all(bytes)
     }
 

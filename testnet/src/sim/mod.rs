@@ -4,7 +4,7 @@
 //! reduction of runs.
 //!
 //! - `machine`: processes with their clocks and stores; `observe`: observations of a node for the checkers.
-//! - [`network`]: wires, connections, and latencies of a planet.
+//! - `network`: wires, connections, and latencies of a planet.
 //! - `switch`: switches ([`SwitchRules`]), the packets through them, and the controller that sets their tables.
 //! - [`fault`]: faults; `workload`: clients; [`script`]: steps of a test.
 
@@ -12,7 +12,7 @@ pub mod fault;
 pub mod harness;
 mod host;
 mod machine;
-pub mod network;
+pub(crate) mod network;
 mod observe;
 mod queue;
 mod scenario;

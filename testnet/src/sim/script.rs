@@ -52,7 +52,7 @@ impl<H: Host> World<H> {
     }
 
     /// Sends an operation on `key` to a machine, as [`World::ask_host`] does.
-    pub fn ask_key(&mut self, host: usize, key: Key, op: Op) -> usize {
+    pub(crate) fn ask_key(&mut self, host: usize, key: Key, op: Op) -> usize {
         let (ask, index) = self.workload.ask_apart(host, self.now(), key, op);
         self.ask(ask);
         index

@@ -65,7 +65,7 @@ pub struct WordHasher(u64);
 
 impl WordHasher {
     /// Returns the hash of one value.
-    pub fn hash_of(thing: &impl Hash) -> u64 {
+    pub(crate) fn hash_of(thing: &impl Hash) -> u64 {
         let mut words = WordHasher(0xcbf2_9ce4_8422_2325);
         thing.hash(&mut words);
         words.0

@@ -65,7 +65,7 @@ impl<H: Host> World<H> {
     }
 
     /// Returns a world that is about to start, with readable lines in its trace if asked for.
-    pub fn traced(scenario: Scenario, with_lines: bool) -> World<H> {
+    pub(crate) fn traced(scenario: Scenario, with_lines: bool) -> World<H> {
         let seed = scenario.seed;
         let n = scenario.hosts;
         let mut chance = Rng::new(seed, "machines");

@@ -50,12 +50,12 @@ impl StudyCounts {
     }
 
     /// Returns the share of fetches that failed, in percent.
-    pub fn failed_fetches_percent(&self) -> f64 {
+    pub(crate) fn failed_fetches_percent(&self) -> f64 {
         100.0 * self.failed_fetches as f64 / self.fetches.max(1) as f64
     }
 
     /// Returns the share of answered fetches that were inconsistent, in percent.
-    pub fn inconsistent_percent(&self) -> f64 {
+    pub(crate) fn inconsistent_percent(&self) -> f64 {
         100.0 * self.inconsistent as f64 / self.fetch_times.len().max(1) as f64
     }
 }

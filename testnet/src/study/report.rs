@@ -90,19 +90,19 @@ impl Figures {
     }
 
     /// Returns the deaths a second while operations were counted.
-    pub fn deaths_per_s(&self) -> f64 {
+    pub(crate) fn deaths_per_s(&self) -> f64 {
         self.deaths_counted as f64 / self.seconds.max(1e-9)
     }
 
     /// Returns the mean time for which a dead member stayed a member, in seconds; zero where none died. The mean number of dead
     /// members is the rate of deaths times this.
-    pub fn removal_s(&self) -> f64 {
+    pub(crate) fn removal_s(&self) -> f64 {
         self.for_each_death(self.dead_members)
     }
 
     /// Returns the mean time for which a group depended on a dead member, in seconds: until an epoch without it was established;
     /// zero where none died.
-    pub fn repair_s(&self) -> f64 {
+    pub(crate) fn repair_s(&self) -> f64 {
         self.for_each_death(self.dead_needed)
     }
 

@@ -7,15 +7,15 @@ use overlay::time::Time;
 use crate::checkers::Broken;
 use crate::history::History;
 
-pub mod at_most_once;
-pub mod calls;
-pub mod deletes;
-pub mod dirty;
-pub mod durable;
-pub mod evidence;
-pub mod linearizable;
-pub mod model;
-pub mod settled;
+mod at_most_once;
+mod calls;
+mod deletes;
+mod dirty;
+mod durable;
+mod evidence;
+mod linearizable;
+mod model;
+mod settled;
 
 pub use model::Limits;
 

@@ -1,17 +1,19 @@
 //! Checks of the nodes' states, after each step: [`Probes`] takes the [`Observation`]s that nodes show.
 
-pub mod bounded;
-pub mod grants;
-pub mod leases;
-pub mod monotone;
+mod bounded;
+mod grants;
+mod leases;
+mod monotone;
 mod observation;
-pub mod one_configuration;
-pub mod one_value;
-pub mod ownership;
+mod one_configuration;
+mod one_value;
+mod ownership;
 mod probes;
-pub mod ring;
-pub mod routecast;
-pub mod transactions;
+mod ring;
+mod routecast;
+mod transactions;
 
 pub use observation::{Ballot, Observation, Scope};
 pub use probes::{Broken, Probes, Vantage};
+pub(crate) use ring::Place;
+pub(crate) use transactions::TransactionStep;

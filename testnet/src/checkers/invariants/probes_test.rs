@@ -8,8 +8,7 @@ use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, Point
 
 use super::*;
 use crate::checkers::Ballot;
-use crate::checkers::invariants::ring::Place;
-use crate::checkers::invariants::transactions::TransactionStep;
+use crate::checkers::invariants::{Place, TransactionStep};
 
 fn node(number: u8) -> NodeId {
     NodeId { peer: PeerKey([number; 32]), incarnation: Incarnation(1) }

@@ -1,19 +1,19 @@
 //! The figures of `Harmonia` §10, from the real group and the real pipeline, in virtual time.
 //!
-//! - [`testbed`]: some machines, a switch and clients; [`setting`]: settings of a run; [`measured`]: results of a run.
-//! - [`replicas`]: figure 9; [`slots`]: figures 13a and 13b; [`failure`]: figure 15; [`latency`]: cost of a pass for a write.
+//! - `testbed`: some machines, a switch and clients; `setting`: settings of a run; `measured`: results of a run.
+//! - `replicas`: figure 9; [`slots`]: figures 13a and 13b; `failure`: figure 15; `latency`: cost of a pass for a write.
 //!
 //! One seed, one figure: two runs do not differ. No figure has a read that is too old.
 
 mod clients;
 mod fabric;
-pub mod failure;
-pub mod latency;
-pub mod measured;
-pub mod replicas;
-pub mod setting;
+mod failure;
+mod latency;
+mod measured;
+mod replicas;
+mod setting;
 pub mod slots;
-pub mod testbed;
+mod testbed;
 
 #[cfg(test)]
 mod tests;

@@ -15,14 +15,14 @@ use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 
 /// Figure 13a.
-pub const BY_SLOTS: Experiment = Experiment {
+pub(crate) const BY_SLOTS: Experiment = Experiment {
     name: "harmonia-slots",
     paper: "Harmonia Fig. 13a",
     about: "Operations a second by slots of the dirty set: three replicas, 5 % writes, a million keys",
     run: by_slots,
 };
 /// Figure 13b.
-pub const BY_DIRTY: Experiment = Experiment {
+pub(crate) const BY_DIRTY: Experiment = Experiment {
     name: "harmonia-dirty",
     paper: "Harmonia Fig. 13b",
     about: "Reads a second while objects are dirty: three replicas, uniform keys",
@@ -49,7 +49,7 @@ const PAPER_SLOTS: usize = 2_000;
 const ENOUGH: f64 = 0.99;
 
 /// Measures 5 % writes, with `slots` slots in each stage.
-pub fn with_slots(keys: Distribution, slots: usize, run: RunLength) -> SwitchMeasured {
+pub(crate) fn with_slots(keys: Distribution, slots: usize, run: RunLength) -> SwitchMeasured {
     let switch = Some(Shape { stages: STAGES, slots });
     one(&SwitchSetting { switch, keys, warm_up: WARM_UP, ..run.of(REPLICAS, true, 0.05) })
 }

@@ -214,10 +214,11 @@ pub struct Pace {
 
 impl Pace {
     /// Pace of a run of minutes.
-    pub const USUAL: Pace =
+    pub(crate) const USUAL: Pace =
         Pace { quiet_ms: 5_000, gaps_ms: [400, 1_000, 2_500, 6_000], longest_ms: [800, 3_000, 8_000] };
     /// Pace of a run of seconds.
-    pub const QUICK: Pace = Pace { quiet_ms: 2_500, gaps_ms: [150, 300, 700, 1_500], longest_ms: [400, 1_200, 4_000] };
+    pub(crate) const QUICK: Pace =
+        Pace { quiet_ms: 2_500, gaps_ms: [150, 300, 700, 1_500], longest_ms: [400, 1_200, 4_000] };
 }
 
 impl Mix {
@@ -227,7 +228,7 @@ impl Mix {
     }
 
     /// Draws the kinds that a run has.
-    pub fn draw(rng: &mut Rng) -> Mix {
+    pub(crate) fn draw(rng: &mut Rng) -> Mix {
         // A run without any fault is worth having, too.
         if rng.per_mille(30) {
             return Mix::default();
@@ -244,7 +245,7 @@ impl Mix {
     }
 
     /// Returns the faults at ends of journals alone.
-    pub fn tails() -> Mix {
+    pub(crate) fn tails() -> Mix {
         Mix { kinds: TAILS.to_vec() }
     }
 
@@ -268,7 +269,7 @@ impl Mix {
     }
 
     /// Draws a plan for `n` machines and a duration, at a pace.
-    pub fn plan_at(&self, rng: &mut Rng, n: usize, time: Duration, pace: &Pace) -> Vec<Fault> {
+    pub(crate) fn plan_at(&self, rng: &mut Rng, n: usize, time: Duration, pace: &Pace) -> Vec<Fault> {
         let mut plan = Vec::new();
         let total: u64 = self.kinds.iter().map(|(_, weight)| weight).sum();
         if total == 0 {

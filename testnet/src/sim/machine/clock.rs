@@ -37,7 +37,7 @@ impl Clocks {
     }
 
     /// Returns the first true time at which the steady clock shows at least `local`.
-    pub fn true_time_of(&self, local: Time) -> Time {
+    pub(crate) fn true_time_of(&self, local: Time) -> Time {
         if local == Time::NEVER {
             return Time::NEVER;
         }
@@ -65,7 +65,7 @@ impl Clocks {
     }
 
     /// Corrects the wall clock.
-    pub fn set_right(&mut self) {
+    pub(crate) fn set_right(&mut self) {
         self.wall_offset_ms = 0;
     }
 

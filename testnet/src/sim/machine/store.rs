@@ -195,7 +195,7 @@ impl SimStore {
     }
 
     /// Returns records from `from` on, about `bytes_max` bytes of them, and whether these are all.
-    pub fn scan(&self, from: &Bytes, bytes_max: usize) -> (Vec<(Bytes, Bytes)>, bool) {
+    pub(crate) fn scan(&self, from: &Bytes, bytes_max: usize) -> (Vec<(Bytes, Bytes)>, bool) {
         let mut records = Vec::new();
         let mut bytes = 0;
         for (key, value) in self.view.records.range(from.clone()..) {
@@ -237,23 +237,23 @@ impl SimStore {
     }
 
     /// Stops the store cleanly: all batches are written, and the end is sealed.
-    pub fn seal(&mut self) {
+    pub(crate) fn seal(&mut self) {
         self.crash(usize::MAX);
         (self.sealed, self.last) = (true, None);
     }
 
     /// Lets the end of the journal be damaged from now on.
-    pub fn make_fallible(&mut self) {
+    pub(crate) fn make_fallible(&mut self) {
         self.fallible = true;
     }
 
     /// Returns whether [`SimStore::lose_last`] takes durable data away.
-    pub fn has_last(&self) -> bool {
+    pub(crate) fn has_last(&self) -> bool {
         self.last.as_ref().is_some_and(|formers| !formers.is_empty())
     }
 
     /// After a crash: damages the data that was synced last, of which only a trace is left.
-    pub fn lose_last(&mut self) {
+    pub(crate) fn lose_last(&mut self) {
         for former in self.last.take().into_iter().flatten().rev() {
             self.durable.restore(former);
         }
@@ -262,22 +262,22 @@ impl SimStore {
     }
 
     /// After a crash: leaves a part of the write that was under way.
-    pub fn tear(&mut self) {
+    pub(crate) fn tear(&mut self) {
         (self.torn, self.last) = (true, None);
     }
 
     /// Deletes all data: another disk, or the store was moved aside.
-    pub fn wipe(&mut self) {
+    pub(crate) fn wipe(&mut self) {
         *self = SimStore { fallible: self.fallible, ..SimStore::default() };
     }
 
     /// Lets the call after the next `calls` fail.
-    pub fn fail_after(&mut self, calls: Option<u64>) {
+    pub(crate) fn fail_after(&mut self, calls: Option<u64>) {
         self.calls_left = calls;
     }
 
     /// Returns whether a call has failed since the last start.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
 

@@ -1,7 +1,7 @@
 //! The wires: streams per pair of machines, direction and class, and all their faults.
 
 pub(super) mod connections;
-pub mod planet;
+pub(crate) mod planet;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

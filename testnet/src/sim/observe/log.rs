@@ -8,8 +8,7 @@ use group::transaction::state::TransactionEntry;
 use group::watched::{Applied, Watched};
 use overlay::GroupRef;
 
-use crate::checkers::invariants::ring::Place;
-use crate::checkers::invariants::transactions::TransactionStep;
+use crate::checkers::invariants::{Place, TransactionStep};
 use crate::checkers::{Observation, Scope};
 use crate::sim::trace::WordHasher;
 

@@ -98,7 +98,7 @@ impl SwitchRules {
     }
 
     /// Draws rules.
-    pub fn draw(rng: &mut Rng) -> SwitchRules {
+    pub(crate) fn draw(rng: &mut Rng) -> SwitchRules {
         let worst = *rng.pick(&[0, 20, 100, 250]);
         let rate = |rng: &mut Rng| if rng.per_mille(500) { rng.between(0, worst) as u32 } else { 0 };
         let noise = [(); 5].map(|()| Noise { loss: rate(rng), duplication: rate(rng), reordering: rate(rng) });
@@ -316,7 +316,7 @@ impl Switches {
     }
 
     /// Notes the number of a write; an error tells that the number was given before.
-    pub fn note_number(&mut self, header: &Header) -> Result<(), String> {
+    pub(crate) fn note_number(&mut self, header: &Header) -> Result<(), String> {
         let highest = self.numbered.entry((header.partition, header.switch)).or_default();
         if header.sequence <= *highest {
             return Err(format!("{header:?}, and the highest was {highest}"));
@@ -326,7 +326,7 @@ impl Switches {
     }
 
     /// Returns the object that a switch sees.
-    pub fn object(&self, object: u32) -> u32 {
+    pub(crate) fn object(&self, object: u32) -> u32 {
         match self.rules.objects {
             Some(objects) if object != NO_OBJECT => 1 + object % objects,
             _ => object,

@@ -73,7 +73,7 @@ impl Load {
     }
 
     /// Draws a load.
-    pub fn draw(rng: &mut Rng) -> Load {
+    pub(crate) fn draw(rng: &mut Rng) -> Load {
         let slowest = *rng.pick(&[10, 40, 40, 200]);
         let mut families = Load::default().families;
         for family in &mut families {
