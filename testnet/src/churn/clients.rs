@@ -213,24 +213,27 @@ fn read(connection: &mut Connection, key: &str) -> Result<Option<u64>, String> {
 /// Returns the keys that no peer answers for, and those whose value is wrong.
 pub(super) fn lost(registers: &[(String, Register)], addresses: &Addresses) -> Vec<String> {
     let share = registers.len().div_ceil(2 * THREADS).max(1);
-    let lost_of = |(index, share): (usize, &[(String, Register)])| {
-        let mut rng = Rng::new(index as u64, "last reads");
-        let mut lost = Vec::new();
-        for (key, register) in share {
-            let mut last_value = || {
-                let mut connection = Connection::open(some_peer(addresses, &mut rng)?, PATIENCE).ok()?;
-                read(&mut connection, key).ok().flatten()
-            };
-            match (0..LAST_READS).find_map(|_| last_value()) {
-                None => lost.push(format!("{key}: no answer")),
-                Some(value) => lost.extend(register.clone().read(value).err().map(|why| format!("{key}: {why}"))),
-            }
-        }
-        lost
-    };
     std::thread::scope(|scope| {
         let shares = registers.chunks(share).enumerate();
-        let threads: Vec<_> = shares.map(|share| scope.spawn(move || lost_of(share))).collect();
+        let threads: Vec<_> = shares
+            .map(|(index, share)| scope.spawn(move || lost_of(share, addresses, Rng::new(index as u64, "last reads"))))
+            .collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
     })
+}
+
+/// Returns the lost keys of one thread's share.
+fn lost_of(share: &[(String, Register)], addresses: &Addresses, mut rng: Rng) -> Vec<String> {
+    let mut lost = Vec::new();
+    for (key, register) in share {
+        let mut last_value = || {
+            let mut connection = Connection::open(some_peer(addresses, &mut rng)?, PATIENCE).ok()?;
+            read(&mut connection, key).ok().flatten()
+        };
+        match (0..LAST_READS).find_map(|_| last_value()) {
+            None => lost.push(format!("{key}: no answer")),
+            Some(value) => lost.extend(register.clone().read(value).err().map(|why| format!("{key}: {why}"))),
+        }
+    }
+    lost
 }

@@ -4,9 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -14,8 +13,9 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::namespace::{Endpoint, Namespace, Site};
+use super::programs::program;
 use super::resp::Connection;
-use crate::tool;
+use super::view::GroupView;
 
 /// Time limit of an answer over HTTP.
 const HTTP_MAX: Duration = Duration::from_secs(5);
@@ -39,54 +39,6 @@ struct Ready {
     event: String,
     peer_id: String,
     listen: Vec<String>,
-}
-
-/// A daemon's report of its group in `/v1/status`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct GroupView {
-    /// Epoch of the group.
-    pub epoch: u64,
-    /// Slot of the newest of the primaries' terms.
-    pub term: u64,
-    /// Whether a majority of the members holds all data.
-    pub established: bool,
-    /// Leader of the group, where it is known.
-    pub leader: Option<String>,
-    /// Members, and learners.
-    pub members: Vec<MemberView>,
-    /// Primaries, in the order of their parts of the range.
-    pub primaries: Vec<PrimaryView>,
-}
-
-/// A member as a daemon sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct MemberView {
-    /// Peer id of the member.
-    pub peer_id: String,
-    /// `leader`, `member`, `learner`, or `suspect`, which may be any of them.
-    pub role: String,
-    /// Addresses at which peers reach the member.
-    pub addresses: Vec<String>,
-}
-
-/// A primary as a daemon sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct PrimaryView {
-    /// Peer id of the primary.
-    pub peer_id: String,
-}
-
-impl GroupView {
-    /// Returns the peer ids of the voting members that are well.
-    pub fn voters(&self) -> impl Iterator<Item = &str> {
-        let votes = |member: &&MemberView| matches!(member.role.as_str(), "leader" | "member");
-        self.members.iter().filter(votes).map(|member| member.peer_id.as_str())
-    }
-
-    /// Returns the upper limit of the voting members: all that are not known to be learners.
-    pub fn voters_max(&self) -> usize {
-        self.members.iter().filter(|member| member.role != "learner").count()
-    }
 }
 
 /// A daemon's answer to the request to leave for good.
@@ -131,49 +83,6 @@ pub struct Daemon {
     running: Option<(Child, Receiver<String>)>,
     /// Whether the process that runs has printed that it serves.
     ready: bool,
-}
-
-/// Returns the daemon's binary: `SCATTER_BIN`, or one that is built beside this test.
-pub fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("cli", "scatter", false)))
-}
-
-/// Returns the daemon's binary with full optimization, if it has to be built.
-pub fn fast_program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("cli", "scatter", true)))
-}
-
-/// Returns the `chirp` program, built beside this test.
-pub fn chirp_program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build("chirp-app", "chirp", false))
-}
-
-/// Returns a program that the environment names.
-pub(super) fn named(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable).map(PathBuf::from)
-}
-
-pub(super) fn build(package: &str, binary: &str, release: bool) -> PathBuf {
-    // A test lies in `target/PROFILE/deps`.
-    let me = std::env::current_exe().expect("this program has a path");
-    let profile = me.ancestors().nth(2).expect("tests stand in a profile's directory");
-    let target = profile.parent().expect("a profile's directory stands in the target directory");
-    let release = release || profile.ends_with("release");
-    let mut cargo = tool::cargo();
-    cargo.args(["build", "--quiet", "--target-dir"]).arg(target);
-    match release {
-        true => cargo.args(["--release", "-p", package, "--bin", binary]),
-        // Built as all tests together are built, so that nothing is built twice: an example has the features of tests. With a
-        // selection of programs, cargo would build crates that only build scripts use with other settings.
-        false => cargo.args(["--workspace", "--bins", "--example", "zoo_redis_rs"]),
-    };
-    let built = cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).status();
-    assert!(built.is_ok_and(|status| status.success()), "{binary} can be built");
-    let place = if release { target.join("release") } else { profile.to_owned() };
-    place.join(binary)
 }
 
 /// Returns a port that is free now. It is not likely to be taken on this machine: systems take ports of connections from a higher

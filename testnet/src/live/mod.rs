@@ -11,10 +11,12 @@ mod load;
 mod lossy;
 mod measure;
 mod namespace;
+mod programs;
 mod proxy;
 mod resp;
 mod switch;
 mod translate;
+mod view;
 mod wires;
 
 use std::time::Duration;
@@ -22,14 +24,16 @@ use std::time::Duration;
 pub(crate) use daemon::free_port;
 
 pub use cluster::{Cluster, ClusterOptions};
-pub use daemon::{Daemon, GroupView, Leave, Signal, chirp_program, fast_program, program};
+pub use daemon::{Daemon, Leave, Signal};
 pub use load::{Habits, Keys, LiveLoad, Recorder};
 pub use lossy::LossyProxy;
 pub use measure::{FILL_VALUE_BYTES, Spread, fill, is_ok};
 pub use namespace::{Endpoint, Namespace, Site};
+pub use programs::{chirp_program, fast_program, program};
 pub use proxy::Proxy;
 pub use resp::{Connection, Reply};
 pub use switch::{Control, SoftSwitch, fast_switch_program, switch_program};
+pub use view::GroupView;
 pub use wires::{Wires, between, one_way};
 
 /// Factor of time limits: a limit for a machine without other load is multiplied by it here, as tests run on few shared cores.

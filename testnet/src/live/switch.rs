@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cluster::Cluster;
-use super::daemon::{Daemon, build, dies_with_owner, free_port, named};
+use super::daemon::{Daemon, dies_with_owner, free_port};
+use super::programs::{build, named};
 
 /// Returns the switch's program: `SCATTER_SWITCH_BIN`, or one that is built beside this test.
 pub fn switch_program() -> &'static Path {

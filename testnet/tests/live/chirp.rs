@@ -110,7 +110,7 @@ fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
         .collect();
     let watch = runtime.spawn(watcher(vec![address(1), address(3), address(5)], over.clone()));
     let kills = kill_and_restart(&mut cluster, &over);
-    let (mut posted, mut counts) = (Vec::new(), [0u32; 3]);
+    let mut posted = Vec::new();
     for poster in posters {
         posted.push(runtime.block_on(poster).expect("a poster ends well"));
     }
@@ -125,11 +125,20 @@ fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
     });
     assert_eq!(count, all.len() as u64, "the head counts all");
     assert_eq!(seen, all, "who reads on sees what all see");
+    let lost: u32 = lossy.iter().map(LossyProxy::lost).sum();
+    let [yes, no, unknown] = check_posts(&all, &posted);
+    println!("{kills} kills, {lost} lost answers: {yes} posted, {no} not, of {unknown} nobody knows");
+    assert!(yes > 200 && kills >= 3 && lost >= 5, "too little happened");
+}
+
+/// Checks that all posts are there once, in the order of each poster, unless their outcome says otherwise. Counts the outcomes.
+fn check_posts(all: &[String], posted: &[Vec<(String, Posted)>]) -> [u32; 3] {
+    let mut counts = [0; 3];
     let mut places = BTreeMap::new();
     for (place, text) in all.iter().enumerate() {
         assert_eq!(places.insert(text, place), None, "twice: {text}");
     }
-    for posts in &posted {
+    for posts in posted {
         let mut last = None;
         for (text, posted) in posts {
             counts[*posted as usize] += 1;
@@ -146,10 +155,7 @@ fn nothing_that_ten_post_at_once_is_lost_or_doubled() {
         }
     }
     assert!(places.is_empty(), "nobody posted these: {places:?}");
-    let lost: u32 = lossy.iter().map(LossyProxy::lost).sum();
-    let [yes, no, unknown] = counts;
-    println!("{kills} kills, {lost} lost answers: {yes} posted, {no} not, of {unknown} nobody knows");
-    assert!(yes > 200 && kills >= 3 && lost >= 5, "too little happened");
+    counts
 }
 
 #[test]

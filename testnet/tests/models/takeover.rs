@@ -129,25 +129,26 @@ fn a_stale_read_is_found() {
 /// member with the first write takes over, with the help of a member that has the second.
 #[test]
 fn the_same_timestamp_is_not_the_same_value() {
-    let run = |defects| {
-        let asks = [(0, Ask::Add(1)), (2, Ask::Add(2)), (0, Ask::Read)];
-        let mut trio = Trio::new(defects, &[0, 2, 0], 0, 0);
-        trio.take(&Step::Ask, &asks);
-        trio.take(&Step::Learn(2), &asks);
-        trio.talk(2, 1);
-        trio.take(&Step::Ask, &asks);
-        trio.talk(2, 1);
-        trio.take(&Step::Learn(0), &asks);
-        trio.take(&Step::Learn(0), &asks);
-        trio.talk(0, 1);
-        trio.take(&Step::Ask, &asks);
-        trio.talk(0, 1);
-        trio
-    };
-    let sound = run(Defects::NONE);
+    let sound = write_same_version_twice(Defects::NONE);
     assert_eq!(sound.wrong, None);
     assert_eq!(sound.answers(), [None, Some(2), Some(2)]);
-    let broken = run(Defects::NONE.with(Defect::SameTimestampSameValue));
+    let broken = write_same_version_twice(Defects::NONE.with(Defect::SameTimestampSameValue));
     println!("SameTimestampSameValue: {:?}", broken.wrong);
     assert!(broken.wrong.is_some());
+}
+
+fn write_same_version_twice(defects: Defects) -> Trio {
+    let asks = [(0, Ask::Add(1)), (2, Ask::Add(2)), (0, Ask::Read)];
+    let mut trio = Trio::new(defects, &[0, 2, 0], 0, 0);
+    trio.take(&Step::Ask, &asks);
+    trio.take(&Step::Learn(2), &asks);
+    trio.talk(2, 1);
+    trio.take(&Step::Ask, &asks);
+    trio.talk(2, 1);
+    trio.take(&Step::Learn(0), &asks);
+    trio.take(&Step::Learn(0), &asks);
+    trio.talk(0, 1);
+    trio.take(&Step::Ask, &asks);
+    trio.talk(0, 1);
+    trio
 }

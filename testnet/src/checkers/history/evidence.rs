@@ -123,22 +123,15 @@ impl Evidence {
     /// same condition, and settings of one value, as [`Evidence::plain`] has it: `ops` is that of these calls.
     pub fn kinds(&self, calls: &[CallOf<'_>], ops: &[Cow<'_, Op>]) -> Vec<Option<usize>> {
         let mut kinds: Vec<Op> = Vec::new();
-        let mut kind_of = |(call, op): (&CallOf<'_>, &Cow<'_, Op>)| {
-            let op = match &**op {
-                _ if call.completed.is_some() => return None,
-                Op::Delete { condition, .. } => Op::Delete { condition: condition.clone(), get: false },
-                Op::Set { value, condition, expiry: expiry @ (Expiry::Clear | Expiry::Keep), .. } => {
-                    Op::Set { value: value.clone(), condition: condition.clone(), expiry: *expiry, get: false }
-                }
-                _ => return None,
-            };
-            let known = kinds.iter().position(|kind| *kind == op);
-            Some(known.unwrap_or_else(|| {
-                kinds.push(op);
+        let mut number_of = |kind: Op| {
+            let known = kinds.iter().position(|known| *known == kind);
+            known.unwrap_or_else(|| {
+                kinds.push(kind);
                 kinds.len() - 1
-            }))
+            })
         };
-        calls.iter().zip(ops).map(&mut kind_of).collect()
+        let unknown = |(call, op): (&CallOf<'_>, &Cow<'_, Op>)| kind_of(op).filter(|_| call.completed.is_none());
+        calls.iter().zip(ops).map(|pair| unknown(pair).map(&mut number_of)).collect()
     }
 
     /// Returns the calls' operations, with one value of each length for all values that cannot be told from each other: no answer
@@ -149,18 +142,11 @@ impl Evidence {
             let somewhere = |whole: &Bytes| contains(whole, value);
             is_no_number(value) && !self.values.iter().any(somewhere) && !named.iter().any(|whole| somewhere(whole))
         };
-        let plain = |call: &CallOf<'a>| {
-            let mut op = Cow::Borrowed(call.op);
-            match call.op {
-                Op::Set { value, .. } | Op::Append { value, .. } if is_hidden(value) && is_hidden(&blank(value)) => {
-                    let blank = blank(value);
-                    if let Op::Set { value, .. } | Op::Append { value, .. } = op.to_mut() {
-                        *value = blank;
-                    }
-                }
-                _ => {}
+        let plain = |call: &CallOf<'a>| match call.op {
+            Op::Set { value, .. } | Op::Append { value, .. } if is_hidden(value) && is_hidden(&blank(value)) => {
+                Cow::Owned(with_value(call.op, blank(value)))
             }
-            op
+            op => Cow::Borrowed(op),
         };
         calls.iter().map(plain).collect()
     }
@@ -168,6 +154,26 @@ impl Evidence {
     fn seen(&self, value: &Bytes) -> Trust {
         if self.values.iter().any(|answer| contains(answer, value)) { Trust::Seen } else { Trust::Unseen }
     }
+}
+
+/// Returns the kind of a deletion or of a setting that leaves no deadline: the operation without the request for the old value.
+fn kind_of(op: &Op) -> Option<Op> {
+    match op {
+        Op::Delete { condition, .. } => Some(Op::Delete { condition: condition.clone(), get: false }),
+        Op::Set { value, condition, expiry: expiry @ (Expiry::Clear | Expiry::Keep), .. } => {
+            Some(Op::Set { value: value.clone(), condition: condition.clone(), expiry: *expiry, get: false })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the same setting or addition with another value.
+fn with_value(op: &Op, other: Bytes) -> Op {
+    let mut op = op.clone();
+    if let Op::Set { value, .. } | Op::Append { value, .. } = &mut op {
+        *value = other;
+    }
+    op
 }
 
 /// Returns the value that was read after all calls were over, if there is such a read: any read that overlaps it read the same.

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use super::{BASELINE, BOTH, MeasuredSystem, PLANET};
+use super::{BASELINE, BOTH, MeasuredSystem, PLANET, chart_of_both};
 use crate::churn::Lives;
 use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
 use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
-use crate::picture::{Chart, Line};
+use crate::picture::Chart;
 use crate::study::{Demand, Figures, Study};
 
 /// Figures 11 and 12.
@@ -128,19 +128,10 @@ impl AvailabilityPoint {
 
 fn charts(points: &[AvailabilityPoint]) -> Vec<Chart> {
     let chart = |title: &str, up: &str, of: fn(&Figures) -> f64| {
-        let line = |system: MeasuredSystem| {
+        chart_of_both(title, "median life, seconds", up, |system| {
             let of_system = points.iter().filter(|point| point.system == system);
-            let points = of_system.map(|point| (point.median_s as f64, of(&point.figures))).collect();
-            Line { name: system.name().into(), points, dashed: system == MeasuredSystem::Dht }
-        };
-        Chart {
-            title: title.into(),
-            across: "median life, seconds".into(),
-            up: up.into(),
-            dots: true,
-            lines: BOTH.map(line).into(),
-            ..Chart::default()
-        }
+            of_system.map(|point| (point.median_s as f64, of(&point.figures))).collect()
+        })
     };
     vec![
         chart("availability loss", "points that are not served, percent", |figures| {

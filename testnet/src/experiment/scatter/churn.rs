@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::{BASELINE, BOTH, MeasuredSystem, PLANET, ms};
+use super::{BASELINE, BOTH, MeasuredSystem, PLANET, chart_of_both, ms};
 use crate::churn::{Lives, quantiles};
 use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
 use crate::experiment::table::{Comparison, ExperimentOutcome, Table, Verdict};
 use crate::parallel::in_parallel;
-use crate::picture::{Chart, Line};
+use crate::picture::Chart;
 use crate::study::{Demand, Figures, Study, losses, mean, safe_sizes};
 
 /// Figure 13.
@@ -194,23 +194,10 @@ impl ChurnPoint {
 
 fn charts(points: &[ChurnPoint]) -> Vec<Chart> {
     let chart = |title: &str, up: &str, of: fn(&Figures) -> f64| {
-        let line = |system: MeasuredSystem| Line {
-            name: system.name().into(),
-            points: points
-                .iter()
-                .filter(|point| point.system == system)
-                .map(|point| (point.mean_s as f64, of(&point.figures)))
-                .collect(),
-            dashed: system == MeasuredSystem::Dht,
-        };
-        Chart {
-            title: title.into(),
-            across: "mean life, seconds".into(),
-            up: up.into(),
-            dots: true,
-            lines: BOTH.map(line).into(),
-            ..Chart::default()
-        }
+        chart_of_both(title, "mean life, seconds", up, |system| {
+            let of_system = points.iter().filter(|point| point.system == system);
+            of_system.map(|point| (point.mean_s as f64, of(&point.figures))).collect()
+        })
     };
     vec![
         chart("(a) latency", "mean fetch, milliseconds", |figures| mean(&figures.load.fetch_times).as_secs_f64() * 1e3),

@@ -13,6 +13,7 @@ mod writes;
 
 use crate::baseline;
 use crate::experiment::registry::Experiment;
+use crate::picture::{Chart, Line};
 use crate::study::{Figures, Study, System, run};
 
 /// The experiments, in the papers' order.
@@ -67,6 +68,23 @@ impl MeasuredSystem {
 
 fn lives(study: &Study) -> String {
     study.lives.map_or_else(|| "no deaths".into(), |lives| lives.to_string())
+}
+
+/// Returns a chart with a line for each system, dashed for the baseline. `points` returns the points of a system's line.
+fn chart_of_both(title: &str, across: &str, up: &str, points: impl Fn(MeasuredSystem) -> Vec<(f64, f64)>) -> Chart {
+    let line = |system: MeasuredSystem| Line {
+        name: system.name().into(),
+        points: points(system),
+        dashed: system == MeasuredSystem::Dht,
+    };
+    Chart {
+        title: title.into(),
+        across: across.into(),
+        up: up.into(),
+        dots: true,
+        lines: BOTH.map(line).into(),
+        ..Chart::default()
+    }
 }
 
 /// Returns a time in milliseconds, for a table.
