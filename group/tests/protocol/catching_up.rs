@@ -56,29 +56,31 @@ fn who_kept_more_than_the_first_gives_it() {
 /// several times.
 #[test]
 fn who_is_silent_is_asked_last() {
-    let ask = |silent: &[u8]| -> Vec<u8> {
-        let mut bench = Bench::new(node(2), 5);
-        bench.serve(ballot(7, 3), &[(ballot(5, 1).term, 9)]);
-        bench.acceptor.set_silent(silent.iter().map(|index| node(*index)).collect());
-        bench.tick();
-        let mut asked = Vec::new();
-        while asked.len() < 9 {
-            let (from, AskCompare { piece, .. }) = bench.asked_compare();
-            bench.said.clear();
-            asked.push(from);
-            // Silence. Then another source is asked, with more patience each time.
-            while !bench.said.iter().any(|(_, message)| matches!(message, CommitteeMessage::AskCompare(_))) {
-                bench.tick();
-            }
-            assert_eq!(piece, KeyRange::FULL);
-        }
-        asked
-    };
     let turns = |asked: &[u8], index: u8| asked.iter().position(|from| *from == index);
-    let (all, some) = (ask(&[]), ask(&[1, 4]));
+    let (all, some) = (asked_while_silent(&[]), asked_while_silent(&[1, 4]));
     assert!([1, 3, 4, 5].into_iter().all(|index| turns(&all[..4], index).is_some()), "{all:?}");
     assert!([1, 4].into_iter().all(|index| turns(&some[..6], index).is_none()), "{some:?}");
     assert!(some[6..].iter().any(|from| [1, 4].contains(from)), "nobody is given up: {some:?}");
+}
+
+/// Returns the first nine sources that are asked, where none of them answers and these are known to be silent.
+fn asked_while_silent(silent: &[u8]) -> Vec<u8> {
+    let mut bench = Bench::new(node(2), 5);
+    bench.serve(ballot(7, 3), &[(ballot(5, 1).term, 9)]);
+    bench.acceptor.set_silent(silent.iter().map(|index| node(*index)).collect());
+    bench.tick();
+    let mut asked = Vec::new();
+    while asked.len() < 9 {
+        let (from, AskCompare { piece, .. }) = bench.asked_compare();
+        bench.said.clear();
+        asked.push(from);
+        // Silence. Then another source is asked, with more patience each time.
+        while !bench.said.iter().any(|(_, message)| matches!(message, CommitteeMessage::AskCompare(_))) {
+            bench.tick();
+        }
+        assert_eq!(piece, KeyRange::FULL);
+    }
+    asked
 }
 
 /// The other sources may be gone: a source that has said it twice is believed.
@@ -135,26 +137,27 @@ fn copying_waits_for_a_store_that_is_behind_but_not_for_ever() {
     answer(&mut bench, vec![]);
     answer(&mut bench, vec![]);
     bench.act(|acceptor, _, _| acceptor.set_store_behind(true));
-    // Takes a page without newer records. Returns after how many milliseconds the next one is asked for.
-    let next = |bench: &mut Bench, up_to: &str, relieved: bool| {
-        let (from, AskCompare { ballot, piece, after, .. }) = bench.asked_compare();
-        let page = Compared { after, up_to: Some(key(up_to)), ..nothing_newer(ballot, piece) };
-        let asked = bench.said.len();
-        bench.compared(from, page);
-        bench.act(|acceptor, _, _| acceptor.set_store_behind(!relieved));
-        for waited in 0..1000 {
-            bench.act(|acceptor, ctx, table| acceptor.drive_catch_up(ctx, table));
-            if bench.said.len() > asked {
-                return waited;
-            }
-            bench.now.time = bench.now.time + Duration::from_millis(1);
+    assert_eq!(next_page_ms(&mut bench, "a", false), 500);
+    assert_eq!(next_page_ms(&mut bench, "b", false), 500);
+    assert_eq!(next_page_ms(&mut bench, "c", true), 0);
+    assert_eq!(next_page_ms(&mut bench, "d", false), 0, "it answered before the store was behind again");
+}
+
+/// Takes a page without newer records. Returns the milliseconds after which the next one is asked for.
+fn next_page_ms(bench: &mut Bench, up_to: &str, relieved: bool) -> u64 {
+    let (from, AskCompare { ballot, piece, after, .. }) = bench.asked_compare();
+    let page = Compared { after, up_to: Some(key(up_to)), ..nothing_newer(ballot, piece) };
+    let asked = bench.said.len();
+    bench.compared(from, page);
+    bench.act(|acceptor, _, _| acceptor.set_store_behind(!relieved));
+    for waited in 0..1000 {
+        bench.act(|acceptor, ctx, table| acceptor.drive_catch_up(ctx, table));
+        if bench.said.len() > asked {
+            return waited;
         }
-        panic!("it is never asked for");
-    };
-    assert_eq!(next(&mut bench, "a", false), 500);
-    assert_eq!(next(&mut bench, "b", false), 500);
-    assert_eq!(next(&mut bench, "c", true), 0);
-    assert_eq!(next(&mut bench, "d", false), 0, "it answered before the store was behind again");
+        bench.now.time = bench.now.time + Duration::from_millis(1);
+    }
+    panic!("it is never asked for");
 }
 
 /// Two configurations are asked: this group's, of which no member holds everything yet, and the one that it comes from. When the latter is
