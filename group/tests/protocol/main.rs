@@ -31,3 +31,4 @@ mod transactions;
 mod violations;
 mod void;
 mod world;
+mod write_passes;

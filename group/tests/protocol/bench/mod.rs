@@ -1,5 +1,7 @@
 //! Benches: one acceptor, or one whole member, that tests feed message by message.
 
+pub mod primary;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,19 +8,21 @@ use group::Group;
 use group::ballot::{LogSlot, Number};
 use group::config::{Defects, DivisionView, GroupConfig, Timing};
 use group::control::agreed::AgreedPolicies;
-use group::control::state::{Entry, GroupState, Member, Settings};
-use group::message::{LogMessage, Message, Sender};
+use group::control::state::{GroupState, Member, Settings};
+use group::message::{Message, Sender};
 use group::op::Version;
 use group::outbox::GroupOutput;
 use group::record::Record;
 use overlay::rng::Rng;
 use overlay::time::{Now, Time, WallMillis};
-use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, Point, RingId};
+use overlay::{GroupId, Incarnation, Key, NodeId, PeerKey, Point, RingId};
 
 pub mod chance;
+mod checks;
 pub mod clients;
 pub mod content;
 pub mod disk;
+mod lives;
 pub mod switches;
 
 use clients::Clients;
@@ -351,59 +353,6 @@ impl World {
         true
     }
 
-    /// Begins a new incarnation, without any data of the last.
-    pub fn reincarnate(&mut self, index: usize) {
-        let peer = &mut self.peers[index];
-        peer.node.incarnation.0 += 1;
-        peer.run += 1;
-        (peer.group, peer.disk, peer.join_due, peer.down) = (None, Disk::default(), self.now, false);
-    }
-
-    /// Ends a process, with all data that was not durable.
-    pub fn crash(&mut self, index: usize) {
-        let peer = &mut self.peers[index];
-        peer.group = None;
-        peer.down = true;
-        peer.disk.crash();
-        peer.run += 1;
-    }
-
-    /// Lets these other members see that the peer's connections closed.
-    pub fn close(&mut self, index: usize, others: &[usize]) {
-        let peer = self.peers[index].node.peer;
-        others.iter().for_each(|other| self.act(*other, |group| group.on_broken(peer)));
-    }
-
-    /// Ends a process with a bad end of its journal: the last write is `lost`, or none is.
-    pub fn tear(&mut self, index: usize, lost: bool) {
-        self.crash(index);
-        let disk = &mut self.peers[index].disk;
-        if !disk.is_empty() {
-            let _ = lost && disk.tear();
-            disk.doubt();
-            // Its knowledge of other members' runs may be among the lost data.
-            self.heard.retain(|(of, _), _| *of != index);
-        }
-    }
-
-    /// Starts a process again, with the data of its disk.
-    pub fn restart(&mut self, index: usize, sealed: bool) {
-        if !self.peers[index].down {
-            return;
-        }
-        if self.peers[index].disk.is_empty() {
-            return self.reincarnate(index);
-        }
-        let (config, now) = (self.config(), self.local(index));
-        let seed = self.seed ^ (self.peers[index].run << 8) ^ index as u64;
-        let peer = &mut self.peers[index];
-        peer.down = false;
-        peer.disk.open();
-        let stored = peer.disk.stored(sealed);
-        peer.group = Some(Group::restore(config, peer.node, stored, now, seed));
-        self.drain(index);
-    }
-
     /// Delivers a message.
     pub fn deliver(&mut self, packet: Packet) {
         let Some(index) = self.index(packet.to) else { return };
@@ -544,131 +493,5 @@ impl World {
         let group = self.peers[index].group.as_ref()?;
         let (node, run, horizon) = (self.peers[index].node, self.peers[index].run, group.state().horizon);
         Some(self.clients.ask(place, read, chance, node, run, horizon))
-    }
-
-    /// Checks that no place has two values.
-    fn check(&mut self, index: usize) {
-        let Some(group) = &mut self.peers[index].group else { return };
-        let state = group.state();
-        let known = self.states.entry(state.applied).or_insert_with(|| state.clone());
-        if known != state {
-            self.wrong.get_or_insert(format!("I1/I2: two states at {:?}: {known:?} and {state:?}", state.applied));
-        }
-        let watched = group.watch();
-        let accepted = watched.accepted.into_iter().map(|write| (write.key, write.record, false));
-        let chosen = watched.chosen.into_iter().map(|(key, record)| (key, record, true));
-        for (key, record, chosen) in accepted.chain(chosen) {
-            let place = (key.clone(), record.number);
-            let known = self.numbers.entry(place).or_insert_with(|| record.clone());
-            if *known != record {
-                self.wrong.get_or_insert(format!("I1: {key:?} is {known:?} and {record:?}"));
-            }
-            if chosen {
-                let value = record.value.as_ref().map(|value| value.to_vec());
-                let known = self.versions.entry((key.clone(), record.version)).or_insert_with(|| value.clone());
-                if *known != value {
-                    let version = record.version;
-                    self.wrong.get_or_insert(format!("I1: {key:?} at {version:?} is {known:?} and {value:?}"));
-                }
-            }
-        }
-    }
-
-    /// Checks that a node learns of its removal from the group only after the removal was durable at a majority of the members: any one of
-    /// them may forget it then.
-    ///
-    /// A member counts if the state was ever durable there, also if its store is lost since. The sender counts reports, and it may get a
-    /// report, or repeat an answer, after the loss. A lost store is the failure of one member, as for an entry of the log.
-    fn check_released(&mut self, from: NodeId, to: &[NodeId], state: &GroupState) {
-        let released = |node: &&NodeId| !state.is_in_audience(**node);
-        for node in to.iter().filter(released).filter(|_| state.is_in_audience(from)) {
-            let known = self.states.range(..=state.applied).rev();
-            let since = known.take_while(|(_, state)| !state.is_in_audience(*node)).last();
-            let since = since.map_or(state.applied, |(slot, _)| *slot);
-            let held = |member: &&Member| self.durable.get(&member.node).is_some_and(|durable| *durable >= since);
-            let holders = state.members.iter().filter(held).count();
-            if holders <= state.members.len() / 2 {
-                let why =
-                    format!("{node:?} is told that it was let go of at {since:?}, and {holders} members held that");
-                self.wrong.get_or_insert(why);
-            }
-        }
-    }
-
-    /// Returns the latest state that any node knows.
-    pub fn latest(&self) -> &GroupState {
-        self.states.last_key_value().expect("the first").1
-    }
-
-    /// Returns whether this peer may lose all its data: a majority of every configuration that may matter must keep its own.
-    pub fn can_lose(&self, index: usize) -> bool {
-        let ending = |packet: &Packet| {
-            matches!(&packet.message, Message::Log(LogMessage::Accept { entries, .. })
-                if entries.iter().any(|(_, entry)| entry.ends_epoch()))
-        };
-        if self.net.iter().any(ending) {
-            return false;
-        }
-        let groups: Vec<&Group> = self.peers.iter().filter_map(|peer| peer.group.as_ref()).collect();
-        if groups.iter().any(|group| group.log().last_accepted() > Some(group.state().applied)) {
-            return false;
-        }
-        if self.peers.iter().any(|peer| peer.down) {
-            return false; // No node knows the votes of those members.
-        }
-        let exists = |node: &NodeId| self.index(*node).is_some_and(|at| at != index && !self.peers[at].disk.is_empty());
-        let states = groups.iter().map(|group| group.state()).filter(|state| state.epoch >= self.latest().epoch);
-        states.into_iter().all(|state| {
-            state.configs(KeyRange::FULL).iter().all(|config| {
-                let alive = config.members.iter().filter(|node| exists(node)).count();
-                alive > config.members.len() / 2
-            })
-        })
-    }
-
-    /// Returns the reason for which the group is not at rest: all members must be in one complete state, and all primaries must serve.
-    pub fn unrest(&self) -> Option<String> {
-        let latest = self.latest();
-        for member in &latest.members {
-            // A minority may be gone for good. The group must remove or replace it in the end. This is not waited for here.
-            let Some(index) = self.index(member.node) else { continue };
-            let Some(group) = &self.peers[index].group else { return Some(format!("{index} is down")) };
-            if group.is_recovering() {
-                return Some(format!("{index} is recovering"));
-            }
-            if group.state() != latest {
-                return Some(format!("{index} is at {:?}, others at {:?}", group.state().applied, latest.applied));
-            }
-            if group.acceptor().has_sealed(latest.epoch) {
-                return Some(format!("{index} has sealed"));
-            }
-            if let Some(primary) = group.primaries().find(|primary| !primary.is_serving()) {
-                return Some(format!("{index} does not serve as {:?}", primary.ballot()));
-            }
-        }
-        if !latest.recovery.is_empty() {
-            return Some(format!("{:?} is not established: {:?}", latest.epoch, latest.recovery));
-        }
-        let serves = |ballot: &group::ballot::TermBallot| {
-            let group = self.index(ballot.node).and_then(|index| self.peers[index].group.as_ref());
-            group.is_some_and(|group| group.primaries().any(|primary| primary.ballot() == *ballot))
-        };
-        latest.parts().find(|(_, ballot)| !serves(ballot)).map(|(_, ballot)| format!("{ballot:?} does not serve"))
-    }
-
-    pub fn epoch(&self) -> Epoch {
-        self.latest().epoch
-    }
-
-    /// Returns a leader that may propose an entry now.
-    pub fn free_leader(&self) -> Option<usize> {
-        self.living().into_iter().find(|index| self.group(*index).log().leads() && !self.group(*index).log().is_busy())
-    }
-
-    /// Returns the entry of the next epoch with these members.
-    pub fn next(&self, nodes: &[NodeId]) -> Entry {
-        let mut members: Vec<Member> = nodes.iter().map(|node| member(*node)).collect();
-        members.sort_by_key(|member| member.node);
-        Entry::Next(members)
     }
 }
