@@ -46,6 +46,16 @@ impl Rng {
         count > 0 && self.below(1000) < u64::from(count)
     }
 
+    /// Draws a fraction of at least 0 and below 1.
+    pub(crate) fn fraction(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Draws a fraction above 0 and of at most 1, which has a logarithm.
+    pub(crate) fn positive_fraction(&mut self) -> f64 {
+        ((self.bits() >> 11) as f64 + 1.0) / (1u64 << 53) as f64
+    }
+
     /// Draws a duration from `low` up to `high`.
     pub fn duration(&mut self, low: Duration, high: Duration) -> Duration {
         Duration::from_nanos(self.between(low.as_nanos() as u64, high.as_nanos() as u64))

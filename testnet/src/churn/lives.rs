@@ -23,7 +23,7 @@ impl Lives {
     /// Draws a lifetime.
     pub(crate) fn draw(self, rng: &mut Rng) -> Duration {
         // Above 0, at most 1.
-        let chance = ((rng.bits() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+        let chance = rng.positive_fraction();
         match self {
             Lives::Exponential(mean) => mean.mul_f64(-chance.ln()),
             // The mean is 11 times the least life.

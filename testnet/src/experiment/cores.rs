@@ -17,7 +17,7 @@ use load::{Distribution, Keys};
 use overlay::Key;
 use overlay::time::Time;
 
-use super::members::{config, founded, member_of, node, set, settings};
+use super::members::{config, founded, key_of, member_of, node, set, settings};
 use super::testbed::{MachineEvent, Machines, Testbed};
 
 /// Members of the group.
@@ -175,7 +175,7 @@ impl CoresTestbed {
     /// Sends a client's operation to the primary of its key, where a core begins it.
     fn ask(&mut self, client: usize) {
         let number = self.keys.next_key().expect("keys without an end");
-        let key = Key::new(format!("key:{number}").as_bytes()).expect("short");
+        let key = key_of(number);
         let (reads, slow) = (self.keys.chance(self.setting.reads), self.keys.chance(self.setting.slow));
         let op = match reads {
             true => Op::Read(Read::Value),

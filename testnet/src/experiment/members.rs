@@ -80,6 +80,11 @@ pub fn config(durable: bool, defects: Defects) -> GroupConfig {
     }
 }
 
+/// Returns the key of this number.
+pub fn key_of(number: u64) -> Key {
+    Key::new(format!("key:{number}").as_bytes()).expect("short")
+}
+
 /// Returns an operation that sets a key to these bytes, in any state.
 pub fn set(value: bytes::Bytes) -> Op {
     Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false }

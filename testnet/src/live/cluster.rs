@@ -50,7 +50,7 @@ pub struct Cluster {
     directory: PathBuf,
     /// Number of daemons that were made anew.
     renewals: u32,
-    _places: ClusterPermits,
+    _permits: ClusterPermits,
 }
 
 impl Cluster {
@@ -58,13 +58,13 @@ impl Cluster {
     /// until few other clusters run in this process.
     pub fn start(test: &str, options: &ClusterOptions) -> Cluster {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let places = ClusterPermits::wait(options.daemons);
+        let permits = ClusterPermits::wait(options.daemons);
         let unique = format!("{test}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(format!("scatter-{unique}"));
         std::fs::create_dir_all(&directory).expect("a place for data");
         let (options, renewals) = (options.clone(), 0);
         let mut cluster =
-            Cluster { daemons: Vec::new(), options, network: unique, directory, renewals, _places: places };
+            Cluster { daemons: Vec::new(), options, network: unique, directory, renewals, _permits: permits };
         for index in 0..cluster.options.daemons {
             cluster.add();
             cluster.launch(index, index == 0);

@@ -3,25 +3,25 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Number of places for clusters.
-const PLACES: usize = 2;
-/// Number of daemons above which a cluster takes all places.
+/// Number of permits for clusters.
+const PERMITS: usize = 2;
+/// Number of daemons above which a cluster takes all permits.
 const SMALL_MAX: usize = 5;
 
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static LEFT: Condvar = Condvar::new();
 
-/// Places of one cluster, free again when this is dropped.
+/// Permits of one cluster, free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct ClusterPermits(usize);
 
 impl ClusterPermits {
     /// Waits until there is room for a cluster of `daemons` daemons.
     pub(super) fn wait(daemons: usize) -> ClusterPermits {
-        let wanted = if daemons > SMALL_MAX { PLACES } else { 1 };
+        let wanted = if daemons > SMALL_MAX { PERMITS } else { 1 };
         let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken =
-            LEFT.wait_while(taken, |taken| *taken + wanted > PLACES).unwrap_or_else(PoisonError::into_inner);
+            LEFT.wait_while(taken, |taken| *taken + wanted > PERMITS).unwrap_or_else(PoisonError::into_inner);
         *taken += wanted;
         ClusterPermits(wanted)
     }

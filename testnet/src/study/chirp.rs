@@ -33,7 +33,7 @@ impl Popularity {
     /// Draws a user.
     pub(super) fn draw(&self, rng: &mut Rng) -> usize {
         let all = self.sums.last().copied().unwrap_or(0.0);
-        let drawn = (rng.bits() >> 11) as f64 / (1u64 << 53) as f64 * all;
+        let drawn = rng.fraction() * all;
         self.sums.partition_point(|sum| *sum <= drawn).min(self.sums.len().saturating_sub(1))
     }
 }

@@ -139,7 +139,7 @@ impl StudyLoad {
                 Demand::Apart { fetches_per_s } if counts => Some(fetches_per_s),
                 _ => None,
             };
-            let chance = ((self.rng.bits() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+            let chance = self.rng.positive_fraction();
             self.next = self.next + Duration::from_secs_f64(-chance.ln() / fetches.unwrap_or(self.rate));
             match fetches {
                 Some(_) => self.fetch(world, counts),

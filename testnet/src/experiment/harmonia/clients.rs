@@ -13,7 +13,7 @@ use super::fabric::object;
 use super::setting::{LoadModel, SwitchSetting};
 use super::testbed::SwitchEvent;
 use crate::experiment::agenda::Agenda;
-use crate::experiment::members::set;
+use crate::experiment::members::{key_of, set};
 use crate::rng::Rng;
 
 /// Time for which no read goes through the switch after its first silence; it doubles with each further silence, as in peers.
@@ -65,10 +65,6 @@ pub(super) struct Clients {
     rest: Duration,
 }
 
-pub(super) fn key_of(number: u64) -> Key {
-    Key::new(format!("key:{number}").as_bytes()).expect("short")
-}
-
 impl Clients {
     pub(super) fn new(setting: &SwitchSetting) -> Clients {
         let keys = Keys::new(setting.keys, setting.key_count, setting.seed, 0, 1);
@@ -104,7 +100,7 @@ impl Clients {
     /// Plans the next operation, where operations come at a rate.
     pub(super) fn next_arrival(&mut self, agenda: &mut Agenda<SwitchEvent>) {
         if let LoadModel::Open { per_s } = self.load {
-            let share = (self.rng.bits() >> 11) as f64 / (1u64 << 53) as f64;
+            let share = self.rng.fraction();
             agenda.after(Duration::from_secs_f64(-(1.0 - share).ln() / per_s), SwitchEvent::Client(0));
         }
     }

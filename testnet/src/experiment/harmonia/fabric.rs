@@ -10,10 +10,10 @@ use switch::dirty::{Mark, Region, Shape};
 use switch::pipeline::{Pipeline, Verdict, Why};
 use switch::tables::Partition;
 
-use super::clients::key_of;
 use super::measured::SwitchMeasured;
 use super::setting::SwitchSetting;
 use super::testbed::PRIMARY;
+use crate::experiment::members::key_of;
 use crate::rng::Rng;
 
 /// The switch's name of the only partition.

@@ -56,7 +56,7 @@ impl Writes {
         while self.next < end {
             world.run_until(self.next);
             self.write(world, at);
-            let chance = ((self.rng.bits() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+            let chance = self.rng.positive_fraction();
             self.next = self.next + Duration::from_secs_f64(-chance.ln() / self.rate);
         }
         world.run_until(end);

@@ -55,8 +55,8 @@ impl Planet {
 
 /// Draws from the normal distribution of mean 0 and deviation 1 (Box and Muller).
 fn normal(rng: &mut Rng) -> f64 {
-    let uniform = |rng: &mut Rng| ((rng.bits() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
-    let (radius, angle) = ((-2.0 * uniform(rng).ln()).sqrt(), std::f64::consts::TAU * uniform(rng));
+    let (radius, angle) =
+        ((-2.0 * rng.positive_fraction().ln()).sqrt(), std::f64::consts::TAU * rng.positive_fraction());
     radius * angle.cos()
 }
 
