@@ -8,13 +8,13 @@ use crate::tool;
 /// Returns the daemon's binary: `SCATTER_BIN`, or one that is built beside this test.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("peer", "scatter", false)))
+    PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("cli", "scatter", false)))
 }
 
 /// Returns the daemon's binary with full optimization, if it has to be built.
 pub fn fast_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("peer", "scatter", true)))
+    PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("cli", "scatter", true)))
 }
 
 /// Returns the `chirp` program, built beside this test.

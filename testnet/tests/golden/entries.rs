@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use group::control::state::{Entry, GroupState};
 use group::transaction::TransactionId;
-use group::transaction::plan::{Operation, Plan};
+use group::transaction::plan::{GroupTransaction, Plan};
 use group::transaction::state::TransactionEntry;
 use group::watched::Applied;
 use overlay::{GroupId, GroupRef};
@@ -168,10 +168,10 @@ impl Story {
 
 fn told(plan: &Plan) -> String {
     match &plan.operation {
-        Operation::Split { at, .. } => format!("split at {}", place(*at)),
-        Operation::Merge => "merge".into(),
-        Operation::Repartition { at } => format!("repartition at {}", place(*at)),
-        Operation::Migrate { .. } => "migration".into(),
-        Operation::Repair { from, .. } => format!("repair from {} on", place(*from)),
+        GroupTransaction::Split { at, .. } => format!("split at {}", place(*at)),
+        GroupTransaction::Merge => "merge".into(),
+        GroupTransaction::Repartition { at } => format!("repartition at {}", place(*at)),
+        GroupTransaction::Migrate { .. } => "migration".into(),
+        GroupTransaction::Repair { from, .. } => format!("repair from {} on", place(*from)),
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::root;
 
 /// The allowed dependencies between crates; no other one may exist.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
@@ -18,7 +18,10 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("load", &[]),
     ("screen", &[]),
     ("environment", &[]),
-    ("peer", &["overlay", "group", "header", "node", "load", "screen", "environment", "chirp-app"]),
+    ("net", &["overlay", "node", "environment"]),
+    ("store", &["overlay", "node", "environment"]),
+    ("peer", &["overlay", "group", "header", "node", "net", "store", "load", "environment"]),
+    ("cli", &["overlay", "group", "node", "store", "peer", "load", "screen", "environment", "chirp-app"]),
     ("chirp-app", &["screen", "environment"]),
     ("header", &[]),
     ("switch", &["header", "environment"]),
@@ -29,23 +32,32 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "policy",
             "group",
             "node",
+            "net",
+            "store",
             "load",
             "screen",
             "environment",
             "peer",
+            "cli",
             "chirp-app",
             "header",
             "switch",
         ],
     ),
-    ("fuzz", &["overlay", "group", "header", "node", "peer"]),
+    ("fuzz", &["overlay", "group", "header", "node", "net", "store", "peer"]),
     ("golden", &[]),
 ];
 
 /// Further allowed dependencies of tests: groups and nodes are tested with the real pipeline between them, and bytes are
 /// compared with golden files.
-const TESTS: [(&str, &[&str]); 4] =
-    [("group", &["header", "switch"]), ("node", &["switch", "golden"]), ("header", &["golden"]), ("peer", &["golden"])];
+const TESTS: [(&str, &[&str]); 6] = [
+    ("group", &["header", "switch"]),
+    ("node", &["switch", "golden"]),
+    ("header", &["golden"]),
+    ("net", &["group", "load", "golden"]),
+    ("store", &["golden"]),
+    ("peer", &["golden"]),
+];
 
 /// The crates without sockets, clocks and threads.
 const CORES: [&str; 5] = ["overlay", "policy", "group", "node", "header"];

@@ -83,7 +83,7 @@ fn the_page_of_experiments_is_generated() {
 
 #[test]
 fn a_word_is_a_path_or_not() {
-    for path in ["group/", "group/src/group.rs", "README.md", ".ci/run", "peer/src/net"] {
+    for path in ["group/", "group/src/group.rs", "README.md", ".ci/run", "peer/net/src"] {
         assert!(is_path(path), "{path}");
     }
     for word in ["scatter", "(ballot, number)", "/healthz", "GET /x", "Output::Persist", "a/b c"] {

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use group::ballot::TermBallot;
 use group::control::state::Entry;
-use group::data::{ReturnedWrite, WritePass};
 use group::harmonia::read_scheduler::SpreadRead;
 use group::harmonia::switch::Switch;
+use group::harmonia::{ReturnedWrite, WritePass};
 use group::message::{AttemptOutcome, CommitteeMessage, Message, Sender};
 use group::op::{Answer, Op, Read};
 use group::outbox::GroupOutput;

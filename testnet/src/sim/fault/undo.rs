@@ -155,10 +155,11 @@ impl<H: Host> World<H> {
     pub(in crate::sim) fn accept_losses(&mut self) {
         let alive: Vec<NodeId> = self.machines.iter().filter_map(|machine| machine.host.as_deref()?.node()).collect();
         for host in 0..self.machines.len() {
-            let wishes = self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
-            if !wishes.is_empty() && self.machines[host].state == ProcessState::Running {
+            let requests =
+                self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
+            if !requests.is_empty() && self.machines[host].state == ProcessState::Running {
                 self.marks.hit("world: a loss is accepted");
-                self.handle(host, wishes);
+                self.handle(host, requests);
             }
         }
     }

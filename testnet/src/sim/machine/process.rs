@@ -74,8 +74,8 @@ impl<H: Host> World<H> {
                 }
             }
             // No client waits for these results: they are traced alone.
-            Output::AdminOutcome { granted, .. } => {
-                let said = format!("request: {granted:?}");
+            Output::AdminOutcome { outcome, .. } => {
+                let said = format!("request: {outcome:?}");
                 self.trace.note(self.now, &[host as u64], said.as_bytes(), || format!("{host}: {said}"));
             }
             Output::RingWalked { .. } => {}

@@ -9,7 +9,7 @@ use group::control::state::Entry;
 use group::harmonia::read_scheduler::SpreadRead;
 use group::message::Write;
 use group::record::{DoneOp, Record};
-use group::transaction::plan::{Birth, BirthName, Operation, Plan};
+use group::transaction::plan::{Birth, BirthName, GroupTransaction, Plan};
 use group::transaction::state::TransactionEntry;
 use node::{AdminRequest, Input, Node, PolicyChange};
 use overlay::time::Time;
@@ -166,7 +166,7 @@ fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
         }
         if counts.serving && group.state().switch.id > 0 {
             let (switch, until) = primary.granted();
-            show(Observation::AdminOutcome { ballot: full(primary.ballot()), switch, until });
+            show(Observation::Granted { ballot: full(primary.ballot()), switch, until });
             if switch.is_some() && !group.state().may_offload() {
                 show(Observation::Mark("switch: offload rested during a reconfiguration"));
             }
@@ -317,15 +317,15 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
             let turn = (chance >> 16) as usize % members.len();
             let mut first: Vec<NodeId> = (0..first).map(|n| members[(n + turn) % members.len()]).collect();
             first.sort_unstable();
-            Operation::Split { at, first }
+            GroupTransaction::Split { at, first }
         }
-        2 => Operation::Merge,
-        3 => Operation::Migrate { to: some(&members, chance >> 8), from: some(&successor, chance >> 24) },
+        2 => GroupTransaction::Merge,
+        3 => GroupTransaction::Migrate { to: some(&members, chance >> 8), from: some(&successor, chance >> 24) },
         // The boundary moves into the own range, or into the successor's.
         _ => {
             let other =
                 state.transactions.successor().filter(|_| chance >> 40 & 1 == 1).map(|other| within(other.range));
-            Operation::Repartition { at: other.unwrap_or(at) }
+            GroupTransaction::Repartition { at: other.unwrap_or(at) }
         }
     };
     node.begin_transaction(operation).is_ok()
@@ -360,7 +360,7 @@ pub fn describe(node: &Node) -> String {
         let recovery: Vec<_> = recovery.collect();
         let serving = group.primaries().filter(|primary| primary.is_serving()).count();
         text.push_str(&format!(
-            "    {:?} epoch {} born {} range {:?} applied {} leader {:?} vouching {} doubt {:?} sealed {} complete {} of {} serving \
+            "    {:?} epoch {} born {} range {:?} applied {} leader {:?} recovering {} doubt {:?} sealed {} complete {} of {} serving \
              {serving}\n        members {:?} learners {:?} recovery {recovery:?}\n        coordinates {:?} voted {:?} \
              decided {:?} ended {:?}\n",
             state.id,

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use node::{GroupStatus, Input, Wish};
+use node::{AdminRequest, GroupStatus, Input};
 use overlay::{GroupId, NodeId};
 use switch::dirty::Region;
 use switch::tables::Partition;
@@ -76,9 +76,9 @@ impl<H: Host> World<H> {
             let numbers = [at as u64, host as u64, u64::from(id)];
             self.trace.note(self.now, &numbers, &[], || format!("switch {at} is to have the id {id} of {group:?}"));
             let switches = self.switches();
-            switches.wishes += 1;
-            let number = switches.wishes;
-            self.deliver(host, Input::Wish { number, group, wish: Wish::Switch { id } });
+            switches.requests += 1;
+            let number = switches.requests;
+            self.deliver(host, Input::AdminRequest { number, group, request: AdminRequest::Switch { id } });
         }
     }
 

@@ -272,7 +272,7 @@ pub(in crate::sim) struct Switches {
     pub numbered: BTreeMap<(u32, u32), u64>,
     /// Time of the controller's last request to each group, in behalf of each switch.
     pub asked: BTreeMap<(usize, GroupId), overlay::time::Time>,
-    pub wishes: u64,
+    pub requests: u64,
     /// Chance of packets, and of the controller.
     pub rng: Rng,
     pub control: Rng,
@@ -292,7 +292,7 @@ impl Switches {
             owners: BTreeMap::new(),
             numbered: BTreeMap::new(),
             asked: BTreeMap::new(),
-            wishes: 0,
+            requests: 0,
             rng: Rng::new(seed, "switch"),
             control: Rng::new(seed, "controller"),
         }
