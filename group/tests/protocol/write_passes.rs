@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use group::ballot::TermBallot;
-use group::data::WritePass;
+use group::harmonia::WritePass;
 use group::message::CommitteeMessage;
 use header::{Header, NO_OBJECT, Operation};
 use switch::dirty::{Region, Shape};

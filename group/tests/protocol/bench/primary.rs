@@ -1,7 +1,7 @@
 //! A primary whose writes pass a switch, driven packet by packet.
 
-use group::data::{ReturnedWrite, WritePass};
 use group::harmonia::switch::Switch;
+use group::harmonia::{ReturnedWrite, WritePass};
 use group::message::{ClientOperation, CommitteeMessage, Message};
 use group::op::Op;
 use group::outbox::GroupOutput;
@@ -88,7 +88,7 @@ impl Primary {
 
     pub fn ask_for(&mut self, attempt: u64, key: &'static str, patience_ms: u32) {
         let from = group::message::Sender { node: node(2), epoch: Epoch(1) };
-        let operation = Asked { patience_ms, ..operation(self.whole.own(), attempt, key, put("1")) };
+        let operation = ClientOperation { patience_ms, ..operation(self.whole.own(), attempt, key, put("1")) };
         self.whole.group.on_message(from, operate(operation));
         self.pull();
     }
