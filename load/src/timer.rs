@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use mio::{Events, Poll, Registry, Token};
 
-/// A timer that can be polled, as Linux has.
-#[cfg(target_os = "linux")]
-pub(crate) struct Timer(std::os::fd::OwnedFd);
-
-/// A stand-in on other systems, where a poll ends within a millisecond of its moment.
-#[cfg(not(target_os = "linux"))]
-pub(crate) struct Timer;
+/// A timer that can be polled, as Linux has. On other systems it is empty, and a poll ends within a millisecond of its moment.
+pub(crate) struct Timer {
+    #[cfg(target_os = "linux")]
+    descriptor: std::os::fd::OwnedFd,
+}
 
 impl Timer {
     /// Creates a timer whose events have this token; these events are to be ignored.
@@ -20,14 +18,14 @@ impl Timer {
         use std::os::fd::AsRawFd as _;
 
         use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        registry.register(&mut mio::unix::SourceFd(&timer.as_raw_fd()), token, mio::Interest::READABLE)?;
-        Ok(Timer(timer))
+        let descriptor = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        registry.register(&mut mio::unix::SourceFd(&descriptor.as_raw_fd()), token, mio::Interest::READABLE)?;
+        Ok(Timer { descriptor })
     }
 
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn new(_: &Registry, _: Token) -> io::Result<Timer> {
-        Ok(Timer)
+        Ok(Timer {})
     }
 
     /// Waits for events, for exactly `exactly`, or for about `most`.
@@ -58,7 +56,7 @@ impl Timer {
         let after = after.max(Duration::from_nanos(1));
         let it_value = Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() };
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
+        timerfd_settime(&self.descriptor, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
         Ok(None)
     }
 
