@@ -71,11 +71,14 @@ pub fn run<P: Protocol>(
                     let failed = driver.is_err();
                     // The receiver waits for all threads, so it outlives this call.
                     let _ = tell.send(failed);
+                    drop(tell);
                     driver?.work(&begun)
                 };
                 (scope.spawn(work), begin)
             })
             .collect::<Vec<_>>();
+        // A thread that panics before its message drops its sender: then no message is awaited any more.
+        drop(tell);
         let opened = drivers.iter().all(|_| told.recv() == Ok(false));
         let (handles, begin): (Vec<_>, Vec<_>) = drivers.into_iter().unzip();
         if opened {

@@ -133,3 +133,15 @@ fn who_cannot_be_measured_is_named() {
     let plan = Plan { writes: f64::NAN, ..plan(nobody) };
     assert!(matches!(run(&plan, || Resp::new(None), || ()), Err(Failed::Plan(_))));
 }
+
+#[test]
+fn a_panic_before_the_beginning_ends_the_run() {
+    let server = server(|stream, _| answer(stream, u64::MAX, |_| "+OK\r\n"));
+    let made = AtomicU64::new(0);
+    let protocol = || match made.fetch_add(1, Ordering::Relaxed) {
+        0 => Resp::new(None),
+        _ => panic!("on purpose"),
+    };
+    let failed = run(&Plan { threads: 2, ..plan(server) }, protocol, || ()).expect_err("a thread panics");
+    assert!(matches!(failed, Failed::Generator(_)), "{failed}");
+}
