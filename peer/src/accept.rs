@@ -18,7 +18,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(30);
 
 /// Listener of an endpoint.
 #[derive(Debug)]
-pub struct Accept {
+pub(crate) struct Accept {
     listener: TcpListener,
     endpoint: &'static str,
     failures: Seldom,

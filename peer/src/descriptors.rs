@@ -16,7 +16,7 @@ const MODEST: u64 = 10_240;
 
 /// Upper limits of connections of the endpoints and the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
+pub(crate) struct Shares {
     /// Clients of `--resp` that have given the password, where there is one.
     pub clients: usize,
     /// Clients that have not given the password yet.
@@ -52,7 +52,7 @@ impl Shares {
 
 /// Registers gauges of the limits in force, so that monitoring shows how near to them a peer is. The limit of open files is left out
 /// where there is none.
-pub fn register_limits(registry: &mut Registry, shares: Shares, open_files: Option<u64>) {
+pub(crate) fn register_limits(registry: &mut Registry, shares: Shares, open_files: Option<u64>) {
     let limits = [
         ("resp_clients_limit", "Client connections at once, at most (maxclients)", Some(shares.clients as u64)),
         ("http_connections_limit", "HTTP connections at once, at most", Some(shares.http as u64)),
@@ -72,7 +72,7 @@ pub fn limit() -> Option<u64> {
 
 /// Raises the limit of open files as far as this process may: each client and each peer is one, and shells give 1024.
 /// Returns the limit in force; `None` where there is none.
-pub fn raise_limit() -> Option<u64> {
+pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
         return limit.current;

@@ -16,7 +16,7 @@ use environment::lock;
 
 /// Places of one endpoint.
 #[derive(Debug)]
-pub struct Places {
+pub(crate) struct Places {
     max: usize,
     /// Number of places for clients on this machine, of these.
     kept: usize,
@@ -41,7 +41,7 @@ struct Holder {
 
 /// A connection's place, until it is dropped or another connection takes it.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     places: Arc<Places>,
     age: u64,
     stay: oneshot::Receiver<()>,
@@ -103,7 +103,7 @@ impl Held {
 
 impl Place {
     /// Records whether the connection is being served. With each change its time in that state begins anew.
-    pub fn set_busy(&mut self, is_busy: bool) {
+    pub(crate) fn set_busy(&mut self, is_busy: bool) {
         let mut held = lock(&self.places.held);
         if let Some(holder) = held.by_age.remove(&self.age) {
             self.age = held.add(Holder { is_busy, ..holder });
@@ -111,7 +111,7 @@ impl Place {
     }
 
     /// Polls for the loss of this place: ready once another connection has it; wakes the task then.
-    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
         // A receiver that has returned is not polled again.
         if !self.is_lost {
             self.is_lost = Pin::new(&mut self.stay).poll(context).is_ready();

@@ -11,7 +11,7 @@ const EVERY: Duration = Duration::from_secs(60);
 
 /// Time since which a peer does not serve, and time of the next report.
 #[derive(Clone, Copy, Debug)]
-pub struct Unready {
+pub(crate) struct Unready {
     since: Option<(Instant, Instant)>,
 }
 
@@ -44,7 +44,7 @@ impl Unready {
     }
 
     /// Returns whether the peer has not served for longer than an ordinary start takes.
-    pub fn is_long(&self, now: Instant) -> bool {
+    pub(crate) fn is_long(&self, now: Instant) -> bool {
         self.since.is_some_and(|(since, _)| now.duration_since(since) >= FIRST)
     }
 }

@@ -203,7 +203,7 @@ pub struct Layer {
 
 impl Layer {
     /// Returns the settings of a profile. Settings that it leaves out keep their defaults.
-    pub fn of_profile(profile: Profile) -> Layer {
+    pub(crate) fn of_profile(profile: Profile) -> Layer {
         let (on, off) = (Some(Switch(true)), Some(Switch(false)));
         match profile {
             Profile::Home => Layer {

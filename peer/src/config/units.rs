@@ -75,7 +75,7 @@ pub fn lanes(text: &str) -> Result<u8, String> {
 }
 
 /// Type of a setting with a largest number.
-pub trait Bounded {
+pub(crate) trait Bounded {
     /// Largest number of the type.
     const MOST: u64;
 }

@@ -77,7 +77,7 @@ impl EventKind {
     }
 
     /// Returns whether the kind is the one that counts, of two kinds that follow each other.
-    pub fn is_first_of_its_family(self) -> bool {
+    pub(crate) fn is_first_of_its_family(self) -> bool {
         !matches!(self, EventKind::HeardAgain | EventKind::Joined | EventKind::Ready | EventKind::QuorumBack)
     }
 }
@@ -97,7 +97,7 @@ pub struct Happening {
 
 /// Family of events, of which each ends the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Family {
+pub(crate) enum Family {
     /// Whether a peer is heard.
     Hearing(Option<String>),
     /// Whether a peer copies, or is a member.
@@ -114,12 +114,12 @@ pub enum Family {
 
 impl Family {
     /// Returns whether an event holds until the next one of its family, and is not told again before.
-    pub fn is_state(&self) -> bool {
+    pub(crate) fn is_state(&self) -> bool {
         matches!(self, Family::Leading(_) | Family::Quorum(_) | Family::Serving)
     }
 
     /// Returns whether one event follows the other. A pair may stay open: a suspected member may be excluded.
-    pub fn is_pair(&self) -> bool {
+    pub(crate) fn is_pair(&self) -> bool {
         matches!(self, Family::Hearing(_) | Family::Entering(..))
     }
 }
@@ -178,7 +178,7 @@ pub fn happenings(me: &str, last: &[GroupStatus], now: &[GroupStatus]) -> Vec<Ha
 }
 
 /// Keeps the last known leader while the leader is unknown: otherwise the same leader would be told again.
-pub fn remember_leaders(last: &[GroupStatus], now: &mut [GroupStatus]) {
+pub(crate) fn remember_leaders(last: &[GroupStatus], now: &mut [GroupStatus]) {
     for group in now.iter_mut().filter(|group| group.leader.is_none()) {
         group.leader = last.iter().find(|known| known.id == group.id).and_then(|known| known.leader.clone());
     }

@@ -13,7 +13,7 @@ const LATELY: usize = 5;
 
 /// Last samples, and the values that the next one is compared with.
 #[derive(Debug, Default)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     samples: VecDeque<LoadSample>,
     last: Option<Last>,
 }

@@ -12,7 +12,7 @@ const AGAIN_MS: u64 = 10_000;
 
 /// Bounded list of events, in the order of `seq`.
 #[derive(Debug, Default)]
-pub struct RecentEvents {
+pub(crate) struct RecentEvents {
     entries: VecDeque<(Family, Told)>,
     /// Last `seq` that was given.
     last: u64,

@@ -102,7 +102,7 @@ impl RingWatch {
 
     /// Adds to a ring the times since which its ranges are not served, and the last known group of a range whose group the walk did not
     /// know.
-    pub fn fill_in(&self, lane: u8, ring: &mut Ring) {
+    pub(crate) fn fill_in(&self, lane: u8, ring: &mut Ring) {
         let by_lane = lock(&self.by_lane);
         let known = by_lane.get(&lane).map_or(&[][..], Vec::as_slice);
         let of = |range: Option<KeyRange>| known.iter().find(|known| range.is_some_and(|range| range == known.range));

@@ -18,7 +18,7 @@ const BODY_MAX: Duration = Duration::from_secs(5);
 /// # Errors
 ///
 /// The answer for a client without authority, or with a body that is too large or too slow.
-pub async fn admit(served: &Served, request: Request<Body>, bytes_max: usize) -> Result<Vec<u8>, Response> {
+pub(crate) async fn admit(served: &Served, request: Request<Body>, bytes_max: usize) -> Result<Vec<u8>, Response> {
     let (parts, body) = request.into_parts();
     if let Err((code, why)) = may(served.token.as_ref(), &parts.headers) {
         let mut refusal = problem(code, why);

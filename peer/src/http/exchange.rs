@@ -15,7 +15,7 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 
 /// Phase and deadline of an exchange; see the module.
 #[derive(Debug)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     phase: Phase,
     deadline: Instant,
     /// Number of the last bytes that match the end of a head.
@@ -44,7 +44,7 @@ impl Exchange {
     }
 
     /// Returns whether the client waits for an answer.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.phase == Phase::Serving
     }
 

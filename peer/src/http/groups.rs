@@ -250,7 +250,7 @@ fn hex(text: &str) -> Option<u128> {
 }
 
 /// Returns a parameter of the query, undecoded.
-pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
     query?.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
 

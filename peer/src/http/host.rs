@@ -9,7 +9,7 @@ use axum::response::Response;
 use super::problem;
 
 /// Passes on requests for this machine by its address or as `localhost`; refuses any other name.
-pub async fn only_this_machine(request: Request, next: Next) -> Response {
+pub(crate) async fn only_this_machine(request: Request, next: Next) -> Response {
     match is_this_machine(request.headers()) {
         true => next.run(request).await,
         false => problem(

@@ -21,7 +21,7 @@ const KEPT: usize = 4;
 
 /// Listener with limits.
 #[derive(Debug)]
-pub struct BoundedListener {
+pub(crate) struct BoundedListener {
     accept: Accept,
     places: Arc<Places>,
 }
@@ -53,7 +53,7 @@ impl axum::serve::Listener for BoundedListener {
 
 /// Connection that ends when a part of its exchange takes too long, or another one takes its place.
 #[derive(Debug)]
-pub struct HttpConnection<S> {
+pub(crate) struct HttpConnection<S> {
     stream: S,
     exchange: Exchange,
     alarm: Pin<Box<Sleep>>,

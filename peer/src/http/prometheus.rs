@@ -14,7 +14,7 @@ pub const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0
 pub const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns whether a scraper wants OpenMetrics: it names that format, with at least the quality of plain text.
-pub fn wants_open_metrics(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let (mut open, mut text) = (0.0_f32, 0.0_f32);
     for range in accepted.flat_map(|value| value.split(',')) {

@@ -16,7 +16,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// Meter of a lane's load.
 #[derive(Debug)]
-pub struct BusyMeter {
+pub(crate) struct BusyMeter {
     since: Time,
     /// Time for which the loop had no work.
     parked: Duration,
@@ -35,7 +35,7 @@ impl BusyMeter {
     }
 
     /// Notes that the loop had no work for `time`.
-    pub fn park(&mut self, time: Duration) {
+    pub(crate) fn park(&mut self, time: Duration) {
         self.parked += time;
     }
 

@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Reader of the clocks.
 #[derive(Clone, Debug, Default)]
-pub struct Clocks {
+pub(crate) struct Clocks {
     /// Milliseconds that are added to the wall clock, so that tests can have a wrong one.
     wall_offset_ms: i64,
 }
@@ -15,7 +15,7 @@ const WALL_OFFSET: &str = "SCATTER_TEST_WALL_OFFSET_MS";
 
 impl Clocks {
     /// Returns the machine's clocks, with the wall clock's offset from the environment.
-    pub fn from_env() -> Clocks {
+    pub(crate) fn from_env() -> Clocks {
         let offset = std::env::var(WALL_OFFSET).ok().and_then(|text| text.parse().ok());
         Clocks { wall_offset_ms: offset.unwrap_or(0) }
     }

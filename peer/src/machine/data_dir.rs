@@ -86,7 +86,7 @@ pub fn keep_to_owner() {
 ///
 /// # Errors
 /// A text for the operator of this process, where a permission cannot be changed.
-pub fn tighten(dir: &Path) -> Result<(), String> {
+pub(crate) fn tighten(dir: &Path) -> Result<(), String> {
     if tighten_one(dir)? {
         tracing::info!("others could read {}: from now on only its owner can", dir.display());
     }

@@ -68,7 +68,7 @@ impl Slowness {
 
 /// Reason for the end of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LoopEnd {
+pub(crate) enum LoopEnd {
     /// The loop was asked to stop.
     Stopped,
     /// The node has left for good, and does not need its store any more.
@@ -91,7 +91,7 @@ pub enum LoopEnd {
 }
 
 /// The node of a lane, with the ports that its loop uses.
-pub struct Drive {
+pub(crate) struct Drive {
     /// Index of the lane among the peer's lanes, from 0.
     pub lane: u8,
     /// The node.
@@ -126,7 +126,7 @@ pub struct Drive {
 
 /// The callers that wait for answers that take the node some time.
 #[derive(Default)]
-pub struct Askers {
+pub(crate) struct Askers {
     last: u64,
     requests: HashMap<u64, UnboundedSender<AdminOutcome>>,
     ring_walks: HashMap<u64, oneshot::Sender<RingWalk>>,

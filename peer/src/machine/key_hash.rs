@@ -50,7 +50,7 @@ impl KeyHash {
     ///
     /// # Errors
     /// The file holds no hash that this program would have written.
-    pub fn is_of(&self, key: &[u8]) -> Result<bool, String> {
+    pub(crate) fn is_of(&self, key: &[u8]) -> Result<bool, String> {
         let cost = Cost { memory_kib: self.memory_kib, passes: self.passes };
         if cost.memory_kib > MEMORY_KIB_MAX || cost.passes > PASSES_MAX {
             return Err("the remembered hash of the network's key asks for too much".into());

@@ -35,7 +35,7 @@ const REQUESTS_MAX: usize = 1 << 16;
 
 /// Inputs of a loop: any thread fills it, the loop empties it and is woken once for all new inputs.
 #[derive(Default)]
-pub struct Mailbox {
+pub(crate) struct Mailbox {
     requests: Mutex<Vec<Request>>,
     store: Mutex<Vec<StoreEvent>>,
     asks: Mutex<Vec<Ask>>,
@@ -50,7 +50,7 @@ pub struct Mailbox {
 impl Mailbox {
     /// Makes the calling thread the one that empties the mailbox and is woken. It looks before it sleeps: earlier
     /// inputs woke another thread.
-    pub fn adopt(&self) {
+    pub(crate) fn adopt(&self) {
         *lock(&self.thread) = Some(std::thread::current());
     }
 
@@ -75,7 +75,7 @@ impl Mailbox {
     }
 
     /// Returns whether the loop was asked to stop since the last call.
-    pub fn take_stop(&self) -> bool {
+    pub(crate) fn take_stop(&self) -> bool {
         self.stop.swap(false, Ordering::AcqRel)
     }
 
@@ -106,7 +106,7 @@ impl Mailbox {
     }
 
     /// Takes the waiting asks.
-    pub fn take_asks(&self) -> Vec<Ask> {
+    pub(crate) fn take_asks(&self) -> Vec<Ask> {
         std::mem::take(&mut *lock(&self.asks))
     }
 

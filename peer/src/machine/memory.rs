@@ -14,7 +14,7 @@ const CACHES: u64 = 2 * 2;
 /// Bytes of `--max-memory` for each large consumer. The rest is for the index of the table on disk, for sockets, and
 /// for the loss of allocators, which is a quarter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryShares {
+pub(crate) struct MemoryShares {
     /// Bytes of records in memory; an eighth of that more holds recent writes for members that missed them.
     pub records: u64,
     /// Bytes of changes on their way to the table on disk: they take about a quarter more than they count for.

@@ -15,7 +15,7 @@ use super::packets::PacketCounts;
 use crate::http::encode;
 
 /// Metrics of the store, read from its watch.
-pub struct StoreMetrics<F>(pub F);
+pub(crate) struct StoreMetrics<F>(pub F);
 
 impl<F> fmt::Debug for StoreMetrics<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,7 +61,7 @@ impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F
 
 /// Metrics of the network, read from its handle.
 #[derive(Debug)]
-pub struct NetMetrics(pub NetHandle);
+pub(crate) struct NetMetrics(pub NetHandle);
 
 /// A metric of one class of frames, over all peers.
 type ByClass = (&'static str, &'static str, fn(&ClassStats) -> u64);
@@ -108,7 +108,7 @@ impl Collector for NetMetrics {
 
 /// Metrics of the packets between this peer and its switch, in all lanes.
 #[derive(Debug)]
-pub struct PacketMetrics(pub Vec<Arc<PacketCounts>>);
+pub(crate) struct PacketMetrics(pub Vec<Arc<PacketCounts>>);
 
 impl Collector for PacketMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

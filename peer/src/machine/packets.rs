@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Counters of a socket since the start.
 #[derive(Debug, Default)]
-pub struct PacketCounts {
+pub(crate) struct PacketCounts {
     /// Datagrams that were received.
     pub received: AtomicU64,
     /// Datagrams that were sent.
@@ -47,7 +47,7 @@ struct PacketState {
 }
 
 /// A lane's port to the switch.
-pub struct PacketPort {
+pub(crate) struct PacketPort {
     socket: Arc<UdpSocket>,
     config: SwitchConfig,
     shared: Arc<PacketState>,

@@ -115,7 +115,7 @@ impl PeerState {
     }
 
     /// Returns the rings of all its lanes; none where the peer belongs to no network.
-    pub fn rings(&self) -> Vec<RingId> {
+    pub(crate) fn rings(&self) -> Vec<RingId> {
         self.ring().into_iter().chain(self.content.lanes.iter().filter_map(|text| ring(text))).collect()
     }
 
@@ -126,7 +126,7 @@ impl PeerState {
 
     /// Sets the rings that the peer belongs to from now on, with one lane or several, and their network. Where the peer is in
     /// these rings already, the remembered network stays.
-    pub fn set_rings(&mut self, network: &Network, first: RingId, others: impl IntoIterator<Item = RingId>) {
+    pub(crate) fn set_rings(&mut self, network: &Network, first: RingId, others: impl IntoIterator<Item = RingId>) {
         let text = first.to_string();
         let lanes: Vec<String> = others.into_iter().map(|ring| ring.to_string()).collect();
         if self.content.ring.as_ref() != Some(&text) || self.content.lanes != lanes {
@@ -158,7 +158,7 @@ impl PeerState {
     }
 
     /// Sets the peer's name; `None` changes nothing.
-    pub fn set_name(&mut self, name: Option<&PeerName>) {
+    pub(crate) fn set_name(&mut self, name: Option<&PeerName>) {
         if let Some(name) = name.filter(|name| self.name() != Some(name)) {
             self.content.name = Some(name.clone());
             self.changed = true;
@@ -171,7 +171,7 @@ impl PeerState {
     }
 
     /// Sets whether the peer leaves its ring; `None` where it does not leave any more.
-    pub fn set_leaving(&mut self, leaving: Option<bool>) {
+    pub(crate) fn set_leaving(&mut self, leaving: Option<bool>) {
         self.changed |= self.content.leaving != leaving;
         self.content.leaving = leaving;
     }
@@ -182,7 +182,7 @@ impl PeerState {
     }
 
     /// Records that the peer has left its ring: from now on it belongs to none, and knows no peer there.
-    pub fn set_left(&mut self) {
+    pub(crate) fn set_left(&mut self) {
         self.content.left = self.content.ring.take();
         self.content.network = None;
         self.content.lanes.clear();
@@ -195,7 +195,7 @@ impl PeerState {
     ///
     /// # Errors
     /// The last possible incarnation was used, or the file cannot be written.
-    pub fn fresh_incarnation(&mut self, proposed: u64) -> Result<Incarnation, String> {
+    pub(crate) fn fresh_incarnation(&mut self, proposed: u64) -> Result<Incarnation, String> {
         self.take_incarnation(proposed)?;
         self.save()?;
         Ok(Incarnation(self.content.incarnation))
@@ -254,7 +254,7 @@ impl PeerState {
 
 /// The [`PeerState`] that the lanes of a peer share.
 #[derive(Debug)]
-pub struct SharedPeerState(Mutex<SharedContent>);
+pub(crate) struct SharedPeerState(Mutex<SharedContent>);
 
 #[derive(Debug)]
 struct SharedContent {

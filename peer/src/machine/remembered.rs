@@ -80,7 +80,7 @@ impl Network {
     ///
     /// # Errors
     /// A text for the operator, which never shows a key.
-    pub fn check_key(&self, config: &Config) -> Result<(), String> {
+    pub(crate) fn check_key(&self, config: &Config) -> Result<(), String> {
         let (Some(known), Some(given)) = (&self.key, &config.network_key) else { return Ok(()) };
         if known.is_of(given)? {
             return Ok(());
@@ -216,7 +216,7 @@ fn overrule(config: &mut Config, agreed: Agreed, policies: &[String]) -> Vec<Str
 }
 
 /// Returns the settings of this peer that contradict the network's agreed settings, in words.
-pub fn contradictions(config: &Config, agreed: Agreed, policies: &[String]) -> Vec<String> {
+pub(crate) fn contradictions(config: &Config, agreed: Agreed, policies: &[String]) -> Vec<String> {
     let size = |bytes: u64| Bytes(bytes).to_string();
     let all = [
         ("leases", Switch(config.leases).to_string(), Switch(agreed.leases).to_string()),
@@ -242,7 +242,7 @@ fn other_policies(config: &Config, agreed: &[String]) -> Option<String> {
 }
 
 /// Returns the policies of a group as they are remembered: DECISION=NAME each.
-pub fn agreed_policies(settings: &group::control::state::Settings) -> Vec<String> {
+pub(crate) fn agreed_policies(settings: &group::control::state::Settings) -> Vec<String> {
     settings.policies.names.iter().map(|(decision, name)| Policy(decision.clone(), name.clone()).to_string()).collect()
 }
 

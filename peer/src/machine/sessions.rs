@@ -60,7 +60,7 @@ pub(super) struct SessionsContent {
 
 /// The file `sessions.json` of a data directory.
 #[derive(Debug)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     path: PathBuf,
     content: SessionsContent,
 }
@@ -90,7 +90,7 @@ impl Sessions {
     }
 
     /// Returns the history to tell other peers; `None` where there were no sessions.
-    pub fn history(&self) -> Option<History> {
+    pub(crate) fn history(&self) -> Option<History> {
         let ended = || self.content.sessions.iter().filter(|session| session.end != SessionEnd::None);
         let failures = ended().filter(|session| session.end == SessionEnd::Failed).count() as u32;
         let lived_s = ended().fold(0_u64, |sum, session| sum.saturating_add(session.lived_s));
@@ -156,7 +156,7 @@ impl Sessions {
 
 /// The present session. Dropped without an end, it counts as failed at the next start.
 #[derive(Debug)]
-pub struct Keeper {
+pub(crate) struct Keeper {
     ends: SyncSender<()>,
     written: Receiver<()>,
 }

@@ -28,7 +28,7 @@ use crate::status::{
 };
 
 /// The last status of a peer's nodes, one for each lane, and the constant parts.
-pub struct StatusBoard {
+pub(crate) struct StatusBoard {
     peer_id: String,
     name: Option<PeerName>,
     network: String,
@@ -237,7 +237,7 @@ fn name(peer: &PeerKey) -> String {
 }
 
 /// Returns the status of a leave for administrators: of all leaving lanes, the step of the last one.
-pub fn leaving_of(lanes: impl Iterator<Item = LeaveStatus> + Clone) -> Option<LeavingStatus> {
+pub(crate) fn leaving_of(lanes: impl Iterator<Item = LeaveStatus> + Clone) -> Option<LeavingStatus> {
     let last = lanes.clone().min_by_key(|leaving| leaving.step)?;
     Some(LeavingStatus {
         step: last.step.to_string(),

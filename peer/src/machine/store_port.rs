@@ -7,10 +7,10 @@ use node::Output;
 use store::{StoreStats, StoreThread};
 
 /// The store that the lanes of a peer share. The holder of the lock hands in all its outputs, and releases it.
-pub type SharedStore = Arc<Mutex<StoreThread>>;
+pub(crate) type SharedStore = Arc<Mutex<StoreThread>>;
 
 /// The port of one lane to the store; see the module.
-pub struct StorePort {
+pub(crate) struct StorePort {
     lane: u8,
     store: SharedStore,
     waiting: Vec<Output>,
@@ -25,7 +25,7 @@ impl StorePort {
     }
 
     /// Returns the store's counters.
-    pub fn stats(&self) -> StoreStats {
+    pub(crate) fn stats(&self) -> StoreStats {
         (self.watch)()
     }
 

@@ -35,7 +35,7 @@ const ABANDON_MAX: Duration = Duration::from_secs(3);
 type Asker = oneshot::Sender<Result<LeavingStatus, LeaveError>>;
 
 /// Message of a peer's own threads to [`Supervisor`].
-pub enum Word {
+pub(crate) enum Word {
     /// An event happened in a lane.
     Happened(u8, Event),
     /// The loop of a lane has ended.
@@ -45,7 +45,7 @@ pub enum Word {
 }
 
 /// Handle of other threads to a peer's lanes.
-pub struct Lanes {
+pub(crate) struct Lanes {
     mailboxes: Vec<Arc<Mailbox>>,
     words: Sender<Word>,
     stopping: Arc<AtomicBool>,
@@ -110,7 +110,7 @@ impl Admin for Lanes {
 }
 
 /// Supervisor of a peer's lanes until the peer's end.
-pub struct Supervisor {
+pub(crate) struct Supervisor {
     mailboxes: Vec<Arc<Mailbox>>,
     words: Receiver<Word>,
     stopping: Arc<AtomicBool>,
@@ -121,7 +121,7 @@ pub struct Supervisor {
 }
 
 /// Parts that a peer has once, for any number of lanes.
-pub struct Common {
+pub(crate) struct Common {
     /// The machine's clocks.
     pub clocks: Clocks,
     /// The network.
@@ -307,7 +307,7 @@ fn reincarnates(ends: &[LoopEnd]) -> Option<LoopEnd> {
 }
 
 /// Guard that reports a panic of its thread: a peer with a dead loop must not look like a slow peer.
-pub struct LoopGuard {
+pub(crate) struct LoopGuard {
     /// The lane of the loop.
     pub lane: u8,
     /// The channel to the supervisor.

@@ -7,7 +7,7 @@ use crate::config::{Config, Entry};
 use crate::status::{Budget, Budgets, PeerTraffic};
 
 /// Sources of these values.
-pub struct Surroundings {
+pub(crate) struct Surroundings {
     net: NetHandle,
     /// `None` where nothing is durable.
     store: Option<Box<dyn Fn() -> StoreStats + Send + Sync>>,

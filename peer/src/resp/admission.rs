@@ -8,7 +8,7 @@ use crate::places::Place;
 
 /// Place of a connection.
 #[derive(Debug)]
-pub enum Admission {
+pub(crate) enum Admission {
     /// The client owes the password; other connections may take its place.
     Stranger {
         /// Place among such clients.
@@ -25,7 +25,7 @@ pub enum Admission {
 
 impl Admission {
     /// Gives a client that has given the password a place of its own. Returns whether there was one.
-    pub fn admit(&mut self) -> bool {
+    pub(crate) fn admit(&mut self) -> bool {
         let Admission::Stranger { clients, .. } = self else { return true };
         let Ok(place) = clients.clone().try_acquire_owned() else { return false };
         *self = Admission::Client { _place: place };

@@ -58,7 +58,7 @@ impl Eq for Arguments<'_> {}
 
 /// Parses a decimal number in its one canonical form: no `+`, no leading zeros, no `-0`, no blanks (Redis's
 /// `string2ll`).
-pub fn parse_integer(text: &[u8]) -> Option<i64> {
+pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {
         [b'0'] => text.len() == 1,

@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_millis(500);
 
 /// Tracks the arrival time of bytes.
 #[derive(Debug)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     /// Arrival time of the bytes in the decoder's buffer.
     stamp: Instant,
     /// Total number of bytes read.
@@ -30,12 +30,12 @@ impl Arrival {
     }
 
     /// Returns the arrival time of the bytes that were read last.
-    pub fn stamp(&self) -> Instant {
+    pub(crate) fn stamp(&self) -> Instant {
         self.stamp
     }
 
     /// Records whether the connection is read from now on; `waiting` returns the number of bytes in the kernel.
-    pub fn reading(&mut self, reads: bool, now: Instant, waiting: impl FnOnce() -> u64) {
+    pub(crate) fn reading(&mut self, reads: bool, now: Instant, waiting: impl FnOnce() -> u64) {
         if !reads {
             self.blocked.get_or_insert(now);
         } else if let Some(since) = self.blocked.take()
@@ -46,14 +46,14 @@ impl Arrival {
     }
 
     /// Records that the client takes its answers again: until now the client was not waiting, so no command has waited.
-    pub fn caught_up(&mut self, now: Instant) {
+    pub(crate) fn caught_up(&mut self, now: Instant) {
         self.stamp = now;
         self.backlog = None;
         self.blocked = self.blocked.map(|_| now);
     }
 
     /// Records that bytes were read.
-    pub fn arrived(&mut self, bytes: usize, now: Instant) {
+    pub(crate) fn arrived(&mut self, bytes: usize, now: Instant) {
         self.stamp = match self.backlog {
             Some((until, since)) if self.read < until => since,
             _ => now,

@@ -53,7 +53,7 @@ pub struct Router {
 
 /// Answers that wait for one connection. Never more than its open requests.
 #[derive(Debug, Default)]
-pub struct AnswerInbox {
+pub(crate) struct AnswerInbox {
     outcomes: Mutex<Vec<RequestOutcome>>,
     arrived: Notify,
 }
@@ -182,7 +182,7 @@ impl Line {
     }
 
     /// Returns when answers may have arrived since the last time.
-    pub async fn arrived(&self) {
+    pub(crate) async fn arrived(&self) {
         self.inbox.arrived.notified().await;
     }
 }

@@ -27,7 +27,7 @@ pub enum Reaction {
 }
 
 /// Result of a handler; an error is an error reply.
-pub type Handled = Result<Reaction, Reply>;
+pub(crate) type Handled = Result<Reaction, Reply>;
 
 /// One operation on one key.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Call<'_> {
     /// # Errors
     ///
     /// As for [`Call::ask`].
-    pub fn ask_in(&mut self, name: &[u8], op: Op, mode: ReadMode) -> Result<(), Reply> {
+    pub(crate) fn ask_in(&mut self, name: &[u8], op: Op, mode: ReadMode) -> Result<(), Reply> {
         if name.len() > KEY_BYTES_MAX {
             return Err(Reply::error(errors::KEY_TOO_LONG));
         }
@@ -129,7 +129,7 @@ impl Call<'_> {
     /// # Errors
     ///
     /// An error reply where there are too many.
-    pub fn keys_at_most(&self, keys: usize) -> Result<(), Reply> {
+    pub(crate) fn keys_at_most(&self, keys: usize) -> Result<(), Reply> {
         if keys > KEYS_MAX {
             return Err(Reply::error(format!(
                 "ERR {keys} keys in one command; at most {KEYS_MAX} are taken, and nothing was done"

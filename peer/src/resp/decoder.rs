@@ -152,7 +152,8 @@ impl Decoder {
     }
 
     /// Returns the number of bytes that arrived and are not part of a returned request.
-    pub fn buffered(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn buffered(&self) -> usize {
         self.buffer.len() - self.consumed
     }
 

@@ -39,12 +39,12 @@ pub fn arity(command: &str) -> Reply {
 }
 
 /// Returns `invalid expire time`, as in Redis.
-pub fn expire_time(command: &str) -> Reply {
+pub(crate) fn expire_time(command: &str) -> Reply {
     Reply::error(format!("ERR invalid expire time in '{command}' command"))
 }
 
 /// Returns `unknown command`, byte for byte as in Redis: Lettuce and other clients compare.
-pub fn unknown_command(arguments: Arguments<'_>) -> Reply {
+pub(crate) fn unknown_command(arguments: Arguments<'_>) -> Reply {
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", c_string(arguments.at(0), 128));
     let mut room: usize = 128;
     for argument in arguments.from(1).iter() {
@@ -62,12 +62,12 @@ pub fn unknown_command(arguments: Arguments<'_>) -> Reply {
 }
 
 /// Returns `unknown subcommand`, as in Redis.
-pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Reply {
+pub(crate) fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Reply {
     Reply::error(format!("ERR unknown subcommand '{}'. Try {command} HELP.", c_string(subcommand, 128)))
 }
 
 /// Returns an argument as C's `%.*s` prints it; bytes that are not UTF-8 are replaced.
-pub fn c_string(text: &[u8], bytes_max: usize) -> String {
+pub(crate) fn c_string(text: &[u8], bytes_max: usize) -> String {
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len()).min(bytes_max);
     String::from_utf8_lossy(&text[..end]).into_owned()
 }

@@ -12,7 +12,7 @@ use super::table::{self, Kind};
 
 /// Result of a request.
 #[derive(Debug)]
-pub struct Executed {
+pub(crate) struct Executed {
     /// Next action of the connection.
     pub reaction: Reaction,
     /// The client's own id for the request.

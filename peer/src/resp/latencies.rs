@@ -57,7 +57,7 @@ impl Counts {
 
     /// Returns the time within which this fraction of the commands (0 to 1) was answered, to within a step;
     /// `None` where there are none.
-    pub fn quantile(&self, part: f64) -> Option<Duration> {
+    pub(crate) fn quantile(&self, part: f64) -> Option<Duration> {
         let total = self.total();
         // At least one: the quickest.
         let wanted = ((total as f64 * part).ceil() as u64).clamp(1, total.max(1));

@@ -115,12 +115,12 @@ impl Metrics {
     }
 
     /// Returns the number of commands so far.
-    pub fn commands_total(&self) -> u64 {
+    pub(crate) fn commands_total(&self) -> u64 {
         self.commands.iter().map(Counter::get).sum()
     }
 
     /// Returns the number of errors so far.
-    pub fn errors_total(&self) -> u64 {
+    pub(crate) fn errors_total(&self) -> u64 {
         [&self.try_again, &self.uncertain, &self.out_of_memory, &self.other_errors]
             .iter()
             .map(|counter| counter.get())

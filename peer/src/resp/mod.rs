@@ -1,27 +1,27 @@
 //! Endpoint for clients: the Redis protocol on every peer.
 //!
-//! [`decoder`] turns bytes into requests; [`table`] names the handler of each command ([`commands`]). The operations on
-//! keys go to the node through [`backend`] and come back in any order. Their answers wait for their turn in [`pending`],
-//! are combined by [`join`] and written as [`reply`]. `connection` is the only place that waits.
+//! [`decoder`] turns bytes into requests; [`table`] names the handler of each command (`commands`). The operations on
+//! keys go to the node through `backend` and come back in any order. Their answers wait for their turn in `pending`,
+//! are combined by `join` and written as `reply`. `connection` is the only place that waits.
 
 mod admission;
-pub mod arguments;
+mod arguments;
 mod arrival;
-pub mod backend;
-pub mod call;
-pub mod commands;
+mod backend;
+mod call;
+mod commands;
 mod connection;
 pub mod decoder;
 mod errors;
 mod execute;
 pub mod inline;
-pub mod join;
-pub mod latencies;
-pub mod metrics;
-pub mod pending;
-pub mod reply;
-pub mod session;
-pub mod shared;
+mod join;
+pub(crate) mod latencies;
+mod metrics;
+mod pending;
+mod reply;
+mod session;
+mod shared;
 mod socket;
 pub mod table;
 

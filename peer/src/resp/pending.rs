@@ -38,7 +38,7 @@ enum CommandState {
 
 /// Queue of the commands of one connection.
 #[derive(Debug, Default)]
-pub struct PendingCommands {
+pub(crate) struct PendingCommands {
     slots: VecDeque<CommandSlot>,
     /// Number of requests that belong to the commands in the queue.
     requests: usize,
@@ -66,18 +66,25 @@ impl PendingCommands {
     }
 
     /// Returns whether [`PendingCommands::pop`] has an answer.
-    pub fn is_next_ready(&self) -> bool {
+    pub(crate) fn is_next_ready(&self) -> bool {
         self.slots.front().is_some_and(|slot| matches!(slot.state, CommandState::Ready(_)))
     }
 
     /// Adds a command with a known answer.
-    pub fn push_ready(&mut self, reply: Reply, protocol: Protocol, due: Instant) {
+    pub(crate) fn push_ready(&mut self, reply: Reply, protocol: Protocol, due: Instant) {
         let first = self.slots.back().map_or(0, CommandSlot::end);
         self.slots.push_back(CommandSlot { first, protocol, due, asked: false, state: CommandState::Ready(reply) });
     }
 
     /// Adds a command with `count` requests, at least one, numbered from `first` on; ids only rise.
-    pub fn push_requests(&mut self, first: RequestId, count: usize, join: Join, protocol: Protocol, due: Instant) {
+    pub(crate) fn push_requests(
+        &mut self,
+        first: RequestId,
+        count: usize,
+        join: Join,
+        protocol: Protocol,
+        due: Instant,
+    ) {
         debug_assert!(count > 0 && self.slots.back().is_none_or(|last| last.end() <= first.0));
         self.requests += count;
         let state = match count {

@@ -54,7 +54,7 @@ impl Reply {
     }
 
     /// Appends this answer to `out`.
-    pub fn encode(&self, protocol: Protocol, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, protocol: Protocol, out: &mut Vec<u8>) {
         match self {
             Reply::Simple(line) => {
                 out.push(b'+');

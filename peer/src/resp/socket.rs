@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 ///
 /// The contract is that of [`TcpStream`]: after `WouldBlock` the next [`Socket::ready`] with that interest waits until the operation may
 /// succeed. A spurious return of `ready` is allowed.
-pub trait Socket: Send + Sync + 'static {
+pub(crate) trait Socket: Send + Sync + 'static {
     /// Waits until the stream may be ready for `interest`.
     ///
     /// # Errors

@@ -18,17 +18,17 @@ pub fn ping(call: &mut Call<'_>) -> Handled {
 }
 
 /// `ECHO message`
-pub fn echo(call: &mut Call<'_>) -> Handled {
+pub(crate) fn echo(call: &mut Call<'_>) -> Handled {
     reply(Reply::Bulk(Bytes::copy_from_slice(call.arguments.at(1))))
 }
 
 /// `QUIT`
-pub fn quit(_call: &mut Call<'_>) -> Handled {
+pub(crate) fn quit(_call: &mut Call<'_>) -> Handled {
     Ok(Reaction::Close(Reply::OK))
 }
 
 /// `RESET`
-pub fn reset(call: &mut Call<'_>) -> Handled {
+pub(crate) fn reset(call: &mut Call<'_>) -> Handled {
     call.session.protocol = Protocol::Resp2;
     call.session.authenticated = call.shared.settings.password.is_none();
     call.session.name.clear();
@@ -47,7 +47,7 @@ pub fn select(call: &mut Call<'_>) -> Handled {
 }
 
 /// `AUTH [username] password`
-pub fn auth(call: &mut Call<'_>) -> Handled {
+pub(crate) fn auth(call: &mut Call<'_>) -> Handled {
     let (user, password) = match call.arguments.len() {
         2 => (None, call.arguments.at(1)),
         3 => (Some(call.arguments.at(1)), call.arguments.at(2)),

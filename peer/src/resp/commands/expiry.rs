@@ -12,7 +12,7 @@ use crate::resp::reply::Reply;
 
 /// Notation of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notation {
+pub(crate) enum Notation {
     /// `EX`
     Seconds,
     /// `PX`
@@ -59,7 +59,7 @@ impl Notation {
     /// # Errors
     ///
     /// An error reply where the number is not positive or too large.
-    pub fn with_value(self, number: i64, command: &str) -> Result<Expiry, Reply> {
+    pub(crate) fn with_value(self, number: i64, command: &str) -> Result<Expiry, Reply> {
         let millis = self.millis(number).filter(|&millis| millis > 0).ok_or_else(|| errors::expire_time(command))?;
         Ok(self.deadline(millis))
     }
@@ -85,22 +85,22 @@ pub fn expire(call: &mut Call<'_>) -> Handled {
 }
 
 /// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
-pub fn pexpire(call: &mut Call<'_>) -> Handled {
+pub(crate) fn pexpire(call: &mut Call<'_>) -> Handled {
     change(call, Notation::Millis)
 }
 
 /// `EXPIREAT key unix-seconds [NX | XX | GT | LT]`
-pub fn expireat(call: &mut Call<'_>) -> Handled {
+pub(crate) fn expireat(call: &mut Call<'_>) -> Handled {
     change(call, Notation::AtSeconds)
 }
 
 /// `PEXPIREAT key unix-milliseconds [NX | XX | GT | LT]`
-pub fn pexpireat(call: &mut Call<'_>) -> Handled {
+pub(crate) fn pexpireat(call: &mut Call<'_>) -> Handled {
     change(call, Notation::AtMillis)
 }
 
 /// `PERSIST key`
-pub fn persist(call: &mut Call<'_>) -> Handled {
+pub(crate) fn persist(call: &mut Call<'_>) -> Handled {
     call.write(Op::Expire { expiry: Expiry::Clear, only: ExpireOnly::Always }, Shape::Count)
 }
 

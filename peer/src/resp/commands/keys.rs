@@ -26,7 +26,7 @@ pub fn exists(call: &mut Call<'_>) -> Handled {
 }
 
 /// `DELEX key [IFEQ value | IFNE value]`
-pub fn delex(call: &mut Call<'_>) -> Handled {
+pub(crate) fn delex(call: &mut Call<'_>) -> Handled {
     let condition = match call.arguments.len() {
         2 => Condition::Always,
         4 if call.is(2, "IFEQ") => Condition::Equals(call.value(3)?),
@@ -37,22 +37,22 @@ pub fn delex(call: &mut Call<'_>) -> Handled {
 }
 
 /// `DELIFEQ key value`
-pub fn delifeq(call: &mut Call<'_>) -> Handled {
+pub(crate) fn delifeq(call: &mut Call<'_>) -> Handled {
     let condition = Condition::Equals(call.value(2)?);
     call.write(Op::Delete { condition, get: false }, Shape::Count)
 }
 
 /// `TYPE key`
-pub fn type_of(call: &mut Call<'_>) -> Handled {
+pub(crate) fn type_of(call: &mut Call<'_>) -> Handled {
     call.read(Read::Kind, Shape::Type)
 }
 
 /// `TTL key`
-pub fn ttl(call: &mut Call<'_>) -> Handled {
+pub(crate) fn ttl(call: &mut Call<'_>) -> Handled {
     call.read(Read::TimeToLive, Shape::Seconds)
 }
 
 /// `PTTL key`
-pub fn pttl(call: &mut Call<'_>) -> Handled {
+pub(crate) fn pttl(call: &mut Call<'_>) -> Handled {
     call.read(Read::TimeToLive, Shape::Count)
 }

@@ -1,9 +1,9 @@
 //! Handlers of the commands: one for each row of [`super::table`].
 
 pub mod connection;
-pub mod expiry;
+pub(crate) mod expiry;
 pub mod keys;
 pub mod refused;
 pub mod scatter;
 pub mod server;
-pub mod strings;
+pub(crate) mod strings;

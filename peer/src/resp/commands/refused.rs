@@ -8,7 +8,7 @@ fn refuse(call: &Call<'_>, why: &str) -> Handled {
 }
 
 /// `SCAN`, `KEYS` and other commands that list keys.
-pub fn listing(call: &mut Call<'_>) -> Handled {
+pub(crate) fn listing(call: &mut Call<'_>) -> Handled {
     refuse(call, "the keys of a network are spread over many peers, and no peer has a list of them")
 }
 
@@ -31,7 +31,7 @@ pub fn script(call: &mut Call<'_>) -> Handled {
 }
 
 /// `SUBSCRIBE` and other commands of publish and subscribe.
-pub fn messaging(call: &mut Call<'_>) -> Handled {
+pub(crate) fn messaging(call: &mut Call<'_>) -> Handled {
     refuse(call, "there is no publish and subscribe")
 }
 

@@ -18,7 +18,7 @@ const ONCE_BYTES_MAX: usize = 64;
 const HOLDER_BYTES_MAX: usize = 1024;
 
 /// `SCATTER.GETV key` → `[value, version]`
-pub fn getv(call: &mut Call<'_>) -> Handled {
+pub(crate) fn getv(call: &mut Call<'_>) -> Handled {
     call.read(Read::Versioned, Shape::Versioned)
 }
 
@@ -46,7 +46,7 @@ fn parse_version(text: &[u8]) -> Option<Version> {
 }
 
 /// `SCATTER.RGET key`: read from any member, perhaps old
-pub fn rget(call: &mut Call<'_>) -> Handled {
+pub(crate) fn rget(call: &mut Call<'_>) -> Handled {
     call.ask_in(call.arguments.at(1), Op::Read(Read::Value), ReadMode::Relaxed)?;
     Ok(Reaction::Ask(Join::read(Shape::Value)))
 }
@@ -119,7 +119,7 @@ pub fn lease(call: &mut Call<'_>) -> Handled {
 }
 
 /// `SCATTER.UNLEASE key holder` → 1, or 0 where another holder has the lease, or none
-pub fn unlease(call: &mut Call<'_>) -> Handled {
+pub(crate) fn unlease(call: &mut Call<'_>) -> Handled {
     let holder = holder(call)?;
     call.write(Op::Lease(LeaseOp::Release { holder }), Shape::Count)
 }

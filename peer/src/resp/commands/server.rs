@@ -91,7 +91,7 @@ fn docs(command: &Command, _protocol: Protocol) -> Reply {
 }
 
 /// `INFO [section …]`
-pub fn info(call: &mut Call<'_>) -> Handled {
+pub(crate) fn info(call: &mut Call<'_>) -> Handled {
     let wanted = |section: &str| {
         call.arguments.len() == 1
             || call.arguments.from(1).iter().any(|name| {

@@ -15,12 +15,12 @@ pub fn get(call: &mut Call<'_>) -> Handled {
 }
 
 /// `STRLEN key`
-pub fn strlen(call: &mut Call<'_>) -> Handled {
+pub(crate) fn strlen(call: &mut Call<'_>) -> Handled {
     call.read(Read::Length, Shape::Count)
 }
 
 /// `MGET key [key …]`
-pub fn mget(call: &mut Call<'_>) -> Handled {
+pub(crate) fn mget(call: &mut Call<'_>) -> Handled {
     call.keys_at_most(call.arguments.len() - 1)?;
     for name in call.arguments.from(1).iter() {
         call.ask(name, Op::Read(Read::Value))?;
@@ -97,7 +97,7 @@ pub fn set(call: &mut Call<'_>) -> Handled {
 }
 
 /// `SETNX key value`
-pub fn setnx(call: &mut Call<'_>) -> Handled {
+pub(crate) fn setnx(call: &mut Call<'_>) -> Handled {
     let value = call.value(2)?;
     call.write(Op::Set { value, condition: Condition::Absent, expiry: Expiry::Clear, get: false }, Shape::Count)
 }
@@ -108,7 +108,7 @@ pub fn setex(call: &mut Call<'_>) -> Handled {
 }
 
 /// `PSETEX key milliseconds value`
-pub fn psetex(call: &mut Call<'_>) -> Handled {
+pub(crate) fn psetex(call: &mut Call<'_>) -> Handled {
     set_with_deadline(call, Notation::Millis)
 }
 
@@ -119,18 +119,18 @@ fn set_with_deadline(call: &mut Call<'_>, notation: Notation) -> Handled {
 }
 
 /// `GETSET key value`
-pub fn getset(call: &mut Call<'_>) -> Handled {
+pub(crate) fn getset(call: &mut Call<'_>) -> Handled {
     let value = call.value(2)?;
     call.write(Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: true }, Shape::Value)
 }
 
 /// `GETDEL key`
-pub fn getdel(call: &mut Call<'_>) -> Handled {
+pub(crate) fn getdel(call: &mut Call<'_>) -> Handled {
     call.write(Op::Delete { condition: Condition::Always, get: true }, Shape::Value)
 }
 
 /// `GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]`; a repeated option is accepted, the last one counts.
-pub fn getex(call: &mut Call<'_>) -> Handled {
+pub(crate) fn getex(call: &mut Call<'_>) -> Handled {
     let syntax = || Reply::error(errors::SYNTAX);
     let mut deadline: Option<(Notation, usize)> = None;
     let mut persist = false;
@@ -170,7 +170,7 @@ pub fn incr(call: &mut Call<'_>) -> Handled {
 }
 
 /// `DECR key`
-pub fn decr(call: &mut Call<'_>) -> Handled {
+pub(crate) fn decr(call: &mut Call<'_>) -> Handled {
     call.write(Op::Add(-1), Shape::Count)
 }
 
@@ -181,7 +181,7 @@ pub fn incrby(call: &mut Call<'_>) -> Handled {
 }
 
 /// `DECRBY key decrement`
-pub fn decrby(call: &mut Call<'_>) -> Handled {
+pub(crate) fn decrby(call: &mut Call<'_>) -> Handled {
     let number = parse_integer(call.arguments.at(2)).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
     let negated = number.checked_neg().ok_or(Reply::error("ERR decrement would overflow"))?;
     call.write(Op::Add(negated), Shape::Count)
