@@ -1,7 +1,7 @@
 //! The table behind the journal: an ordered map on disk that need not be durable by itself, nor reliable.
 //!
 //! A table may lose unflushed changes, and a damaged one may open with records missing or old. So every value in it
-//! carries a checksum, and sums over ranges of records ([`ledger`](crate::table::ledger)) tell which records should exist.
+//! carries a checksum, and sums over ranges of records ([`ledger`]) tell which records should exist.
 
 pub(crate) mod blocks;
 #[cfg(target_os = "linux")]
