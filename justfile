@@ -45,7 +45,7 @@ bless:
     SCATTER_GOLDEN=write cargo test -p chirp-app --lib
     SCATTER_BLESS=1 cargo test -p node -p net -p store -p peer -p header golden
 
-# Run a bench: `just bench peer journal`
+# Run a bench: `just bench store journal`
 bench crate="testnet" name="one_group":
     cargo bench -p {{ crate }} --bench {{ name }}
 
