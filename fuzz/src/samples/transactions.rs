@@ -3,10 +3,10 @@
 use group::ballot::LogSlot;
 use group::control::health::{Health, LivingMember};
 use group::control::state::{Entry, GroupState};
-use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{GroupTransaction, Plan, Rank, View};
 use group::transaction::state::TransactionEntry;
+use group::transaction::{Outcome, TransactionId, Vote};
 use node::Policies;
 use overlay::time::WallMillis;
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
@@ -49,8 +49,8 @@ pub(super) fn entries() -> Vec<TransactionEntry> {
     vec![
         TransactionEntry::Begin(plan()),
         TransactionEntry::Asked(ID, plan()),
-        TransactionEntry::Outcome(ID, true),
-        TransactionEntry::Decided(ID, false),
+        TransactionEntry::Outcome(ID, Outcome::Commit),
+        TransactionEntry::Decided(ID, Outcome::Abort),
         TransactionEntry::Ending(ID),
         TransactionEntry::Ended(ID, GroupId(7)),
         TransactionEntry::Neighbour(alone().own),
@@ -60,8 +60,8 @@ pub(super) fn entries() -> Vec<TransactionEntry> {
 pub(super) fn envelopes() -> Vec<GroupEnvelope> {
     let words = [
         GroupMessage::Prepare(ID, plan()),
-        GroupMessage::Vote(ID, true),
-        GroupMessage::Decision(ID, true),
+        GroupMessage::Vote(ID, Vote::Yes),
+        GroupMessage::Decision(ID, Outcome::Commit),
         GroupMessage::End(ID),
         GroupMessage::Question(ID),
         GroupMessage::Push(Box::new(alone()), true, Box::new(health())),

@@ -19,9 +19,9 @@ use crate::config::{Defects, VALUE_BYTES_MAX};
 use crate::control::agreed::AgreedPolicies;
 use crate::harmonia::switch::Switch;
 use crate::record::Record;
-use crate::transaction::TransactionId;
 use crate::transaction::plan::LOST_MAX;
 use crate::transaction::state::{TransactionEntry, TransactionState};
+use crate::transaction::{Outcome, TransactionId};
 use overlay::time::WallMillis;
 
 /// Upper limit of the configurations that recovery asks beside the current one.
@@ -264,7 +264,8 @@ impl Entry {
     pub fn ends_epoch(&self) -> bool {
         matches!(
             self,
-            Entry::Next(_) | Entry::Transaction(TransactionEntry::Outcome(_, true) | TransactionEntry::Ending(_))
+            Entry::Next(_)
+                | Entry::Transaction(TransactionEntry::Outcome(_, Outcome::Commit) | TransactionEntry::Ending(_))
         )
     }
 }

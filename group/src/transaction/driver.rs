@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::Defect;
 use crate::control::agreed::AgreedPolicies;
 use crate::control::health::Health;
-use crate::transaction::TransactionId;
 use crate::transaction::plan::{Plan, View};
 use crate::transaction::state::{Decision, Own, TransactionEntry, TransactionState};
+use crate::transaction::{Outcome, TransactionId, Vote};
 use overlay::time::Time;
 
 /// Time after which a message without an answer is repeated.
@@ -42,10 +42,10 @@ const WANTED_MAX: usize = 64;
 pub enum GroupMessage {
     /// The coordinator asks for a vote.
     Prepare(TransactionId, Box<Plan>),
-    /// Vote of a participant: yes if true.
-    Vote(TransactionId, bool),
-    /// Outcome: commit if true.
-    Decision(TransactionId, bool),
+    /// Vote of a participant.
+    Vote(TransactionId, Vote),
+    /// Outcome.
+    Decision(TransactionId, Outcome),
     /// The sender knows the outcome.
     End(TransactionId),
     /// A group that voted, and waits, asks for the outcome.
@@ -61,7 +61,7 @@ impl GroupMessage {
     pub fn is_said_again(&self) -> bool {
         matches!(
             self,
-            GroupMessage::Decision(_, true)
+            GroupMessage::Decision(_, Outcome::Commit)
                 | GroupMessage::Question(_)
                 | GroupMessage::Push(..)
                 | GroupMessage::Known(Epoch(0))
@@ -133,7 +133,7 @@ pub struct TransactionDriver {
     open: Option<(TransactionId, Plan)>,
     began: Option<Time>,
     asked: Option<Time>,
-    votes: BTreeMap<GroupId, bool>,
+    votes: BTreeMap<GroupId, Vote>,
     /// For each foreign transaction: the time since which this group waits for the outcome, and the time of the last question.
     waits: BTreeMap<TransactionId, (Time, Time)>,
     /// Time at which each group that must know of a commit was last told.
@@ -247,13 +247,14 @@ impl TransactionDriver {
         }
         match message {
             GroupMessage::Prepare(id, plan) => self.on_prepare(own, me, transactions, id, plan),
-            GroupMessage::Vote(id, yes) => self.on_vote(own, me, transactions, from, (id, yes)),
-            GroupMessage::Decision(id, commit) => match transactions.vote(id) {
-                Some(true) if commit && transactions.is_touched(own, id) => self.want(TransactionEntry::Ending(id)),
-                Some(true) => self.want(TransactionEntry::Decided(id, commit)),
-                Some(false) if commit => self.say(own.id, me, &by, GroupMessage::End(id)),
-                None if !commit => self.want(TransactionEntry::Decided(id, false)),
-                _ => {}
+            GroupMessage::Vote(id, vote) => self.on_vote(own, me, transactions, from, (id, vote)),
+            GroupMessage::Decision(id, outcome) => match (transactions.vote(id), outcome) {
+                (Some(Vote::Yes), Outcome::Commit) if transactions.is_touched(own, id) => {
+                    self.want(TransactionEntry::Ending(id));
+                }
+                (Some(Vote::Yes), _) | (None, Outcome::Abort) => self.want(TransactionEntry::Decided(id, outcome)),
+                (Some(Vote::No), Outcome::Commit) => self.say(own.id, me, &by, GroupMessage::End(id)),
+                (Some(Vote::No), Outcome::Abort) | (None, Outcome::Commit) => {}
             },
             GroupMessage::End(id) => self.want(TransactionEntry::Ended(id, from)),
             GroupMessage::Question(id) => self.on_question(own, me, transactions, &by, id),
@@ -277,8 +278,8 @@ impl TransactionDriver {
         message: GroupMessage,
     ) {
         match message {
-            GroupMessage::Prepare(id, _) => self.say(gone, me, &by, GroupMessage::Vote(id, false)),
-            GroupMessage::Decision(id, true) => self.say(gone, me, &by, GroupMessage::End(id)),
+            GroupMessage::Prepare(id, _) => self.say(gone, me, &by, GroupMessage::Vote(id, Vote::No)),
+            GroupMessage::Decision(id, Outcome::Commit) => self.say(gone, me, &by, GroupMessage::End(id)),
             GroupMessage::End(id) => self.want(TransactionEntry::Ended(id, from)),
             GroupMessage::Question(id) => self.on_question(own, me, transactions, &by, id),
             _ => {}
@@ -293,8 +294,8 @@ impl TransactionDriver {
         by: &GroupRef,
         id: TransactionId,
     ) {
-        if let Some(commit) = transactions.outcome(own, id) {
-            self.say(id.group, me, by, GroupMessage::Decision(id, commit));
+        if let Some(outcome) = transactions.outcome(own, id) {
+            self.say(id.group, me, by, GroupMessage::Decision(id, outcome));
         }
     }
 
@@ -306,14 +307,14 @@ impl TransactionDriver {
         id: TransactionId,
         plan: Box<Plan>,
     ) {
-        if let Some(yes) = transactions.vote(id) {
-            return self.say(own.id, me, plan.coordinator(), GroupMessage::Vote(id, yes));
+        if let Some(vote) = transactions.vote(id) {
+            return self.say(own.id, me, plan.coordinator(), GroupMessage::Vote(id, vote));
         }
         if let Some(younger) = self.waits_for(own, transactions, id, &plan) {
             return self.give_up(transactions, younger);
         }
         if own.defects.has(Defect::VoteBeforeChosen) {
-            self.say(own.id, me, plan.coordinator(), GroupMessage::Vote(id, true));
+            self.say(own.id, me, plan.coordinator(), GroupMessage::Vote(id, Vote::Yes));
         }
         self.want(TransactionEntry::Asked(id, plan));
     }
@@ -339,7 +340,7 @@ impl TransactionDriver {
     /// Gives up the younger transaction where it is the group's own.
     fn give_up(&mut self, transactions: &TransactionState, younger: TransactionId) {
         if transactions.coordinates().is_some_and(|(open, _)| open == younger) {
-            self.want(TransactionEntry::Outcome(younger, false));
+            self.want(TransactionEntry::Outcome(younger, Outcome::Abort));
         }
     }
 
@@ -364,7 +365,7 @@ impl TransactionDriver {
         me: &GroupRef,
         transactions: &TransactionState,
         from: GroupId,
-        (id, yes): (TransactionId, bool),
+        (id, vote): (TransactionId, Vote),
     ) {
         let is_meant = |open: TransactionId| open == id || own.defects.has(Defect::AnyAttempt);
         let Some((open, plan)) = transactions.coordinates().filter(|(open, _)| is_meant(*open)) else { return };
@@ -373,8 +374,10 @@ impl TransactionDriver {
         }
         self.follow(open, plan);
         // A group votes once. A vote that says otherwise is wrong, and a refusal harms no group.
-        let vote = self.votes.entry(from).or_insert(yes);
-        *vote &= yes;
+        let known = self.votes.entry(from).or_insert(vote);
+        if vote == Vote::No {
+            *known = Vote::No;
+        }
         self.decide(own, me, open, plan);
     }
 
@@ -388,15 +391,16 @@ impl TransactionDriver {
     }
 
     fn decide(&mut self, own: &Own, me: &GroupRef, id: TransactionId, plan: &Plan) {
-        if self.votes.values().any(|yes| !yes) {
-            self.want(TransactionEntry::Outcome(id, false));
+        if self.votes.values().any(|vote| *vote == Vote::No) {
+            self.want(TransactionEntry::Outcome(id, Outcome::Abort));
         } else if plan.asked().all(|party| self.votes.contains_key(&party.group.id))
             || own.defects.has(Defect::OneVote) && !self.votes.is_empty()
         {
             if own.defects.has(Defect::OutcomeBeforeChosen) {
-                plan.asked().for_each(|party| self.say(own.id, me, &party.group, GroupMessage::Decision(id, true)));
+                plan.asked()
+                    .for_each(|party| self.say(own.id, me, &party.group, GroupMessage::Decision(id, Outcome::Commit)));
             }
-            self.want(TransactionEntry::Outcome(id, true));
+            self.want(TransactionEntry::Outcome(id, Outcome::Commit));
         }
     }
 
@@ -473,17 +477,17 @@ impl TransactionDriver {
         let open = transactions.coordinates();
         if let Some((over, plan)) = self.open.take_if(|(known, _)| open.is_none_or(|(id, _)| id != *known)) {
             // A participant that misses this will ask. The basis of the plan may be the reason, so the neighbours are asked for it anew.
-            if transactions.outcome(own, over) == Some(false) {
+            if transactions.outcome(own, over) == Some(Outcome::Abort) {
                 self.look_again();
                 for party in plan.asked() {
-                    self.say(own.id, me, &party.group, GroupMessage::Decision(over, false));
+                    self.say(own.id, me, &party.group, GroupMessage::Decision(over, Outcome::Abort));
                 }
             }
         }
         let Some((id, plan)) = open else { return };
         self.follow(id, plan);
         if now.since(*self.began.get_or_insert(now)) >= VOTES_PATIENCE {
-            return self.want(TransactionEntry::Outcome(id, false));
+            return self.want(TransactionEntry::Outcome(id, Outcome::Abort));
         }
         if self.asked.is_none_or(|asked| now.since(asked) >= SAID_AGAIN) {
             self.asked = Some(now);
@@ -499,7 +503,7 @@ impl TransactionDriver {
         self.waits.retain(|id, _| transactions.voted().any(|(voted, _)| voted == *id));
         for (id, plan) in transactions.voted() {
             let (since, message) = match self.waits.get(&id) {
-                None => (now, GroupMessage::Vote(id, true)),
+                None => (now, GroupMessage::Vote(id, Vote::Yes)),
                 Some((since, asked)) if now.since(*asked) >= OUTCOME_PATIENCE => (*since, GroupMessage::Question(id)),
                 Some(_) => continue,
             };
@@ -518,7 +522,7 @@ impl TransactionDriver {
                 let told = self.told.get(&(decision.id, party.group.id));
                 if told.is_none_or(|told| now.since(*told) >= SAID_AGAIN) {
                     self.told.insert((decision.id, party.group.id), now);
-                    self.say(decision.id.group, me, &party.group, GroupMessage::Decision(decision.id, true));
+                    self.say(decision.id.group, me, &party.group, GroupMessage::Decision(decision.id, Outcome::Commit));
                 }
             }
         }
@@ -582,7 +586,7 @@ fn is_of_use(own: &Own, transactions: &TransactionState, entry: &TransactionEntr
         TransactionEntry::Begin(plan) => transactions.refuses_begin(own, plan).is_none(),
         TransactionEntry::Asked(id, _) => transactions.vote(*id).is_none(),
         TransactionEntry::Outcome(id, _) => transactions.coordinates().is_some_and(|(open, _)| open == *id),
-        TransactionEntry::Decided(id, _) => transactions.vote(*id) != Some(false),
+        TransactionEntry::Decided(id, _) => transactions.vote(*id) != Some(Vote::No),
         TransactionEntry::Ending(id) => transactions.is_touched(own, *id),
         TransactionEntry::Ended(id, group) => {
             transactions.decided().iter().any(|known| known.id == *id && known.unconfirmed.contains(group))

@@ -18,10 +18,10 @@ use crate::control::state::{Entry, EpochConfig, GroupState, Member};
 use crate::group::{Group, context};
 use crate::message::{AskCopy, Message};
 use crate::outbox::GroupOutput;
-use crate::transaction::TransactionId;
 use crate::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
 use crate::transaction::plan::{Birth, GroupTransaction, Plan, PlanRefusal, Rank, View};
 use crate::transaction::state::{Own, TransactionEntry};
+use crate::transaction::{Outcome, TransactionId, Vote};
 use overlay::time::Time;
 
 /// Upper limit of a member's addresses in references to other groups.
@@ -327,7 +327,7 @@ impl Group {
     /// Returns whether this entry may be chosen now. A commit waits until the members of the groups to be born are known to live.
     fn is_due(&self, entry: &TransactionEntry) -> bool {
         match (entry, self.state.transactions.coordinates()) {
-            (TransactionEntry::Outcome(id, true), Some((open, plan))) if *id == open => {
+            (TransactionEntry::Outcome(id, Outcome::Commit), Some((open, plan))) if *id == open => {
                 self.is_acknowledged(open, plan)
             }
             _ => true,
@@ -337,7 +337,7 @@ impl Group {
     /// Returns whether this envelope may be sent: a yes vote waits for the same.
     fn is_sure(&self, envelope: &GroupEnvelope) -> bool {
         match envelope.message {
-            GroupMessage::Vote(id, true) => {
+            GroupMessage::Vote(id, Vote::Yes) => {
                 let mut voted = self.state.transactions.voted();
                 voted.find(|(open, _)| *open == id).is_none_or(|(_, plan)| self.is_acknowledged(id, plan))
             }
@@ -401,7 +401,7 @@ impl Group {
         }
         if self.state.ended.is_some() {
             // It can still report its decisions and what it has learned, but nothing new.
-            if matches!(envelope.message, GroupMessage::Question(_) | GroupMessage::Decision(_, true)) {
+            if matches!(envelope.message, GroupMessage::Question(_) | GroupMessage::Decision(_, Outcome::Commit)) {
                 self.answer(envelope);
             }
         } else if self.log.leads() {

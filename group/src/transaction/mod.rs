@@ -23,6 +23,8 @@ pub mod plan;
 pub mod state;
 pub mod successor;
 
+use core::fmt;
+
 use overlay::{Epoch, GroupId};
 use serde::{Deserialize, Serialize};
 
@@ -49,5 +51,32 @@ impl TransactionId {
         name[24..32].copy_from_slice(&self.slot.0.to_be_bytes());
         name[32] = index;
         GroupId(overlay::Point::of(&name).0)
+    }
+}
+
+/// Vote of a participant about a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Vote {
+    /// The participant refuses: the transaction is aborted.
+    No,
+    /// The participant agrees, and has locked its boundaries.
+    Yes,
+}
+
+/// Outcome of a transaction, which its coordinator alone decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Nothing changes.
+    Abort,
+    /// Each touched group ends, and its successors begin.
+    Commit,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outcome::Abort => "abort",
+            Outcome::Commit => "commit",
+        })
     }
 }

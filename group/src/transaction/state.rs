@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ballot::LogSlot;
 use crate::config::{Defect, Defects};
-use crate::transaction::TransactionId;
 use crate::transaction::plan::{LOSS_EPOCHS, Plan, View};
+use crate::transaction::{Outcome, TransactionId, Vote};
 
 /// Upper limit of coordinators for which the last transaction that is over is remembered. To forget one costs, at worst, a lock about which
 /// the coordinator must be asked.
@@ -28,10 +28,10 @@ pub enum TransactionEntry {
     Begin(Box<Plan>),
     /// This group is asked for its vote; the application of this entry decides the vote.
     Asked(TransactionId, Box<Plan>),
-    /// The coordinator decides: commit if true.
-    Outcome(TransactionId, bool),
-    /// A participant learns the decision of the coordinator: commit if true.
-    Decided(TransactionId, bool),
+    /// The coordinator decides.
+    Outcome(TransactionId, Outcome),
+    /// A participant learns the decision of the coordinator.
+    Decided(TransactionId, Outcome),
     /// A touched participant learns that the transaction is committed: its log ends with this entry.
     Ending(TransactionId),
     /// A participant has learned the outcome: it need not be told any more.
@@ -43,14 +43,13 @@ pub enum TransactionEntry {
 /// Text for a reader of a leader's log.
 impl fmt::Display for TransactionEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |commit: &bool| if *commit { "commit" } else { "abort" };
         match self {
             TransactionEntry::Begin(plan) => write!(f, "to {}", plan.operation.name()),
             TransactionEntry::Asked(id, plan) => {
                 write!(f, "to vote about the {} that {} wants", plan.operation.name(), id.group.called())
             }
-            TransactionEntry::Outcome(id, commit) => write!(f, "to {} what began in slot {}", word(commit), id.slot.0),
-            TransactionEntry::Decided(id, commit) => write!(f, "to {} what {} began", word(commit), id.group.called()),
+            TransactionEntry::Outcome(id, outcome) => write!(f, "to {outcome} what began in slot {}", id.slot.0),
+            TransactionEntry::Decided(id, outcome) => write!(f, "to {outcome} what {} began", id.group.called()),
             TransactionEntry::Ending(id) => write!(f, "to end with what {} began", id.group.called()),
             TransactionEntry::Ended(id, group) => {
                 write!(f, "that {} knows what came of what began in slot {}", group.called(), id.slot.0)
@@ -187,22 +186,22 @@ impl TransactionState {
 
     /// Returns the outcome of a transaction that another group waits for. `None` while the transaction is open, or if this group does not
     /// decide it.
-    pub fn outcome(&self, own: &Own, id: TransactionId) -> Option<bool> {
+    pub fn outcome(&self, own: &Own, id: TransactionId) -> Option<Outcome> {
         if self.decided.iter().any(|decision| decision.id == id) {
-            return Some(true);
+            return Some(Outcome::Commit);
         }
         let open = self.coordinates.as_ref().is_some_and(|(open, _)| *open == id);
         // A member that lags has not heard of the transaction yet.
         let answers = id.group == own.id && id.slot <= own.applied || self.retired.contains_key(&id.group);
-        (answers && !open).then_some(false)
+        (answers && !open).then_some(Outcome::Abort)
     }
 
     /// Returns this group's vote, if it was asked; `None` where it must still be asked.
-    pub fn vote(&self, id: TransactionId) -> Option<bool> {
+    pub fn vote(&self, id: TransactionId) -> Option<Vote> {
         if self.voted.iter().any(|(voted, _)| *voted == id) {
-            return Some(true);
+            return Some(Vote::Yes);
         }
-        self.is_over(id).then_some(false)
+        self.is_over(id).then_some(Vote::No)
     }
 
     /// Returns whether this transaction is over here: refused, aborted, or committed.
@@ -242,9 +241,9 @@ impl TransactionState {
                 self.apply_asked(own, *id, plan);
                 false
             }
-            TransactionEntry::Outcome(id, commit) => self.apply_outcome(*id, *commit),
-            TransactionEntry::Decided(id, commit) => {
-                self.apply_decided(own, *id, *commit);
+            TransactionEntry::Outcome(id, outcome) => self.apply_outcome(*id, *outcome),
+            TransactionEntry::Decided(id, outcome) => {
+                self.apply_decided(own, *id, *outcome);
                 false
             }
             TransactionEntry::Ending(id) => self.apply_ending(own, *id),
@@ -388,24 +387,24 @@ impl TransactionState {
         self.decided.retain(|decision| !decision.unconfirmed.is_empty());
     }
 
-    fn apply_outcome(&mut self, id: TransactionId, commit: bool) -> bool {
+    fn apply_outcome(&mut self, id: TransactionId, outcome: Outcome) -> bool {
         let Some((_, plan)) = self.coordinates.take_if(|(open, _)| *open == id) else { return false };
-        if commit {
+        if outcome == Outcome::Commit {
             let unconfirmed = plan.asked().map(|party| party.group.id).collect();
             self.decided.push(Decision { id, plan, unconfirmed });
         }
-        commit
+        outcome == Outcome::Commit
     }
 
-    fn apply_decided(&mut self, own: &Own, id: TransactionId, commit: bool) {
-        if commit && self.is_touched(own, id) {
+    fn apply_decided(&mut self, own: &Own, id: TransactionId, outcome: Outcome) {
+        if outcome == Outcome::Commit && self.is_touched(own, id) {
             return; // A commit would end the group, and is another entry.
         }
         // Whatever the outcome of a transaction for which this group was not asked: the group will not vote for it.
         self.note_over(id);
         let Some(index) = self.voted.iter().position(|(voted, _)| *voted == id) else { return };
         let (_, plan) = self.voted.remove(index);
-        if !commit {
+        if outcome == Outcome::Abort {
             return;
         }
         self.give_up_on(plan.lost());

@@ -8,10 +8,10 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, 
 
 use group::ballot::LogSlot;
 use group::config::{Defect, Defects};
-use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
 use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::{Own, TransactionEntry, TransactionState};
+use group::transaction::{Outcome, TransactionId, Vote};
 use overlay::rng::Rng;
 use overlay::time::{Time, WallMillis};
 
@@ -164,19 +164,18 @@ impl World {
             sim.apply(&entry);
             self.trace.push(format!("{:?} {id:?}: {entry}", now));
             if let TransactionEntry::Asked(of, _) = &entry
-                && sim.transactions.vote(*of) == Some(true)
+                && sim.transactions.vote(*of) == Some(Vote::Yes)
             {
                 self.agreed.insert((*of, id));
             }
-            let (of, commit) = match &entry {
-                TransactionEntry::Outcome(of, commit) => (*of, *commit),
-                TransactionEntry::Decided(of, commit) => (*of, *commit),
-                TransactionEntry::Ending(of) => (*of, true),
+            let (of, outcome) = match &entry {
+                TransactionEntry::Outcome(of, outcome) | TransactionEntry::Decided(of, outcome) => (*of, *outcome),
+                TransactionEntry::Ending(of) => (*of, Outcome::Commit),
                 _ => continue,
             };
-            let known = *self.outcomes.entry(of).or_insert(commit);
-            assert_eq!(known, commit, "two outcomes of {of:?}");
-            if let (TransactionEntry::Outcome(..), true, Some((_, plan))) = (&entry, commit, voted) {
+            let known = *self.outcomes.entry(of).or_insert(outcome);
+            assert_eq!(known, outcome, "two outcomes of {of:?}");
+            if let (TransactionEntry::Outcome(_, Outcome::Commit), Some((_, plan))) = (&entry, voted) {
                 for party in plan.asked() {
                     assert!(
                         self.agreed.contains(&(of, party.group.id)),
@@ -336,10 +335,10 @@ impl World {
 fn name(message: &GroupMessage) -> &'static str {
     match message {
         GroupMessage::Prepare(..) => "prepare",
-        GroupMessage::Vote(_, true) => "yes",
-        GroupMessage::Vote(_, false) => "no",
-        GroupMessage::Decision(_, true) => "commit",
-        GroupMessage::Decision(_, false) => "abort",
+        GroupMessage::Vote(_, Vote::Yes) => "yes",
+        GroupMessage::Vote(_, Vote::No) => "no",
+        GroupMessage::Decision(_, Outcome::Commit) => "commit",
+        GroupMessage::Decision(_, Outcome::Abort) => "abort",
         GroupMessage::End(_) => "end",
         GroupMessage::Question(_) => "question",
         GroupMessage::Push(..) => "push",

@@ -3,17 +3,13 @@
 use std::collections::BTreeSet;
 
 use group::control::state::{Entry, GroupState};
-use group::transaction::TransactionId;
 use group::transaction::plan::{GroupTransaction, Plan};
 use group::transaction::state::TransactionEntry;
+use group::transaction::{Outcome, TransactionId, Vote};
 use group::watched::Applied;
 use overlay::{GroupId, GroupRef};
 
 use super::story::{Story, place};
-
-fn word(commit: bool) -> &'static str {
-    if commit { "commit" } else { "abort" }
-}
 
 /// A group's state before an entry and after it.
 struct EntryStep {
@@ -38,8 +34,8 @@ impl Story {
             Entry::Next(_) => self.on_next(&step),
             Entry::Transaction(TransactionEntry::Begin(_)) => self.on_begin(&step),
             Entry::Transaction(TransactionEntry::Asked(id, plan)) => self.on_asked(&step, id, &plan),
-            Entry::Transaction(TransactionEntry::Outcome(id, commit)) => self.on_outcome(&step, id, commit),
-            Entry::Transaction(TransactionEntry::Decided(id, commit)) => self.on_decided(&step, id, commit),
+            Entry::Transaction(TransactionEntry::Outcome(id, outcome)) => self.on_outcome(&step, id, outcome),
+            Entry::Transaction(TransactionEntry::Decided(id, outcome)) => self.on_decided(&step, id, outcome),
             Entry::Transaction(TransactionEntry::Ending(id)) => self.on_ending(&step, id),
             Entry::Transaction(TransactionEntry::Ended(id, other)) => self.on_ended(&step, id, other),
             Entry::Transaction(TransactionEntry::Neighbour(other)) => self.on_neighbour(&step, &other),
@@ -51,7 +47,7 @@ impl Story {
         let EntryStep { name, before, .. } = step;
         let open = before.transactions.coordinates().map(|(id, plan)| (id, plan.clone()));
         let given_up = open.map(|(id, plan)| {
-            self.outcome(id, false);
+            self.outcome(id, Outcome::Abort);
             format!(", and gives up {}", self.transaction(id, Some(&plan)))
         });
         if given_up.is_some() || self.tells_neighbours {
@@ -75,7 +71,7 @@ impl Story {
         if before.transactions.vote(id).is_some() {
             return;
         }
-        let yes = after.transactions.vote(id) == Some(true);
+        let yes = after.transactions.vote(id) == Some(Vote::Yes);
         if *self.votes.entry((id, after.id)).or_insert(yes) != yes {
             self.wrong.push(format!("{name} votes twice, and not the same"));
         }
@@ -91,32 +87,32 @@ impl Story {
         self.mark(format!("{name} votes"));
     }
 
-    fn on_outcome(&mut self, step: &EntryStep, id: TransactionId, commit: bool) {
+    fn on_outcome(&mut self, step: &EntryStep, id: TransactionId, outcome: Outcome) {
         let EntryStep { name, before, .. } = step;
         let ends = step.ends();
         let Some((_, plan)) = before.transactions.coordinates().filter(|(open, _)| *open == id) else { return };
         let transaction = self.transaction(id, Some(plan));
-        for party in plan.asked().filter(|_| commit) {
+        for party in plan.asked().filter(|_| outcome == Outcome::Commit) {
             if self.votes.get(&(id, party.group.id)) != Some(&true) {
                 let party = self.name(party.group.id);
                 self.wrong.push(format!("{transaction} is committed, and {party} has not chosen to agree"));
             }
         }
-        self.outcome(id, commit);
-        self.tell(name, &format!("decides to {} {transaction}{ends}", word(commit)));
+        self.outcome(id, outcome);
+        self.tell(name, &format!("decides to {outcome} {transaction}{ends}"));
         self.mark(format!("{name} decides"));
     }
 
-    fn on_decided(&mut self, step: &EntryStep, id: TransactionId, commit: bool) {
+    fn on_decided(&mut self, step: &EntryStep, id: TransactionId, outcome: Outcome) {
         let EntryStep { name, before, after } = step;
         let voted = |state: &GroupState| state.transactions.voted().any(|(voted, _)| voted == id);
         let transaction = self.transaction(id, None);
         if voted(before) && !voted(after) {
-            self.outcome(id, commit);
-            self.tell(name, &format!("learns the {} of {transaction}", word(commit)));
+            self.outcome(id, outcome);
+            self.tell(name, &format!("learns the {outcome} of {transaction}"));
             self.mark(format!("{name} learns"));
         } else if before.transactions.vote(id).is_none() && after.transactions.vote(id).is_some() {
-            self.outcome(id, commit);
+            self.outcome(id, outcome);
             self.tell(name, &format!("will not vote for {transaction} any more"));
             self.mark(format!("{name} refuses"));
         }
@@ -126,7 +122,7 @@ impl Story {
         let EntryStep { name, after, .. } = step;
         let ends = step.ends();
         if after.ended.is_some() {
-            self.outcome(id, true);
+            self.outcome(id, Outcome::Commit);
             let transaction = self.transaction(id, None);
             self.tell(name, &format!("learns the commit of {transaction}{ends}"));
             self.mark(format!("{name} learns"));
@@ -158,8 +154,8 @@ impl Story {
         }
     }
 
-    fn outcome(&mut self, id: TransactionId, commit: bool) {
-        if *self.outcomes.entry(id).or_insert(commit) != commit {
+    fn outcome(&mut self, id: TransactionId, outcome: Outcome) {
+        if *self.outcomes.entry(id).or_insert(outcome) != outcome {
             let transaction = self.transaction(id, None);
             self.wrong.push(format!("{transaction} has two outcomes"));
         }

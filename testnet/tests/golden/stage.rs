@@ -10,6 +10,7 @@ use group::config::Defects;
 use group::control::state::Entry;
 use group::message::{LogMessage, Message};
 use group::op::{Answer, OpError};
+use group::transaction::Outcome;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::watched::Applied;
 use node::wire::{self, Frame};
@@ -111,8 +112,8 @@ pub fn name_of(word: &GroupMessage) -> &'static str {
     match word {
         GroupMessage::Prepare(..) => "prepare",
         GroupMessage::Vote(..) => "vote",
-        GroupMessage::Decision(_, true) => "commit",
-        GroupMessage::Decision(_, false) => "abort",
+        GroupMessage::Decision(_, Outcome::Commit) => "commit",
+        GroupMessage::Decision(_, Outcome::Abort) => "abort",
         GroupMessage::End(_) => "end",
         GroupMessage::Question(_) => "question",
         GroupMessage::Push(..) => "push",

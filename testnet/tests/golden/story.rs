@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use group::ballot::Ballot;
 use group::control::state::{Entry, GroupState};
-use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::Plan;
 use group::transaction::state::TransactionEntry;
+use group::transaction::{Outcome, TransactionId, Vote};
 use group::watched::Applied;
 use node::AdminOutcome;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, Point};
@@ -68,7 +68,7 @@ pub struct Story {
     leaderships: BTreeMap<GroupId, u32>,
     said: BTreeSet<Said>,
     pub(super) votes: BTreeMap<(TransactionId, GroupId), bool>,
-    pub(super) outcomes: BTreeMap<TransactionId, bool>,
+    pub(super) outcomes: BTreeMap<TransactionId, Outcome>,
 }
 
 /// Formats a place on the ring with as many digits as it needs.
@@ -468,8 +468,11 @@ impl Story {
 fn spoken(word: &GroupMessage) -> Option<(&'static str, (TransactionId, bool))> {
     Some(match word {
         GroupMessage::Prepare(id, _) => ("PREPARE", (*id, true)),
-        GroupMessage::Vote(id, yes) => (if *yes { "YES" } else { "NO" }, (*id, *yes)),
-        GroupMessage::Decision(id, commit) => (if *commit { "COMMIT" } else { "ABORT" }, (*id, *commit)),
+        GroupMessage::Vote(id, vote) => (if *vote == Vote::Yes { "YES" } else { "NO" }, (*id, *vote == Vote::Yes)),
+        GroupMessage::Decision(id, outcome) => {
+            let commits = *outcome == Outcome::Commit;
+            (if commits { "COMMIT" } else { "ABORT" }, (*id, commits))
+        }
         GroupMessage::End(id) => ("END", (*id, true)),
         GroupMessage::Question(id) => ("QUESTION", (*id, true)),
         GroupMessage::Push(..) | GroupMessage::Known(_) => return None,

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::LogSlot;
 use group::config::{Defect, Defects};
-use group::transaction::TransactionId;
 use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::{Own, TransactionEntry, TransactionState};
+use group::transaction::{Outcome, TransactionId, Vote};
 use overlay::time::WallMillis;
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
@@ -66,8 +66,8 @@ pub fn tell(step: &Step) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Said {
     Prepare(TransactionId),
-    Vote(TransactionId, GroupId, bool),
-    Decision(TransactionId, bool),
+    Vote(TransactionId, GroupId, Vote),
+    Decision(TransactionId, Outcome),
     End(TransactionId, GroupId),
 }
 
@@ -106,7 +106,7 @@ pub struct Ring {
     said: BTreeSet<Said>,
     asked: BTreeMap<TransactionId, Plan>,
     pushed: Vec<GroupRef>,
-    outcomes: BTreeMap<TransactionId, bool>,
+    outcomes: BTreeMap<TransactionId, Outcome>,
     /// True once a plan was out of date when it was begun.
     pub too_old: bool,
     /// Properties that do not hold.
@@ -177,7 +177,9 @@ impl Ring {
         loop {
             steps.clear();
             self.steps(&mut steps);
-            let next = steps.iter().find(|step| !matches!(step, Step::Chooses(_, TransactionEntry::Outcome(_, false))));
+            let next = steps
+                .iter()
+                .find(|step| !matches!(step, Step::Chooses(_, TransactionEntry::Outcome(_, Outcome::Abort))));
             let Some(Step::Chooses(id, entry)) = next.cloned() else { break };
             self.choose(id, &entry);
         }
@@ -194,8 +196,8 @@ impl Ring {
     }
 
     /// Returns the number of transactions with this outcome.
-    pub fn count(&self, committed: bool) -> usize {
-        self.outcomes.values().filter(|outcome| **outcome == committed).count()
+    pub fn count(&self, wanted: Outcome) -> usize {
+        self.outcomes.values().filter(|outcome| **outcome == wanted).count()
     }
 
     /// Returns the number of open transactions.
@@ -233,11 +235,11 @@ impl Ring {
         let (own, transactions) = (&sim.own, &sim.transactions);
         let mut entries = Vec::new();
         if let Some((id, plan)) = transactions.coordinates() {
-            entries.push(TransactionEntry::Outcome(id, false));
-            let yes = |group: GroupId| self.said.contains(&Said::Vote(id, group, true));
+            entries.push(TransactionEntry::Outcome(id, Outcome::Abort));
+            let yes = |group: GroupId| self.said.contains(&Said::Vote(id, group, Vote::Yes));
             let enough = self.defects.has(Defect::OneVote) && plan.asked().any(|party| yes(party.group.id));
             if enough || plan.asked().all(|party| yes(party.group.id)) {
-                entries.push(TransactionEntry::Outcome(id, true));
+                entries.push(TransactionEntry::Outcome(id, Outcome::Commit));
             }
         }
         for said in &self.said {
@@ -245,12 +247,12 @@ impl Ring {
                 Said::Prepare(id) if self.asked[id].party(own.id).is_some() && id.group != own.id => {
                     entries.push(TransactionEntry::Asked(*id, Box::new(self.asked[id].clone())));
                 }
-                Said::Decision(id, commit) if id.group != own.id && self.asked[id].party(own.id).is_some() => {
-                    let ends = *commit && transactions.is_touched(own, *id);
+                Said::Decision(id, outcome) if id.group != own.id && self.asked[id].party(own.id).is_some() => {
+                    let ends = *outcome == Outcome::Commit && transactions.is_touched(own, *id);
                     entries.push(if ends {
                         TransactionEntry::Ending(*id)
                     } else {
-                        TransactionEntry::Decided(*id, *commit)
+                        TransactionEntry::Decided(*id, *outcome)
                     });
                 }
                 Said::End(id, group) => entries.push(TransactionEntry::Ended(*id, *group)),
@@ -260,7 +262,7 @@ impl Ring {
         entries.extend(self.pushed.iter().cloned().map(TransactionEntry::Neighbour));
         // A group that waits for a commit knows it as one; hearing of it twice does not undo it.
         entries.retain(
-            |entry| !matches!(entry, TransactionEntry::Decided(id, true) if transactions.vote(*id) != Some(true)),
+            |entry| !matches!(entry, TransactionEntry::Decided(id, Outcome::Commit) if transactions.vote(*id) != Some(Vote::Yes)),
         );
         entries
     }
@@ -286,7 +288,7 @@ impl Ring {
                 sim.own.epoch = Epoch(sim.own.epoch.0 + 1);
                 sim.own.applied = sim.own.applied.next();
                 if let Some((open, _)) = sim.transactions.coordinates() {
-                    next.outcomes.insert(open, false);
+                    next.outcomes.insert(open, Outcome::Abort);
                 }
                 sim.transactions.on_epoch();
                 let reference = sim.reference();
@@ -335,18 +337,18 @@ impl Ring {
                     self.said.insert(Said::Prepare(id));
                 }
             }
-            TransactionEntry::Outcome(of, commit) => {
-                if self.outcomes.insert(*of, *commit).is_some_and(|known| known != *commit) {
+            TransactionEntry::Outcome(of, outcome) => {
+                if self.outcomes.insert(*of, *outcome).is_some_and(|known| known != *outcome) {
                     self.wrong.push("two outcomes");
                 }
                 let (_, plan) = open.expect("it was open");
-                let agreed = |group: GroupId| self.said.contains(&Said::Vote(*of, group, true));
-                if *commit && !plan.asked().all(|party| agreed(party.group.id)) {
+                let agreed = |group: GroupId| self.said.contains(&Said::Vote(*of, group, Vote::Yes));
+                if *outcome == Outcome::Commit && !plan.asked().all(|party| agreed(party.group.id)) {
                     self.wrong.push("committed, and not all agreed");
                 }
             }
-            TransactionEntry::Decided(of, commit) => self.learned(*of, *commit),
-            TransactionEntry::Ending(of) => self.learned(*of, true),
+            TransactionEntry::Decided(of, outcome) => self.learned(*of, *outcome),
+            TransactionEntry::Ending(of) => self.learned(*of, Outcome::Commit),
             _ => {}
         }
         let sim = self.groups.get_mut(&id).expect("it is there");
@@ -362,8 +364,8 @@ impl Ring {
     }
 
     /// Records that a group learned an outcome.
-    fn learned(&mut self, of: TransactionId, commit: bool) {
-        if *self.outcomes.entry(of).or_insert(commit) != commit {
+    fn learned(&mut self, of: TransactionId, outcome: Outcome) {
+        if *self.outcomes.entry(of).or_insert(outcome) != outcome {
             self.wrong.push("another outcome was learned");
         }
     }
@@ -405,18 +407,18 @@ impl Ring {
         for (id, plan) in &self.asked {
             for sim in self.groups.values() {
                 let (own, transactions) = (&sim.own, &sim.transactions);
-                if let Some(commit) = transactions.outcome(own, *id) {
-                    said.push(Said::Decision(*id, commit));
+                if let Some(outcome) = transactions.outcome(own, *id) {
+                    said.push(Said::Decision(*id, outcome));
                 }
                 if sim.ended.is_none() {
                     said.extend(self.said_before_chosen(sim, *id, plan));
                 }
                 for party in plan.asked() {
                     let group = party.group.id;
-                    let committed = self.outcomes.get(id) == Some(&true);
+                    let committed = self.outcomes.get(id) == Some(&Outcome::Commit);
                     if group == own.id {
                         match transactions.vote(*id) {
-                            Some(false) if committed => said.push(Said::End(*id, group)),
+                            Some(Vote::No) if committed => said.push(Said::End(*id, group)),
                             Some(vote) => said.push(Said::Vote(*id, group, vote)),
                             None => {}
                         }
@@ -434,12 +436,12 @@ impl Ring {
         let group = sim.own.id;
         let is_asked = plan.asked().any(|party| party.group.id == group);
         if self.defects.has(Defect::VoteBeforeChosen) && is_asked && sim.transactions.vote(id).is_none() {
-            return Some(Said::Vote(id, group, true));
+            return Some(Said::Vote(id, group, Vote::Yes));
         }
-        let agreed = |group: GroupId| self.said.contains(&Said::Vote(id, group, true));
+        let agreed = |group: GroupId| self.said.contains(&Said::Vote(id, group, Vote::Yes));
         let is_open = sim.transactions.coordinates().is_some_and(|(open, _)| open == id);
         let early = self.defects.has(Defect::OutcomeBeforeChosen) && is_open;
-        (early && plan.asked().all(|party| agreed(party.group.id))).then_some(Said::Decision(id, true))
+        (early && plan.asked().all(|party| agreed(party.group.id))).then_some(Said::Decision(id, Outcome::Commit))
     }
 
     fn check(&mut self) {

@@ -5,6 +5,7 @@
 //! A leader's waits and reminders happen here whenever they can, so no order of timers is left out.
 
 use group::config::Defect;
+use group::transaction::Outcome;
 use stateright::{Model, Property};
 
 use crate::ring::{self, Intent, Ring, Step};
@@ -45,10 +46,10 @@ impl Model for World {
         vec![
             Property::always("all holds", |_, ring: &Ring| ring.wrong.is_empty()),
             Property::sometimes("all are committed", |world: &World, ring: &Ring| {
-                ring.count(true) == world.intents.len()
+                ring.count(Outcome::Commit) == world.intents.len()
             }),
             Property::sometimes("one is committed, one aborted", |_, ring: &Ring| {
-                ring.count(true) > 0 && ring.count(false) > 0
+                ring.count(Outcome::Commit) > 0 && ring.count(Outcome::Abort) > 0
             }),
             Property::sometimes("two are open", |_, ring: &Ring| ring.open() > 1),
             Property::sometimes("all is at rest", |_, ring: &Ring| ring.is_at_rest()),

@@ -9,10 +9,10 @@ use crate::ballot::{LogSlot, Number, Term};
 use crate::config::Defects;
 use crate::control::agreed::AgreedPolicies;
 use crate::control::state::{Entry, GroupState, Member, Settings};
-use crate::transaction::TransactionId;
 use crate::transaction::plan::{GroupTransaction, Plan, PlanRefusal, Rank, View};
 use crate::transaction::state::TransactionEntry;
 use crate::transaction::successor::birth::births;
+use crate::transaction::{Outcome, TransactionId, Vote};
 use overlay::time::WallMillis;
 
 fn node(peer: u8) -> NodeId {
@@ -72,7 +72,7 @@ fn commit_after(
         entry(state, TransactionEntry::Asked(id, plan.clone().into()));
         assert_eq!(state.transactions.vote(id), Some(true));
     }
-    entry(&mut groups[0], TransactionEntry::Outcome(id, true));
+    entry(&mut groups[0], TransactionEntry::Outcome(id, Outcome::Commit));
     meanwhile(&mut groups[1..]);
     groups[1..].iter_mut().for_each(|state| entry(state, TransactionEntry::Ending(id)));
     assert!(
@@ -251,7 +251,7 @@ fn a_change_of_members_aborts_what_is_coordinated() {
     assert_eq!(state.transactions.outcome(&state.own(Defects::NONE), id), None);
     state.apply(state.applied.next(), &Entry::Next((1..=5).map(member).collect()));
     assert_eq!(state.transactions.outcome(&state.own(Defects::NONE), id), Some(false));
-    state.apply(state.applied.next(), &Entry::Transaction(TransactionEntry::Outcome(id, true)));
+    state.apply(state.applied.next(), &Entry::Transaction(TransactionEntry::Outcome(id, Outcome::Commit)));
     assert_eq!(state.ended, None, "too late");
 }
 
@@ -381,7 +381,7 @@ fn of_made_up_final_states_nothing_is_born() {
     let mut last = founded();
     last.apply(last.applied.next(), &Entry::Transaction(TransactionEntry::Begin(plan.clone().into())));
     let (id, _) = last.transactions.coordinates().expect("it has begun");
-    last.apply(last.applied.next(), &Entry::Transaction(TransactionEntry::Outcome(id, true)));
+    last.apply(last.applied.next(), &Entry::Transaction(TransactionEntry::Outcome(id, Outcome::Commit)));
     let of = |last: &GroupState| births(id, &plan, &[last], Defects::NONE);
     assert_eq!(of(&last).expect("it ended so").len(), 2);
     // No member is left that was to be in the second group.

@@ -328,7 +328,10 @@ fn nothing_is_born_of_a_life_that_is_over() {
         let plan = Plan::new(split, &view, None, Rank::new(0, WallMillis(0))).expect("it can be split");
         last.apply(LogSlot(91), &Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
         let began = TransactionId { group: last.id, epoch: last.epoch, slot: LogSlot(91) };
-        last.apply(LogSlot(92), &Entry::Transaction(TransactionEntry::Outcome(began, true)));
+        last.apply(
+            LogSlot(92),
+            &Entry::Transaction(TransactionEntry::Outcome(began, group::transaction::Outcome::Commit)),
+        );
         assert_eq!(last.ended, Some(began));
         if is_released {
             last.members[0].since = LogSlot(91);

@@ -8,9 +8,9 @@ use group::control::state::{Entry, GroupState};
 use group::message::{Base, CommitteeMessage, LogMessage, Message, Sender, Since, Write};
 use group::op::{Kind, Version};
 use group::record::{Completions, DoneOp, OpId, Record};
-use group::transaction::TransactionId;
 use group::transaction::driver::{GroupEnvelope, GroupMessage};
 use group::transaction::plan::{Birth, BirthName, GroupTransaction, Party, Plan, Rank};
+use group::transaction::{Outcome, TransactionId, Vote};
 use node::reconfigure::copying::CopyOrder;
 use node::wire::Frame;
 use node::{AdminRequest, Node};
@@ -318,10 +318,10 @@ pub fn made(rng: &mut Rng, liar: NodeId, node: &Node, other: Option<&Node>) -> O
             let id = transaction(rng, own);
             let message = match rng.below(6) {
                 0 | 1 => GroupMessage::Prepare(id, plan(rng, beside, own).into()),
-                2 => GroupMessage::Decision(id, is(rng, 2)),
+                2 => GroupMessage::Decision(id, if is(rng, 2) { Outcome::Commit } else { Outcome::Abort }),
                 3 => GroupMessage::End(id),
                 4 => GroupMessage::Question(id),
-                _ => GroupMessage::Vote(id, is(rng, 2)),
+                _ => GroupMessage::Vote(id, if is(rng, 2) { Vote::Yes } else { Vote::No }),
             };
             let (by, to) = (reference(rng, beside), reference(rng, own));
             let envelope = GroupEnvelope { from: beside.id, by, to, message };

@@ -2,9 +2,9 @@
 
 use group::Group;
 use group::control::state::{Entry, GroupState};
-use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
 use group::transaction::state::TransactionEntry;
+use group::transaction::{Outcome, TransactionId, Vote};
 use group::watched::{Applied, Watched};
 use overlay::GroupRef;
 
@@ -42,9 +42,9 @@ fn show_steps(applied: &Applied, show: &mut dyn FnMut(Observation)) {
     let mut say = |id, step| show(Observation::Transaction { group: before.id, id, step });
     if let Entry::Transaction(TransactionEntry::Asked(id, _)) = entry
         && old.vote(*id).is_none()
-        && let Some(agreed) = new.vote(*id)
+        && let Some(vote) = new.vote(*id)
     {
-        say(*id, if agreed { TransactionStep::Agreed } else { TransactionStep::Refused });
+        say(*id, if vote == Vote::Yes { TransactionStep::Agreed } else { TransactionStep::Refused });
     }
     let is_kept = |id| new.decided().iter().any(|decision| decision.id == id);
     if let Some((id, plan)) = old.coordinates()
@@ -53,7 +53,7 @@ fn show_steps(applied: &Applied, show: &mut dyn FnMut(Observation)) {
         say(id, if is_kept(id) { TransactionStep::Committed { asked: asked(plan) } } else { TransactionStep::Aborted });
     }
     for (id, plan) in old.voted().filter(|(id, _)| !new.voted().any(|(open, _)| open == *id)) {
-        let commit = matches!(entry, Entry::Transaction(TransactionEntry::Decided(of, true) | TransactionEntry::Ending(of)) if *of == id);
+        let commit = matches!(entry, Entry::Transaction(TransactionEntry::Decided(of, Outcome::Commit) | TransactionEntry::Ending(of)) if *of == id);
         say(id, if commit { TransactionStep::Committed { asked: asked(plan) } } else { TransactionStep::Aborted });
     }
 }
