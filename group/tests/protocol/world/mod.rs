@@ -17,6 +17,7 @@ use overlay::rng::Rng;
 use overlay::time::{Now, Time, WallMillis};
 use overlay::{GroupId, Incarnation, Key, NodeId, PeerKey, Point, RingId};
 
+mod calm;
 pub mod chance;
 mod checks;
 pub mod clients;
