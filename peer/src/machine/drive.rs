@@ -21,10 +21,10 @@ use tokio::sync::oneshot;
 
 use super::busy::BusyMeter;
 use super::clocks::Clocks;
+use super::data_dir::peer_state::{PeerState, SharedPeerState};
+use super::data_dir::remembered::{Agreed, agreed_policies, contradictions};
 use super::mailbox::{Ask, Mailbox};
 use super::packets::PacketPort;
-use super::peer_state::{PeerState, SharedPeerState};
-use super::remembered::{Agreed, agreed_policies, contradictions};
 use super::status_board::StatusBoard;
 use super::store_port::StorePort;
 use super::supervisor::Word;

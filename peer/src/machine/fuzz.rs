@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::peer_state::PeerState;
+use super::data_dir::peer_state::PeerState;
 
 /// Returns whether this is a `peer.json`, without its checksum, that a peer can start with. A parsed file is used,
 /// written and read back.

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 
 use golden::{Format, Golden};
 
-use super::peer_state::{Content, PEER_STATE_VERSION, PeerState};
-use super::remembered::{Agreed, Network};
-use super::sealed;
-use super::sessions::{self, PeerSession, SESSIONS_VERSION};
+use super::data_dir::peer_state::{Content, PEER_STATE_VERSION, PeerState};
+use super::data_dir::remembered::{Agreed, Network};
+use super::data_dir::sealed;
+use super::data_dir::sessions::{self, PeerSession, SESSIONS_VERSION};
 
 const PEER_STATES: Format = Format {
     version: PEER_STATE_VERSION as u64,
-    constant: "PEER_STATE_VERSION in peer/src/machine/peer_state.rs",
+    constant: "PEER_STATE_VERSION in peer/src/machine/data_dir/peer_state.rs",
     package: "peer --lib",
 };
 const SESSIONS: Format = Format {
     version: SESSIONS_VERSION as u64,
-    constant: "SESSIONS_VERSION in peer/src/machine/sessions.rs",
+    constant: "SESSIONS_VERSION in peer/src/machine/data_dir/sessions.rs",
     package: "peer --lib",
 };
 /// The program's own name changes with every commit.

@@ -17,10 +17,10 @@ use overlay::{GroupId, Key, Point};
 use tokio::sync::{mpsc, oneshot};
 
 use super::clocks::Clocks;
+use super::data_dir::peer_state::{PeerState, SharedPeerState};
+use super::data_dir::sessions::Keeper;
 use super::drive::LoopEnd;
 use super::mailbox::{Ask, Mailbox};
-use super::peer_state::{PeerState, SharedPeerState};
-use super::sessions::Keeper;
 use super::status_board::{StatusBoard, leaving_of};
 use super::store_port::SharedStore;
 use crate::admin::{Admin, LeaveError};
@@ -330,7 +330,7 @@ impl Drop for LoopGuard {
 mod tests {
     use std::thread;
 
-    use super::super::remembered::Network;
+    use super::super::data_dir::remembered::Network;
     use super::*;
 
     fn supervisor() -> (Supervisor, Arc<Lanes>, Sender<Word>, Vec<Arc<Mailbox>>) {

@@ -33,7 +33,7 @@ fn crc32<C: Serialize>(format: u32, program: &str, content: &C) -> u32 {
 }
 
 /// Returns the bytes of a file of this format, as this program writes it.
-pub(super) fn text<C: Serialize>(format: u32, program: &str, content: &C) -> Vec<u8> {
+pub(in super::super) fn text<C: Serialize>(format: u32, program: &str, content: &C) -> Vec<u8> {
     let crc32 = crc32(format, program, content);
     let sealed = Sealed { format, program: program.into(), content, crc32 };
     serde_json::to_vec_pretty(&sealed).expect("texts and numbers can always be written")
@@ -43,7 +43,7 @@ pub(super) fn text<C: Serialize>(format: u32, program: &str, content: &C) -> Vec
 ///
 /// # Errors
 /// The bytes are no such file; the text gives the reason.
-pub(super) fn parse<C: Serialize + DeserializeOwned>(format: u32, text: &[u8]) -> Result<C, String> {
+pub(in super::super) fn parse<C: Serialize + DeserializeOwned>(format: u32, text: &[u8]) -> Result<C, String> {
     let sealed = serde_json::from_slice::<Sealed<C>>(text).map_err(|error| error.to_string())?;
     match crc32(format, &sealed.program, &sealed.content) == sealed.crc32 {
         true => Ok(sealed.content),
@@ -55,7 +55,7 @@ pub(super) fn parse<C: Serialize + DeserializeOwned>(format: u32, text: &[u8]) -
 ///
 /// # Errors
 /// A text for the operator of this process: both versions, and the remedy.
-pub(super) fn check_format(path: &Path, text: &[u8], format: u32) -> Result<(), String> {
+pub(in super::super) fn check_format(path: &Path, text: &[u8], format: u32) -> Result<(), String> {
     let Ok(WrittenBy { format: found, program }) = serde_json::from_slice(text) else { return Ok(()) };
     let found = found.unwrap_or(1);
     if found == format {
@@ -74,7 +74,7 @@ pub(super) fn check_format(path: &Path, text: &[u8], format: u32) -> Result<(), 
 ///
 /// # Errors
 /// The system's error; the old file is left as it was.
-pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(in super::super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("json.new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(text)?;

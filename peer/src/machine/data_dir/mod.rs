@@ -3,6 +3,12 @@
 //! The lock is on the directory, not on the store in it. A peer whose network lives in memory has no store, and two such
 //! peers under one identity harm the whole network.
 
+pub(super) mod key_hash;
+pub(super) mod peer_state;
+pub(super) mod remembered;
+pub(super) mod sealed;
+pub(super) mod sessions;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -11,9 +17,9 @@ use std::path::Path;
 use net::Identity;
 use store::Engine;
 
+use self::peer_state::PeerState;
+use self::sessions::Sessions;
 use super::launch::store_dir;
-use super::peer_state::PeerState;
-use super::sessions::Sessions;
 
 /// Name of the locked file, which holds the process id of the lock's holder.
 const LOCK: &str = "lock";

@@ -14,11 +14,11 @@ use environment::version::PROGRAM;
 use group::control::history::{FAILURES_MAX, History};
 use serde::{Deserialize, Serialize};
 
-use super::clocks::Clocks;
+use super::super::clocks::Clocks;
 use super::sealed;
 
 /// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
-pub(super) const SESSIONS_VERSION: u32 = 1;
+pub(in super::super) const SESSIONS_VERSION: u32 = 1;
 /// The file in a data directory.
 const FILE: &str = "sessions.json";
 /// Upper limit of remembered sessions, the present one included; the oldest ones are forgotten first.
@@ -32,7 +32,7 @@ const END_MAX: Duration = Duration::from_secs(1);
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum SessionEnd {
+pub(in super::super) enum SessionEnd {
     /// The session lasts. At the next start this means that the process was killed, its machine stopped, or its store failed.
     None,
     /// The process was asked to stop, left its network, or began a new life as a member.
@@ -43,19 +43,19 @@ pub(super) enum SessionEnd {
 
 /// One session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PeerSession {
+pub(in super::super) struct PeerSession {
     /// Begin of the session, in seconds since 1970.
-    pub(super) start_unix_s: u64,
+    pub(in super::super) start_unix_s: u64,
     /// Length of the session, in seconds, as noted last.
-    pub(super) lived_s: u64,
+    pub(in super::super) lived_s: u64,
     /// How the session ended.
-    pub(super) end: SessionEnd,
+    pub(in super::super) end: SessionEnd,
 }
 
 /// The content of the file: the oldest session first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SessionsContent {
-    pub(super) sessions: Vec<PeerSession>,
+pub(in super::super) struct SessionsContent {
+    pub(in super::super) sessions: Vec<PeerSession>,
 }
 
 /// The file `sessions.json` of a data directory.

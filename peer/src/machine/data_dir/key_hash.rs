@@ -3,7 +3,7 @@
 use argon2::{Algorithm, Argon2, Params, Version};
 use serde::{Deserialize, Serialize};
 
-use super::launch::draw;
+use super::super::launch::draw;
 
 /// Length of a hash in bytes.
 const HASH_BYTES: usize = 32;
@@ -71,7 +71,7 @@ fn derive(key: &[u8], salt: &[u8], cost: Cost) -> Result<String, String> {
 }
 
 #[cfg(test)]
-pub(super) const CHEAP: Cost = Cost { memory_kib: 8, passes: 1 };
+pub(in super::super) const CHEAP: Cost = Cost { memory_kib: 8, passes: 1 };
 
 #[cfg(test)]
 mod tests {

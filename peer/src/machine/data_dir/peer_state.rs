@@ -20,30 +20,30 @@ use super::sealed;
 
 /// Version of this file's format. Raise it with every change of the format; the golden file finds an unintended change.
 /// Files of version 1 do not name their version.
-pub(super) const PEER_STATE_VERSION: u32 = 3;
+pub(in super::super) const PEER_STATE_VERSION: u32 = 3;
 /// Upper limit of remembered peers.
 const PEERS_MAX: usize = 64;
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Content {
-    pub(super) ring: Option<String>,
+pub(in super::super) struct Content {
+    pub(in super::super) ring: Option<String>,
     /// The rings of its other lanes, if the peer has more than one lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) lanes: Vec<String>,
-    pub(super) incarnation: u64,
-    pub(super) peers: BTreeMap<String, Vec<String>>,
+    pub(in super::super) lanes: Vec<String>,
+    pub(in super::super) incarnation: u64,
+    pub(in super::super) peers: BTreeMap<String, Vec<String>>,
     /// The network that the peer belongs to, with its ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) network: Option<Network>,
+    pub(in super::super) network: Option<Network>,
     /// Whether the peer leaves the ring: `Some(true)` if it insists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) leaving: Option<bool>,
+    pub(in super::super) leaving: Option<bool>,
     /// The ring that the peer has left, while it belongs to no other ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) left: Option<String>,
+    pub(in super::super) left: Option<String>,
     /// The peer's name for administrators, in any network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) name: Option<PeerName>,
+    pub(in super::super) name: Option<PeerName>,
 }
 
 fn ring(text: &str) -> Option<RingId> {
@@ -89,14 +89,14 @@ impl PeerState {
     }
 
     /// Parses the bytes that were read from `path`.
-    pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<PeerState, String> {
+    pub(in super::super) fn parse(path: PathBuf, text: &[u8]) -> Result<PeerState, String> {
         sealed::check_format(&path, text, PEER_STATE_VERSION)?;
         let content = sealed::parse(PEER_STATE_VERSION, text).map_err(|why| broken(&path, &why))?;
         PeerState::of(path, content)
     }
 
     /// Parses the content of the file without its checksum, which no random change of bytes gets right.
-    pub(super) fn parse_unsealed(path: PathBuf, text: &[u8]) -> Result<PeerState, String> {
+    pub(in super::super) fn parse_unsealed(path: PathBuf, text: &[u8]) -> Result<PeerState, String> {
         let content = serde_json::from_slice::<Content>(text).map_err(|error| broken(&path, &error))?;
         PeerState::of(path, content)
     }
@@ -201,7 +201,7 @@ impl PeerState {
         Ok(Incarnation(self.content.incarnation))
     }
 
-    pub(super) fn take_incarnation(&mut self, proposed: u64) -> Result<(), String> {
+    pub(in super::super) fn take_incarnation(&mut self, proposed: u64) -> Result<(), String> {
         let next = self.content.incarnation.checked_add(1);
         let next = next.ok_or_else(|| broken(&self.path, &"its last incarnation is the last there is"))?;
         self.content.incarnation = proposed.max(next);
@@ -227,12 +227,12 @@ impl PeerState {
     }
 
     /// Returns the bytes to write.
-    pub(super) fn text(&self) -> Vec<u8> {
+    pub(in super::super) fn text(&self) -> Vec<u8> {
         self.text_by(PROGRAM)
     }
 
     /// Returns the bytes as `program` would write them.
-    pub(super) fn text_by(&self, program: &str) -> Vec<u8> {
+    pub(in super::super) fn text_by(&self, program: &str) -> Vec<u8> {
         sealed::text(PEER_STATE_VERSION, program, &self.content)
     }
 
