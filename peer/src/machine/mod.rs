@@ -1,8 +1,7 @@
 //! One running peer: a node, driven by a thread of its own, between store, network and clients.
 //!
-//! Start at [`launch()`]; the loop is in `drive`, and the state beside the store in
-//! `data_dir`. A peer with several lanes has
-//! a node and a loop for each lane; `supervisor` supervises all of them.
+//! Start at [`launch()`]; the loop is in `drive`, and the state beside the store in `data_dir`. A peer with several lanes
+//! has a node and a loop for each lane; `supervisor` supervises all of them.
 
 mod anew;
 mod busy;

@@ -3,8 +3,11 @@
 //! A [`Launch`] starts the parts of a peer (the node's loop, the store, the network); the daemon knows only the [`Peer`] that it
 //! returns.
 
-use std::future::Future;
-use std::io::{self, IsTerminal as _, Write as _};
+mod lines;
+mod logging;
+mod signals;
+
+use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,28 +16,27 @@ use std::time::{Duration, Instant};
 use net::peer_id_of;
 use node::Event;
 use overlay::PeerName;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
-use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::admin::Admin;
-use crate::config::{Config, Format, Origin, Shown};
+use crate::config::{Config, Origin, Shown};
 use crate::descriptors::{self, Shares};
 use crate::event_log::{EventLog, Happening, Neighbours, RingMetrics, RingWatch};
 use crate::exit::Exit;
 use crate::http::{self, Served, StatusMetrics};
-use crate::log::{self, Log};
+use crate::log;
 use crate::names::Names;
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
 use crate::unready::{Unready, failing};
+use lines::{Lines, left_line, ready_line, say};
+use logging::{LogMetrics, start_log};
+use signals::Signals;
 
 /// Upper limit of the node's time to stop. A stop by a signal has to be over within 10 s.
 const STOP_MAX: Duration = Duration::from_millis(8500);
@@ -159,43 +161,6 @@ fn warn_of_idle(config: &Config) {
         if IDLE.contains(&(shown.name, &*shown.value)) {
             tracing::warn!("--{} has no effect in this version", shown.name);
         }
-    }
-}
-
-/// Starts the log on stderr; stdout is for the ready line that scripts wait for.
-fn start_log(format: Format) {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,libp2p_swarm=warn"));
-    // Without a thread there is no log; the peer's own threads will not start either.
-    let Ok(writer) = Log::start(io::stderr(), format) else { return };
-    log::set(writer.clone());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
-    let builder = builder.log_internal_errors(false);
-    // A second start within one process (a test) keeps the first log.
-    let _ = match format {
-        Format::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
-        Format::Json => builder.json().flatten_event(true).try_init(),
-    };
-    // The default hook writes to stderr itself, and blocks while its reader does not read.
-    std::panic::set_hook(Box::new(|panic| {
-        let backtrace = std::backtrace::Backtrace::capture();
-        match backtrace.status() {
-            std::backtrace::BacktraceStatus::Captured => tracing::error!("{panic}\n{backtrace}"),
-            _ => tracing::error!("{panic}"),
-        }
-    }));
-}
-
-/// Metric of dropped log lines.
-#[derive(Debug)]
-struct LogMetrics;
-
-impl Collector for LogMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let counter = ConstCounter::new(log::dropped());
-        let help = "Log lines that were dropped because stderr did not take them";
-        let metric = encoder.encode_descriptor("log_dropped", help, None, counter.metric_type())?;
-        counter.encode(metric)
     }
 }
 
@@ -360,81 +325,6 @@ fn local_address(listener: Option<&TcpListener>) -> Option<SocketAddr> {
     listener.and_then(|listener| listener.local_addr().ok())
 }
 
-/// Returns the line that tells scripts that this peer serves.
-fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Option<SocketAddr>) -> String {
-    match format {
-        Format::Json => {
-            // Written by hand for the order of the fields, which is documented.
-            let text = |text: &str| serde_json::Value::from(text).to_string();
-            let address = |address: Option<SocketAddr>| address.map_or("null".into(), |a| text(&a.to_string()));
-            let name = peer.name.as_ref().map_or(String::new(), |name| format!(r#","name":{}"#, text(name.as_str())));
-            format!(
-                r#"{{"event":"ready","peer_id":{},"listen":[{}],"resp":{},"http":{}{name}}}"#,
-                text(&peer.peer_id),
-                peer.listen.iter().map(|listen| text(listen)).collect::<Vec<_>>().join(","),
-                address(resp),
-                address(http),
-            )
-        }
-        Format::Text => {
-            let address = |address: Option<SocketAddr>| address.map_or("off".into(), |address| address.to_string());
-            // The addresses are last: scripts know the other fields by their places.
-            let join = if peer.listen.is_empty() { String::new() } else { format!(" join={}", peer.listen.join(",")) };
-            let name = peer.name.as_ref().map_or(String::new(), |name| format!(" name={name}"));
-            format!("ready peer={} resp={} http={}{name}{join}", peer.peer_id, address(resp), address(http))
-        }
-    }
-}
-
-/// Returns the line that tells scripts that this peer has left for good.
-fn left_line(format: Format, Peer { peer_id, name, .. }: &Peer) -> String {
-    match format {
-        Format::Json => {
-            let text = |text: &str| serde_json::Value::from(text).to_string();
-            let name = name.as_ref().map_or(String::new(), |name| format!(r#","name":{}"#, text(name.as_str())));
-            format!(r#"{{"event":"left","peer_id":{}{name}}}"#, text(peer_id))
-        }
-        Format::Text => {
-            let name = name.as_ref().map_or(String::new(), |name| format!(" name={name}"));
-            format!("left peer={peer_id}{name}")
-        }
-    }
-}
-
-/// Lines for stdout.
-struct Lines {
-    ready: String,
-    left: String,
-}
-
-/// Time that a write to stdout is waited for: without a reader it never completes.
-const SAY_MAX: Duration = Duration::from_millis(500);
-/// Further time after which the log reports the delay. A busy machine is not that slow.
-const SAY_LATE: Duration = Duration::from_secs(5);
-
-/// Prints a line to stdout. A missing reader changes nothing.
-fn say(line: &str) {
-    let line = format!("{line}\n");
-    let (tell, said) = std::sync::mpsc::sync_channel(1);
-    let written = std::thread::Builder::new().name("scatter-stdout".into()).spawn(move || {
-        let mut out = io::stdout().lock();
-        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
-        let _ = tell.send(());
-    });
-    let warn = || tracing::warn!("stdout takes nothing: the line that scripts wait for is held up");
-    if written.is_err() {
-        warn();
-    } else if said.recv_timeout(SAY_MAX).is_err() {
-        let late = move || {
-            if said.recv_timeout(SAY_LATE).is_err() {
-                warn();
-            }
-        };
-        // Without a thread there is no warning; the line may still come.
-        let _ = std::thread::Builder::new().name("scatter-say".into()).spawn(late);
-    }
-}
-
 /// Follows the peer from its start to its end.
 async fn live(peer: Peer, mut signals: Signals, lines: &Lines, event_log: &EventLog) -> Ending {
     let Peer { mut news, stop, status, .. } = peer;
@@ -553,79 +443,6 @@ fn tell(event: Event, status: &dyn StatusSource) {
         Event::InRing(ring) => tracing::info!("this peer belongs to the network with the ring {ring}"),
         other => tracing::info!(?other),
     }
-}
-
-/// Sources of requests to stop the process.
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-    /// `None` where SIGHUP is ignored, as under `nohup`.
-    hangup: Option<tokio::signal::unix::Signal>,
-    parent: Option<mpsc::Receiver<()>>,
-}
-
-impl Signals {
-    fn new(stop_with_stdin: bool) -> io::Result<Signals> {
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: if environment::is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
-            parent: stop_with_stdin.then(watch_stdin),
-        })
-    }
-
-    /// Waits for the next signal, and returns its number.
-    async fn next(&mut self) -> i32 {
-        let parent: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &mut self.parent {
-            Some(parent) => Box::pin(async {
-                parent.recv().await;
-            }),
-            None => Box::pin(std::future::pending()),
-        };
-        let hangup = async {
-            match &mut self.hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        let number = tokio::select! {
-            _ = hangup => 1,
-            _ = self.interrupt.recv() => 2,
-            _ = self.terminate.recv() => 15,
-            () = parent => {
-                // Only once: the channel stays closed.
-                0
-            }
-        };
-        if number == 0 {
-            self.parent = None;
-            return 15;
-        }
-        number
-    }
-
-    /// Waits for a signal that ends a stop at once. A SIGHUP does not: where a terminal closes, both the kernel and the shell send
-    /// one.
-    async fn second(&mut self, first: Instant) -> i32 {
-        // `timeout` and terminals send a signal to the process and to its group: both count as one request.
-        const TOGETHER: Duration = Duration::from_millis(200);
-        loop {
-            let number = self.next().await;
-            if number != 1 && first.elapsed() > TOGETHER {
-                return number;
-            }
-        }
-    }
-}
-
-/// Reports the end of stdin: the parent holds its other end, which closes however the parent dies.
-fn watch_stdin() -> mpsc::Receiver<()> {
-    let (gone, parent) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        drop(gone);
-    });
-    parent
 }
 
 #[cfg(test)]
