@@ -62,6 +62,11 @@ impl<'a> Names<'a> {
         label(self.get(peer_id), peer_id)
     }
 
+    /// Returns peers in their displayed form with the whole ids, with commas between them.
+    pub fn whole_list(&self, peer_ids: &[String]) -> String {
+        peer_ids.iter().map(|peer| self.whole(peer)).collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns a peer in its displayed form with the whole id, for commands that need it.
     pub fn whole(&self, peer_id: &str) -> String {
         Called { name: self.get(peer_id), id: peer_id }.to_string()

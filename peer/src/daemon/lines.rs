@@ -4,6 +4,8 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use overlay::PeerName;
+
 use super::Peer;
 use crate::config::Format;
 
@@ -12,13 +14,12 @@ pub(super) fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, 
     match format {
         Format::Json => {
             // Written by hand for the order of the fields, which is documented.
-            let text = |text: &str| serde_json::Value::from(text).to_string();
-            let address = |address: Option<SocketAddr>| address.map_or("null".into(), |a| text(&a.to_string()));
-            let name = peer.name.as_ref().map_or(String::new(), |name| format!(r#","name":{}"#, text(name.as_str())));
+            let address = |address: Option<SocketAddr>| address.map_or("null".into(), |a| json_text(&a.to_string()));
+            let name = peer.name.as_ref().map_or(String::new(), json_name);
             format!(
                 r#"{{"event":"ready","peer_id":{},"listen":[{}],"resp":{},"http":{}{name}}}"#,
-                text(&peer.peer_id),
-                peer.listen.iter().map(|listen| text(listen)).collect::<Vec<_>>().join(","),
+                json_text(&peer.peer_id),
+                peer.listen.iter().map(|listen| json_text(listen)).collect::<Vec<_>>().join(","),
                 address(resp),
                 address(http),
             )
@@ -33,13 +34,22 @@ pub(super) fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, 
     }
 }
 
+/// Returns a text as JSON, in quotation marks.
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Returns the last field of a line, with the comma before it.
+fn json_name(name: &PeerName) -> String {
+    format!(r#","name":{}"#, json_text(name.as_str()))
+}
+
 /// Returns the line that tells scripts that this peer has left for good.
 pub(super) fn left_line(format: Format, Peer { peer_id, name, .. }: &Peer) -> String {
     match format {
         Format::Json => {
-            let text = |text: &str| serde_json::Value::from(text).to_string();
-            let name = name.as_ref().map_or(String::new(), |name| format!(r#","name":{}"#, text(name.as_str())));
-            format!(r#"{{"event":"left","peer_id":{}{name}}}"#, text(peer_id))
+            let name = name.as_ref().map_or(String::new(), json_name);
+            format!(r#"{{"event":"left","peer_id":{}{name}}}"#, json_text(peer_id))
         }
         Format::Text => {
             let name = name.as_ref().map_or(String::new(), |name| format!(" name={name}"));

@@ -173,7 +173,6 @@ fn meant(which: &Which) -> Result<GroupStatus, (Exit, String)> {
 fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
     let group = meant(which)?;
     let names = Names::of_groups([&group]);
-    let list = |peers: &[String]| peers.iter().map(|peer| names.whole(peer)).collect::<Vec<_>>().join(", ");
     let Some(doubt) = group.in_doubt.as_ref().filter(|doubt| !doubt.waiting_for.is_empty()) else {
         return Err((Exit::Refused, format!("group {} waits for nobody: nothing to accept", group.id)));
     };
@@ -181,8 +180,8 @@ fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
         "group {} waits for {}, since these may have forgotten the last thing they acknowledged: {}. To go on without them may \
          lose the last writes that were acknowledged, and nothing brings those back. If they are lost for good, say --yes",
         group.id,
-        list(&doubt.waiting_for),
-        list(&doubt.members)
+        names.whole_list(&doubt.waiting_for),
+        names.whole_list(&doubt.members)
     ) + &lacks_majority(&group).map(|why| format!(". {why}")).unwrap_or_default())
 }
 

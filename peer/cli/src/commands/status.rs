@@ -131,14 +131,14 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
 
 fn describe_doubt(in_doubt: &InDoubtStatus, group: &str, names: &Names<'_>, text: &mut String) {
     let InDoubtStatus { members, waiting_for } = in_doubt;
-    let list = |peers: &[String]| peers.iter().map(|peer| names.whole(peer)).collect::<Vec<_>>().join(", ");
-    let _ = writeln!(text, "  in doubt   may have forgotten the last thing acknowledged: {}", list(members));
+    let _ =
+        writeln!(text, "  in doubt   may have forgotten the last thing acknowledged: {}", names.whole_list(members));
     if !waiting_for.is_empty() {
         let _ = writeln!(
             text,
             "             so this group answers nothing until these are back: {}. If they are lost for good: scatter group \
              accept-loss {group}",
-            list(waiting_for)
+            names.whole_list(waiting_for)
         );
     }
 }

@@ -131,22 +131,24 @@ impl Link {
 
     pub(crate) fn stats(&self) -> PeerStats {
         let rtt = self.rtt_us.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_micros);
-        let class = |class: Class| {
-            let (queue, received) = (self.queue(class), &self.received[class as usize]);
-            let (depth, counts) = (queue.depth(), queue.counts());
-            ClassStats {
-                queued_frames: depth.0,
-                queued_bytes: depth.1,
-                sent_frames: counts.sent_frames,
-                sent_bytes: counts.sent_bytes,
-                received_frames: received.frames.load(Ordering::Relaxed),
-                received_bytes: received.bytes.load(Ordering::Relaxed),
-                dropped_full: counts.dropped_full,
-                dropped_late: counts.dropped_late,
-                lost: counts.lost,
-            }
-        };
-        PeerStats { peer: self.peer, up: self.is_up(), via: *lock(&self.via), rtt, classes: CLASSES.map(class) }
+        let classes = CLASSES.map(|class| self.class_stats(class));
+        PeerStats { peer: self.peer, up: self.is_up(), via: *lock(&self.via), rtt, classes }
+    }
+
+    fn class_stats(&self, class: Class) -> ClassStats {
+        let (queue, received) = (self.queue(class), &self.received[class as usize]);
+        let (depth, counts) = (queue.depth(), queue.counts());
+        ClassStats {
+            queued_frames: depth.0,
+            queued_bytes: depth.1,
+            sent_frames: counts.sent_frames,
+            sent_bytes: counts.sent_bytes,
+            received_frames: received.frames.load(Ordering::Relaxed),
+            received_bytes: received.bytes.load(Ordering::Relaxed),
+            dropped_full: counts.dropped_full,
+            dropped_late: counts.dropped_late,
+            lost: counts.lost,
+        }
     }
 }
 

@@ -104,31 +104,34 @@ impl Sessions {
         // One message each way.
         let (ends, end) = sync_channel(1);
         let (tell, written) = sync_channel(1);
-        let keep = move || {
-            let since = clocks.now().awake;
-            self.begin(clocks.wall().0 / 1000);
-            let mut due = NOTE_MIN;
-            loop {
-                match end.recv_timeout(due) {
-                    Ok(()) => {
-                        self.note(clocks.now().awake.since(since), SessionEnd::Clean);
-                        // The caller may have gone on.
-                        let _ = tell.send(());
-                        return;
-                    }
-                    Err(RecvTimeoutError::Timeout) => {
-                        let lived = clocks.now().awake.since(since);
-                        self.note(lived, SessionEnd::None);
-                        due = next_note(lived);
-                    }
-                    Err(RecvTimeoutError::Disconnected) => return,
-                }
-            }
-        };
+        let keep = move || self.note_until(&end, &tell, &clocks);
         if let Err(error) = std::thread::Builder::new().name("scatter-sessions".into()).spawn(keep) {
             tracing::warn!(%error, "no thread notes how long this peer runs");
         }
         Keeper { ends, written }
+    }
+
+    /// Notes the length of a session at intervals, until its end.
+    fn note_until(&mut self, end: &Receiver<()>, tell: &SyncSender<()>, clocks: &Clocks) {
+        let since = clocks.now().awake;
+        self.begin(clocks.wall().0 / 1000);
+        let mut due = NOTE_MIN;
+        loop {
+            match end.recv_timeout(due) {
+                Ok(()) => {
+                    self.note(clocks.now().awake.since(since), SessionEnd::Clean);
+                    // The caller may have gone on.
+                    let _ = tell.send(());
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let lived = clocks.now().awake.since(since);
+                    self.note(lived, SessionEnd::None);
+                    due = next_note(lived);
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
     }
 
     fn begin(&mut self, now_unix_s: u64) {

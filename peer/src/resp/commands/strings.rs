@@ -44,7 +44,6 @@ pub fn mset(call: &mut Call<'_>) -> Handled {
 
 /// `SET key value [NX | XX | IFEQ v | IFNE v] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`
 pub fn set(call: &mut Call<'_>) -> Handled {
-    let syntax = || Reply::error(errors::SYNTAX);
     let mut condition = Condition::Always;
     let mut deadline: Option<(Notation, usize)> = None;
     let mut keep = false;
@@ -131,7 +130,6 @@ pub(crate) fn getdel(call: &mut Call<'_>) -> Handled {
 
 /// `GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]`; a repeated option is accepted, the last one counts.
 pub(crate) fn getex(call: &mut Call<'_>) -> Handled {
-    let syntax = || Reply::error(errors::SYNTAX);
     let mut deadline: Option<(Notation, usize)> = None;
     let mut persist = false;
     let mut index = 2;
@@ -185,4 +183,8 @@ pub(crate) fn decrby(call: &mut Call<'_>) -> Handled {
     let number = parse_integer(call.arguments.at(2)).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
     let negated = number.checked_neg().ok_or(Reply::error("ERR decrement would overflow"))?;
     call.write(Op::Add(negated), Shape::Count)
+}
+
+fn syntax() -> Reply {
+    Reply::error(errors::SYNTAX)
 }
