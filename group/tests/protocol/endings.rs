@@ -227,7 +227,10 @@ fn the_end_is_sealed_before_it_is_chosen() {
     let state = world.group(others[0]).state();
     let last = world.group(others[0]).log().undecided(state.applied);
     assert!(
-        last.iter().any(|entry| matches!(entry, Entry::Transaction(TransactionEntry::Outcome(_, Outcome::Commit)))),
+        last.iter().any(|entry| matches!(
+            entry,
+            Entry::Transaction(TransactionEntry::Outcome(_, group::transaction::Outcome::Commit))
+        )),
         "{last:?}"
     );
     assert!(state.ended.is_none() && world.group(others[0]).acceptor().has_sealed(state.epoch));

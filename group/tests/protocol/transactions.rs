@@ -49,7 +49,7 @@ struct World {
     envelopes: Vec<GroupEnvelope>,
     /// Plans that were made and not proposed yet: by then they may be old.
     plans: Vec<(GroupId, Plan)>,
-    outcomes: BTreeMap<TransactionId, bool>,
+    outcomes: BTreeMap<TransactionId, Outcome>,
     agreed: BTreeSet<(TransactionId, GroupId)>,
     committed: BTreeMap<&'static str, u32>,
     /// Entries and messages so far, for the report of a failure.

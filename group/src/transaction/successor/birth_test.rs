@@ -70,7 +70,7 @@ fn commit_after(
     let (id, _) = groups[0].transactions.coordinates().expect("it has begun");
     for state in &mut groups[1..] {
         entry(state, TransactionEntry::Asked(id, plan.clone().into()));
-        assert_eq!(state.transactions.vote(id), Some(true));
+        assert_eq!(state.transactions.vote(id), Some(Vote::Yes));
     }
     entry(&mut groups[0], TransactionEntry::Outcome(id, Outcome::Commit));
     meanwhile(&mut groups[1..]);
@@ -250,7 +250,7 @@ fn a_change_of_members_aborts_what_is_coordinated() {
     let (id, _) = state.transactions.coordinates().expect("it has begun");
     assert_eq!(state.transactions.outcome(&state.own(Defects::NONE), id), None);
     state.apply(state.applied.next(), &Entry::Next((1..=5).map(member).collect()));
-    assert_eq!(state.transactions.outcome(&state.own(Defects::NONE), id), Some(false));
+    assert_eq!(state.transactions.outcome(&state.own(Defects::NONE), id), Some(Outcome::Abort));
     state.apply(state.applied.next(), &Entry::Transaction(TransactionEntry::Outcome(id, Outcome::Commit)));
     assert_eq!(state.ended, None, "too late");
 }
@@ -285,11 +285,11 @@ fn a_neighbour_may_have_changed_its_members() {
     let quarter = GroupTransaction::Split { at: Point(1 << 126), first: alloc::vec![node(1)] };
     assert_eq!(
         [&dies as &dyn Fn(&mut GroupState), &moves, &is_old].map(|change| votes(quarter.clone(), change)),
-        [Some(true), Some(false), Some(false)]
+        [Some(Vote::Yes), Some(Vote::No), Some(Vote::No)]
     );
     assert_eq!(
         [votes(GroupTransaction::Merge, &|_| ()), votes(GroupTransaction::Merge, &dies)],
-        [Some(true), Some(false)]
+        [Some(Vote::Yes), Some(Vote::No)]
     );
 }
 
