@@ -22,7 +22,7 @@ use overlay::time::{Now, Time};
 use overlay::{Called, Contact, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
 
 use crate::admin::{AdminOutcome, AdminRequests};
-use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
+use crate::api::{Event, Input, Output, Request, RequestId};
 use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::policies::capacity::CapacityWatch;
 use crate::policies::divide_as_agreed;
@@ -42,7 +42,8 @@ use crate::routing::join::JoinSearch;
 use crate::routing::probing::Probes;
 use crate::routing::ring_walk::{RingWalk, Walking};
 use crate::routing::successor_search::SuccessorSearch;
-use crate::sessions::harmonia::{HarmoniaState, is_own};
+use crate::sessions::harmonia::HarmoniaState;
+use crate::sessions::requester::Requester;
 use crate::sessions::{SessionContext, Sessions};
 use crate::starts::Starts;
 use crate::status::{GroupStatus, NodeStatus};
@@ -128,8 +129,6 @@ pub struct Node {
     pub(crate) answered: u64,
 }
 
-/// Connection and request of the node's own probe of whether it can serve.
-const PROBE: (ConnectionId, RequestId) = (ConnectionId(u64::MAX), RequestId(u64::MAX));
 /// Upper limit of keys that are tried to find one in the range of this node's own group.
 const PROBE_KEYS_MAX: u16 = 1 << 14;
 /// Upper limit of the wait for an answer to the node's own probe: as long as a client waits, since the node may be far from the
@@ -706,46 +705,34 @@ impl Node {
     }
 
     pub(crate) fn with_sessions(&mut self, act: impl FnOnce(&mut Sessions, &mut SessionContext<'_>)) {
-        let before = self.outputs.len();
+        let mut own_replies = Vec::new();
         let mut ctx = SessionContext {
             now: self.now,
             replicas: &mut self.replicas,
             routing: &mut self.routing,
             outputs: &mut self.outputs,
+            own_replies: &mut own_replies,
+            answered: &mut self.answered,
             harmonia: &mut self.harmonia,
             switch: self.config.switch,
             me: self.me,
         };
         act(&mut self.sessions, &mut ctx);
-        self.catch_probe(before);
+        for (requester, result) in own_replies {
+            match requester {
+                Requester::Probe => self.on_probe_answered(result.is_ok()),
+                Requester::ScheduledRead(name) => self.answer_question(name, result.as_ref().ok()),
+                Requester::Client(_) => unreachable!("clients are answered through the outputs"),
+            }
+        }
     }
 
-    /// Takes the answers to the node's own requests out of the outputs. An answer to its probe shows that it can serve.
-    fn catch_probe(&mut self, from: usize) {
-        let mut index = from;
-        while index < self.outputs.len() {
-            match &self.outputs[index] {
-                Output::Reply { id, result } if *id == PROBE.1 => {
-                    let served = result.is_ok();
-                    self.outputs.remove(index);
-                    self.probe_patience =
-                        if served { ASK_AGAIN } else { (self.probe_patience * 2).min(PROBE_PATIENCE_MAX) };
-                    if served && !self.ready {
-                        self.ready = true;
-                        self.event(Event::Ready);
-                    }
-                }
-                Output::Reply { id, .. } if is_own(*id) => {
-                    if let Some(Output::Reply { id, result }) = self.outputs.remove(index) {
-                        self.answer_own(id, &result);
-                    }
-                }
-                Output::Reply { .. } => {
-                    self.answered += 1;
-                    index += 1;
-                }
-                _ => index += 1,
-            }
+    /// Handles the answer to the node's own probe, which shows whether the node can serve.
+    fn on_probe_answered(&mut self, served: bool) {
+        self.probe_patience = if served { ASK_AGAIN } else { (self.probe_patience * 2).min(PROBE_PATIENCE_MAX) };
+        if served && !self.ready {
+            self.ready = true;
+            self.event(Event::Ready);
         }
     }
 
@@ -863,7 +850,7 @@ impl Node {
     fn tick_stopping(&mut self) {
         if let Some(since) = self.stopping {
             // No client waits for the node's own probe.
-            let idle = self.replicas.living().all(Group::is_idle) && self.sessions.is_empty_but(PROBE.1);
+            let idle = self.replicas.living().all(Group::is_idle) && self.sessions.is_empty_but(Requester::Probe);
             let stays = if self.replicas.living().any(Group::stops_together) { SETTLE } else { Duration::ZERO };
             let waited = self.now.time.since(since);
             if idle && waited >= stays || waited >= HAND_OVER_MAX {
@@ -917,8 +904,8 @@ impl Node {
         };
         self.probe_key = Some(key.clone());
         let request = Request {
-            id: PROBE.1,
-            connection: PROBE.0,
+            id: Requester::Probe.id(),
+            connection: Requester::Probe.connection(),
             key,
             op: Op::Read(Read::Exists),
             mode: ReadMode::Linearizable,

@@ -11,7 +11,7 @@ use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;
 use crate::admin::{AdminOutcome, AdminRequest};
-use crate::api::Change;
+use crate::api::{Change, ConnectionId};
 use crate::tests::small_net::{self, Net};
 use crate::wire::{self, Frame, Stamp};
 
@@ -213,7 +213,7 @@ fn the_last_member_that_is_heard_stops_at_once() {
         if !serves {
             net.nodes[0].ready = false;
             net.run_for(ASK_AGAIN);
-            assert!(!net.nodes[0].sessions.is_empty_but(RequestId(1)), "it asks itself");
+            assert!(!net.nodes[0].sessions.is_empty_but(Requester::Client(RequestId(1))), "it asks itself");
         }
         if writes {
             net.nodes[0].handle(net.now, request(1, Op::Add(1)));

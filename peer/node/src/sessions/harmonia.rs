@@ -19,13 +19,14 @@ use group::control::liveness::round_trip::RoundTrip;
 use group::harmonia::read_scheduler::SpreadRead;
 use group::harmonia::{ReturnedWrite, TRIAL, WritePass};
 use group::message::AttemptOutcome;
-use group::op::{Answer, Op, OpError, ReadMode};
+use group::op::{Answer, Op, ReadMode};
 use header::{Header, KEY_BYTES_MAX, NO_OBJECT, Operation, PACKET_BYTES_MAX, Packet, ReplyTo};
 use overlay::time::Time;
 use overlay::{GroupId, Key};
 
 use crate::Node;
-use crate::api::{ConnectionId, Output, Request, RequestId};
+use crate::api::{Output, Request};
+use crate::sessions::requester::{READ_NAMES, Requester};
 
 /// Shortest and longest wait for the answer to a read by way of the switch; then the read goes the ordinary way.
 const PATIENCE_MIN: Duration = Duration::from_millis(10);
@@ -43,8 +44,6 @@ const FORGET_EVERY: Duration = Duration::from_millis(250);
 const READS_MAX: usize = 1 << 14;
 /// Time for which the origin of a read through a switch waits.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
-/// First id of this node's own requests for reads that came through a switch; other requests are named from 1 on.
-const OWN_REQUESTS: u64 = 1 << 63;
 
 /// A packet that is to come back.
 #[derive(Clone, Copy, Debug)]
@@ -141,11 +140,6 @@ fn blank(operation: Operation, group: GroupId, ballot: TermBallot) -> Header {
     Header { operation, partition, object: NO_OBJECT, switch: 0, term, sequence: 0, committed: 0, tag: 0 }
 }
 
-/// Returns whether the node itself made this request, for a read that came through the switch.
-pub(crate) fn is_own(id: RequestId) -> bool {
-    id.0 >= OWN_REQUESTS
-}
-
 /// Returns the switch's name for an object. Keys of one range have the upper bits of their points in common.
 pub(crate) fn object(key: &Key) -> u32 {
     (key.point().0 as u32).max(NO_OBJECT + 1)
@@ -153,7 +147,7 @@ pub(crate) fn object(key: &Key) -> u32 {
 
 impl HarmoniaState {
     fn name(&mut self) -> u64 {
-        self.last = (self.last + 1) % OWN_REQUESTS;
+        self.last = (self.last + 1) % READ_NAMES;
         self.last
     }
 
@@ -338,9 +332,10 @@ impl Node {
     fn leave_to_primary(&mut self, name: u64) {
         let Some(asked) = self.harmonia.reads.get(&name) else { return };
         self.harmonia.counts.left += 1;
+        let requester = Requester::ScheduledRead(name);
         let request = Request {
-            id: RequestId(OWN_REQUESTS + name),
-            connection: ConnectionId(OWN_REQUESTS + name),
+            id: requester.id(),
+            connection: requester.connection(),
             key: asked.key.clone(),
             op: asked.op.clone(),
             mode: ReadMode::Linearizable,
@@ -350,13 +345,8 @@ impl Node {
         self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
     }
 
-    /// Handles the result of a request of the node's own.
-    pub(crate) fn answer_own(&mut self, id: RequestId, result: &Result<Answer, OpError>) {
-        self.answer_question(id.0 - OWN_REQUESTS, result.as_ref().ok());
-    }
-
     /// Answers the origin of a read. An answer that does not fit into a packet counts as none: the origin asks the ordinary way.
-    fn answer_question(&mut self, name: u64, answer: Option<&Answer>) {
+    pub(crate) fn answer_question(&mut self, name: u64, answer: Option<&Answer>) {
         let (Some(asked), Some(switch)) = (self.harmonia.reads.remove(&name), self.config.switch) else { return };
         let value = answer.and_then(|answer| postcard::to_allocvec(answer).ok()).unwrap_or_default();
         let header = Header { operation: Operation::Reply, ..asked.header };

@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use group::op::{Condition, Expiry, Read};
+use group::op::{Condition, Expiry, OpError, Read};
 use switch::dirty::{Region, Shape};
 use switch::pipeline::Pipeline;
 use switch::tables::Partition;
 
 use super::*;
 use crate::admin::{AdminOutcome, AdminRequest};
-use crate::api::Input;
+use crate::api::{ConnectionId, Input, RequestId};
 use crate::config::{NodeConfig, SwitchConfig};
 use crate::tests::small_net::{Net, SWITCH};
 

@@ -9,6 +9,7 @@
 
 pub(crate) mod harmonia;
 pub(crate) mod key_use;
+pub(crate) mod requester;
 pub(crate) mod window;
 
 use alloc::boxed::Box;
@@ -28,8 +29,9 @@ use crate::api::{Output, Request, RequestId};
 use crate::config::SwitchConfig;
 use crate::replicas::LocalReplicas;
 use crate::routing::RoutingTable;
-use crate::sessions::harmonia::{HarmoniaState, Sent, is_own, names, object, question};
+use crate::sessions::harmonia::{HarmoniaState, Sent, names, object, question};
 use crate::sessions::key_use::KeyUse;
+use crate::sessions::requester::{OwnReply, Requester};
 use crate::sessions::window::{Few, Window};
 
 /// Upper limit of the time that a client waits.
@@ -130,11 +132,28 @@ pub struct SessionContext<'a> {
     pub(crate) routing: &'a mut RoutingTable,
     /// Queue of outputs.
     pub outputs: &'a mut VecDeque<Output>,
+    /// Answers to the node's own requests.
+    pub(crate) own_replies: &'a mut Vec<OwnReply>,
+    /// Number of answers to clients so far.
+    pub(crate) answered: &'a mut u64,
     /// State of reads by way of a switch: whether the switch answers.
     pub(crate) harmonia: &'a mut HarmoniaState,
     pub(crate) switch: Option<SwitchConfig>,
     /// This node.
     pub me: NodeId,
+}
+
+impl SessionContext<'_> {
+    /// Answers a request.
+    fn reply(&mut self, id: RequestId, result: Result<Answer, OpError>) {
+        match Requester::of(id) {
+            Requester::Client(id) => {
+                *self.answered += 1;
+                self.outputs.push_back(Output::Reply { id, result });
+            }
+            own => self.own_replies.push((own, result)),
+        }
+    }
 }
 
 impl Sessions {
@@ -149,9 +168,9 @@ impl Sessions {
         self.sessions.len()
     }
 
-    /// Returns whether no operation is under way, apart from this request.
-    pub fn is_empty_but(&self, request: RequestId) -> bool {
-        self.sessions.iter().all(|(_, session)| session.request.id == request)
+    /// Returns whether no operation is under way, apart from those of this requester.
+    pub fn is_empty_but(&self, requester: Requester) -> bool {
+        self.sessions.iter().all(|(_, session)| Requester::of(session.request.id) == requester)
     }
 
     /// Returns the time at which [`Sessions::tick`] is due next.
@@ -164,8 +183,7 @@ impl Sessions {
     pub fn submit(&mut self, ctx: &mut SessionContext<'_>, request: Request) {
         if self.sessions.len() >= OPERATIONS_MAX || self.is_strayed(&request) {
             let result = Err(OpError::TryAgain(Refusal::Busy));
-            ctx.outputs.push_back(Output::Reply { id: request.id, result });
-            return;
+            return ctx.reply(request.id, result);
         }
         self.next_sequence += 1;
         let sequence = self.next_sequence;
@@ -513,7 +531,7 @@ impl Sessions {
         }
         let Request { id, key, op, mode, .. } = &session.request;
         // A member leaves such a read to the primary, so it would only go round.
-        let is_new = session.spread == Spread::Not && !is_own(*id);
+        let is_new = session.spread == Spread::Not && matches!(Requester::of(*id), Requester::Client(_));
         let is_fit = is_new && session.is_read() && *mode == ReadMode::Linearizable;
         if !is_fit || ballot.node == ctx.me || !ctx.harmonia.may_spread(ballot, key, now) {
             return false;
@@ -576,7 +594,7 @@ impl Sessions {
         for attempt in session.unresolved.iter() {
             self.attempts.remove(attempt);
         }
-        ctx.outputs.push_back(Output::Reply { id: session.request.id, result });
+        ctx.reply(session.request.id, result);
         if let Some(before) = session.before.and_then(|before| self.sessions.get_mut(before)) {
             before.after = session.after;
         }
@@ -661,12 +679,14 @@ mod tests {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
         let (mut replicas, mut routing) = (LocalReplicas::default(), RoutingTable::default());
-        let mut switched = HarmoniaState::default();
+        let (mut switched, mut own_replies, mut answered) = (HarmoniaState::default(), Vec::new(), 0);
         let mut ctx = SessionContext {
             now: Now::default(),
             replicas: &mut replicas,
             routing: &mut routing,
             outputs: &mut outputs,
+            own_replies: &mut own_replies,
+            answered: &mut answered,
             harmonia: &mut switched,
             switch: None,
             me,
