@@ -121,8 +121,8 @@ pub struct Heartbeat {
     pub agreement_us: Option<u32>,
     /// Doubt of the sender about its acknowledgements, if any.
     pub doubt: Option<Doubt>,
-    /// Operations a minute that came to the sender as a primary, in each of [`crate::control::load::CELLS`] equal pieces of the range. Empty where
-    /// there were none, `None` where the sender does not know yet.
+    /// Operations a minute that came to the sender as a primary, in each of [`crate::control::load::CELLS`] equal pieces of the range. Empty
+    /// where there were none, `None` where the sender does not know yet.
     pub load: Option<Vec<u32>>,
     /// Whether the sender has no room for more records: as a primary it refuses writes that need some.
     pub full: bool,

@@ -89,7 +89,7 @@ pub struct Settings {
     pub horizon_ms: u64,
 }
 
-/// A former configuration.
+/// Configuration of a former epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EpochConfig {
     /// Epoch of the configuration.

@@ -71,7 +71,7 @@ pub struct WritePass {
     pub sent: Time,
 }
 
-/// Packet that came back from a switch.
+/// Write that came back from a switch (*WriteFirst*): the end of its write pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnedWrite {
     /// Id of the switch.
@@ -253,8 +253,8 @@ impl Primary {
     }
 
     /// Handles a packet that came back from a switch.
-    pub fn on_passed(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, passed: &ReturnedWrite) {
-        let ReturnedWrite { switch, number, tag, sent } = *passed;
+    pub fn on_passed(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, returned: &ReturnedWrite) {
+        let ReturnedWrite { switch, number, tag, sent } = *returned;
         if !self.is_serving() {
             return;
         }

@@ -108,7 +108,7 @@ impl Group {
         self.spread.drain().chain(behind).for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
     }
 
-    /// Takes a pass that came back from the switch.
+    /// Takes a write that came back from the switch.
     pub fn on_passed(&mut self, ballot: TermBallot, passed: &ReturnedWrite) {
         if let Some(primary) = self.primaries.get_mut(&ballot) {
             primary.on_passed(&mut context!(self), &mut local!(self), passed);

@@ -69,7 +69,7 @@ impl GroupMessage {
     }
 }
 
-/// Message with sender and receiver.
+/// Message from one group to another, with its sender and receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupEnvelope {
     /// Group in whose name the message is sent, which may be a former one.
@@ -319,11 +319,11 @@ impl TransactionDriver {
         self.want(TransactionEntry::Asked(id, plan));
     }
 
-    /// Returns a younger transaction that holds locks of this one (see [`TransactionState::younger_holder`]), if this one is to wait for it and not
-    /// to be refused. If the younger one is the group's own, it is given up. A younger one of another group ends soon, because it is
-    /// refused wherever an older one holds a lock. No answer is sent meanwhile, and the coordinator asks again. Only older transactions
-    /// wait for younger ones, so they do not wait for each other. The oldest of all is refused nowhere (hazard 34), except where the
-    /// younger one's coordinator seems to be lost.
+    /// Returns a younger transaction that holds locks of this one (see [`TransactionState::younger_holder`]), if this one is to wait for it
+    /// and not to be refused. If the younger one is the group's own, it is given up. A younger one of another group ends soon, because it is
+    /// refused wherever an older one holds a lock. No answer is sent meanwhile, and the coordinator asks again. Only older transactions wait
+    /// for younger ones, so they do not wait for each other. The oldest of all is refused nowhere (hazard 34), except where the younger one's
+    /// coordinator seems to be lost.
     fn waits_for(
         &self,
         own: &Own,

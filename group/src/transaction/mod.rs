@@ -6,7 +6,7 @@
 //!
 //! - [`successor`]: the groups that succeed groups that end with a transaction, and how a member begins in them.
 //! - [`member`]: the link between transactions and one member: envelopes in and out, and the end of its group.
-//! - [`plan`]: the effect of an operation on groups, as a pure function of their present states.
+//! - [`plan`]: the effect of a transaction on groups, as a pure function of their present states.
 //! - [`state`]: the state of a group's transactions in its log: links to its neighbours, locks, votes, decisions.
 //! - [`driver`]: the leader's part: the groups that it asks, tells and answers, and the entry that it proposes next.
 //!

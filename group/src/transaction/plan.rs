@@ -1,4 +1,4 @@
-//! Plans: the effect of an operation, and the groups that take part in it (the table in `docs/design/transactions.md`).
+//! Plans: the effect of a transaction on groups, and the groups that take part in it (the table in `docs/design/transactions.md`).
 //!
 //! A plan is made from its maker's knowledge of the ring, which may be old. It is carried whole in *begin* and in each question, and every
 //! party checks the plan's statements about itself. So every committed plan was true.
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::transaction::TransactionId;
 use overlay::time::WallMillis;
 
-/// GroupTransaction: a transaction between groups.
+/// A transaction between groups: its kind, and the details that its maker decided.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GroupTransaction {
     /// The coordinator becomes two groups: one with these members from its start up to this point, and one with the rest of its members
@@ -65,7 +65,7 @@ impl GroupTransaction {
         matches!(self, GroupTransaction::Migrate { .. })
     }
 
-    /// Returns the name of the operation.
+    /// Returns the name of the kind of transaction.
     pub fn name(&self) -> &'static str {
         match self {
             GroupTransaction::Split { .. } => "split",
@@ -233,8 +233,8 @@ impl Plan {
     /// if that is another group.
     ///
     /// # Errors
-    /// [`PlanRefusal::Alone`] for a ring of one group, [`PlanRefusal::NotLost`] if the predecessor is not in `lost`, [`PlanRefusal::Stale`] if the
-    /// parts do not fit.
+    /// [`PlanRefusal::Alone`] for a ring of one group, [`PlanRefusal::NotLost`] if the predecessor is not in `lost`, [`PlanRefusal::Stale`]
+    /// if the parts do not fit.
     pub fn repair(
         from: Point,
         lost: Vec<GroupId>,

@@ -1,6 +1,7 @@
 //! State of a group's transactions in its log.
 //!
-//! A pure function of the log, and part of the group's state. Nothing here waits, sends, or knows the time: see [`crate::transaction::driver`] for that.
+//! A pure function of the log, and part of the group's state. Nothing here waits, sends, or knows the time: see
+//! [`crate::transaction::driver`] for that.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -38,7 +38,7 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// Time that is not measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 
-/// CoresSetting of a run.
+/// Setting of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct CoresSetting {
     /// Whether writes of a sub-range keep their order.

@@ -1,8 +1,8 @@
 //! Notice to a node that its group has released it.
 //!
 //! A node that is neither a member nor a learner, and that recovery asks no more, drops its part in the group as soon as it sees the state
-//! with its release. After that, no member in doubt can ask it for the acknowledgements that this member made to it ([`crate::control::recovery::crash_recovery`]).
-//! A member with a store that does not show the release would wait for its answer for ever.
+//! with its release. After that, no member in doubt can ask it for the acknowledgements that this member made to it
+//! ([`crate::control::recovery::crash_recovery`]). A member with a store that does not show the release would wait for its answer for ever.
 //!
 //! Therefore a node is told only when a majority of the members hold the release durably. A member that then forgets the last entry in its
 //! store learns it again from another member. Until then the node keeps its data, and answers. The last state of a group that has ended is

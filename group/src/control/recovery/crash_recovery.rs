@@ -1,7 +1,8 @@
 //! Check at each start on a store, sealed or not: whether the store still has everything that this node acknowledged. A sealed store may be
 //! an older copy. The other members are asked before this node votes again (`docs/design/durability.md`; hazards 1-3).
 //!
-//! Where the end of its store is in [`crate::control::recovery::doubt`], *all* other members must answer. The doubt ends only where both conditions hold:
+//! Where the end of its store is in [`crate::control::recovery::doubt`], *all* other members must answer. The doubt ends only where both
+//! conditions hold:
 //!
 //! - All of them have followed the run that may have lost some data from its first message on, and the store lacks nothing that they know
 //!   of. Then no acknowledgement to them is lost.

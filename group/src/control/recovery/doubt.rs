@@ -3,9 +3,9 @@
 //!
 //! # Scope
 //! A member knows everything that it sent in epochs that began after its restart. Doubt therefore covers *epochs*: all up to
-//! [`Doubt::up_to`], a bound that the other members supply ([`crate::control::recovery::crash_recovery`]). In these epochs the member sends nothing in committees,
-//! is primary of no sub-range, and ends the epoch. In later epochs it is an ordinary member that was away: it knows which records it holds
-//! and which it lacks.
+//! [`Doubt::up_to`], a bound that the other members supply ([`crate::control::recovery::crash_recovery`]). In these epochs the member sends
+//! nothing in committees, is primary of no sub-range, and ends the epoch. In later epochs it is an ordinary member that was away: it knows
+//! which records it holds and which it lacks.
 //!
 //! # Counting votes
 //! One function, [`decides`], counts every majority; [`meets_majorities`] counts the half that a former configuration is asked for, by the

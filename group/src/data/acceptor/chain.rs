@@ -20,7 +20,7 @@ const ENTRIES_MAX: usize = 1024;
 /// End of a chain that does not go back to the beginning. It is no possible term: a group's own first entry is at slot 1.
 const CUT: Term = Term(0);
 
-/// ChainFate of an older term's writes.
+/// Fate of an older term's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainFate {
     /// Exactly the writes up to this number were chosen.

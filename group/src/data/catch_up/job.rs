@@ -14,7 +14,7 @@ use overlay::time::Time;
 /// Lane: some of the pieces of a sub-range that a member lacks, which it asks for one at a time; named by the ballot and a number.
 pub(crate) type Lane = (TermBallot, u8);
 
-/// CatchUpStage of the current piece.
+/// Stage of the current piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CatchUpStage {
     /// Reads the source's window; everything up to this number is held.

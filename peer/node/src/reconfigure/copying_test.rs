@@ -1,3 +1,5 @@
+//! Copies of data that a node makes before a transaction, between nodes in memory.
+
 use alloc::format;
 use alloc::vec;
 

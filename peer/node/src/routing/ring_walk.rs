@@ -12,7 +12,7 @@ use crate::node::Node;
 use crate::routing::{Locate, Located, Wanted};
 
 /// Upper limit of walks at one time; of more, the oldest ends.
-const SURVEYS_MAX: usize = 16;
+const WALKS_MAX: usize = 16;
 /// Pause before the same point is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// Time without an answer after which a walk ends where it is.
@@ -150,7 +150,7 @@ impl Node {
             rests_until: self.now.time,
         };
         self.ring_walks.push(walking);
-        if self.ring_walks.len() > SURVEYS_MAX {
+        if self.ring_walks.len() > WALKS_MAX {
             let oldest = self.ring_walks.remove(0);
             self.end_ring_walk(oldest);
         }

@@ -60,7 +60,7 @@ impl Durable {
     }
 }
 
-/// Shared by the loop, the journal, the readers and the write-behind.
+/// Batches that the table does not hold yet, shared by the loop, the journal, the readers and the write-behind.
 pub(crate) struct PendingWrites {
     inbox: Mutex<StagedBatches>,
     index: Mutex<Index>,
