@@ -120,7 +120,7 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     ann(2, "is no name", &["follow", "\u{1b}[2J"]);
     ann(2, "the key", &["post", "x", "--key", "/nowhere/at/all"]);
     ann(2, "only `chirp ui --once`", &["timeline", "--output", "svg"]);
-    ann(2, "needs a terminal", &["ui"]);
+    ann(2, "must be a terminal", &["ui"]);
     refused(2, "say who you are", &["--addr", &one, "post", "x"]);
     refused(1, "no user zoe", &["--addr", &one, "--user", "zoe", "post", "x"]);
     refused(1, "no user zoe", &["--addr", &one, "--user", "zoe", "ui", "--once"]);

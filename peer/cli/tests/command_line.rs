@@ -347,7 +347,7 @@ fn who_dies_while_it_leaves_has_not_left() {
     };
     let output = peer.run(&["leave", "--force"]);
     ends(&output, 5, "handing over primaries: 1 to go\n");
-    assert!(text(&output.stderr).contains("goes on leaving"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("continues to leave"), "{}", text(&output.stderr));
 }
 
 #[test]

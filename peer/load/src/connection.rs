@@ -151,7 +151,7 @@ impl<P: Protocol> Connection<P> {
             let place = answer.number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
             let sent = place.and_then(|place| self.under_way.get_mut(place)).and_then(Option::take);
             let Some(sent) = sent else {
-                return Err(std::io::Error::new(ErrorKind::InvalidData, "an answer to no request"));
+                return Err(std::io::Error::new(ErrorKind::InvalidData, "an answer without a request"));
             };
             self.unanswered -= 1;
             answered(sent, answer.refusal);

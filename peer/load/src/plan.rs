@@ -91,10 +91,10 @@ impl Plan {
         };
         [
             (self.targets.is_empty(), "no server is given"),
-            (self.connections == 0, "there is no connection"),
+            (self.connections == 0, "at least one connection is needed"),
             (self.threads == 0 || self.threads > self.connections, "threads must be 1 up to the number of connections"),
             (pace_is_wrong, "the rate and the requests under way must be above 0"),
-            (self.keys == 0, "there is no key"),
+            (self.keys == 0, "at least one key is needed"),
             (!self.distribution.is_sound(), "the exponent of a Zipf distribution must be 0 or more"),
             (!(0.0..=1.0).contains(&self.writes), "the share of writes must be 0 to 1"),
             (self.duration.is_zero(), "the duration must be above 0"),

@@ -23,7 +23,7 @@ pub struct Answer {
 
 /// An answer that violates the protocol; the connection is closed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("the server says what makes no sense: {0}")]
+#[error("malformed answer from the server: {0}")]
 pub struct ProtocolError(pub String);
 
 /// The client's side of one connection. Servers may answer out of order.

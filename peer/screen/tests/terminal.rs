@@ -132,6 +132,6 @@ fn it_is_lent_to_the_shell_and_taken_again() {
 fn without_a_terminal_there_is_none() {
     let output = Command::new(program()).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("needs a terminal"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("must be a terminal"));
     assert!(output.stdout.is_empty());
 }

@@ -31,7 +31,7 @@ pub struct BenchArgs {
         default_value = "127.0.0.1:6479"
     )]
     addr: Vec<String>,
-    /// A file with the password, where the peers want one
+    /// A file with the password, if the peers require one
     #[arg(long, value_name = "FILE", env = "SCATTER_PASSWORD_FILE")]
     password_file: Option<PathBuf>,
     /// Total number of connections
@@ -56,10 +56,10 @@ pub struct BenchArgs {
     /// Bytes of a value
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     value_bytes: usize,
-    /// Read from any replica: faster, and perhaps old
+    /// Read from any replica (relaxed reads): faster, possibly stale
     #[arg(long)]
     relaxed: bool,
-    /// Write every key once before; not counted
+    /// Write every key once before the measurement; not counted
     #[arg(long)]
     fill: bool,
     /// Warm-up before the measurement; not counted
@@ -68,13 +68,13 @@ pub struct BenchArgs {
     /// Measured time; counted
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     duration: f64,
-    /// Threads that make the load
+    /// Threads that generate the load
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     /// Seed that alone determines the requested keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Servers on this machine whose use of cores and memory is to be printed
+    /// Process ids of servers on this machine whose CPU and memory use is printed
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
     /// How to print the results
@@ -121,10 +121,10 @@ fn prepare(args: &BenchArgs) -> Result<(Plan, Option<Vec<u8>>), Failure> {
     }
     let password = password(args.password_file.as_deref())?;
     let seconds = |name: &str, given: f64| {
-        Duration::try_from_secs_f64(given).map_err(|_| usage(format!("--{name} {given} is no time")))
+        Duration::try_from_secs_f64(given).map_err(|_| usage(format!("--{name} {given} is not a number of seconds")))
     };
     if let Some(pid) = args.pid.iter().find(|pid| cpu_time(**pid).is_none()) {
-        return Err(usage(format!("--pid {pid}: there is no such process, or its use cannot be known here")));
+        return Err(usage(format!("--pid {pid}: there is no such process, or its resource use cannot be read here")));
     }
     let plan = Plan {
         targets,

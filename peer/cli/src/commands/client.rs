@@ -125,7 +125,7 @@ fn read(connection: &mut BufReader<TcpStream>, depth: u8) -> io::Result<Result<R
     let mut line = Vec::new();
     connection.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
     if line.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the connection"));
     }
     let line = line.strip_suffix(b"\r\n").ok_or_else(nonsense)?;
     let (&kind, rest) = line.split_first().ok_or_else(nonsense)?;

@@ -17,7 +17,7 @@ use super::{ClientArgs, json};
 pub struct GetArgs {
     /// The key
     pub key: OsString,
-    /// Read from any member of the key's group: faster, and perhaps old
+    /// Read from any member of the key's group (relaxed read): faster, possibly stale
     #[arg(long)]
     relaxed: bool,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub struct SetArgs {
 /// Arguments of `scatter del`.
 #[derive(Debug, Args)]
 pub struct DelArgs {
-    /// The keys; several are not deleted in one step
+    /// The keys; several keys are not deleted atomically
     #[arg(required = true)]
     keys: Vec<OsString>,
     #[command(flatten)]
@@ -53,10 +53,10 @@ pub struct CasArgs {
     key: OsString,
     /// Its new value
     value: OsString,
-    /// Only if this is its value
+    /// Set the key only if this is its current value
     #[arg(long, value_name = "V", allow_hyphen_values = true)]
     old: Option<OsString>,
-    /// Only if it is absent
+    /// Set the key only if it is absent
     #[arg(long)]
     absent: bool,
     #[command(flatten)]
@@ -191,7 +191,7 @@ fn finish(
     let result = answer.and_then(|value| {
         let shown = format!("{value:?}");
         found(value)
-            .ok_or_else(|| Failure { exit: Exit::Refused, why: format!("the peer answered something else: {shown}") })
+            .ok_or_else(|| Failure { exit: Exit::Refused, why: format!("unexpected answer from the peer: {shown}") })
     });
     let (exit, line) = match (result, reach.output) {
         (Ok(found), Format::Json) => (found.exit, Json::Object(found.fields).to_string().into_bytes()),

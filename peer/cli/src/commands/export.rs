@@ -27,7 +27,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// Arguments of `scatter export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The store's directory, as the log named it: STORE.lost-1, say
+    /// The store's directory, as named in the log, such as STORE.lost-1
     dir: PathBuf,
     /// How to print the records
     #[arg(long, value_enum, default_value_t = Form::Json)]

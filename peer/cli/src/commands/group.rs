@@ -23,10 +23,10 @@ pub struct GroupArgs {
 
 #[derive(Debug, Subcommand)]
 enum Operation {
-    /// Have a group become two
+    /// Split a group in two
     ///
-    /// Both must have a majority of members that are heard of and hold all data. Without --at the range is divided in the middle,
-    /// without --first the members so that both halves are alike.
+    /// Each half needs a majority of members that are heard and hold all data. Without --at, the range is divided in
+    /// the middle; without --first, the members are divided so that both halves are alike.
     Split {
         /// First point of the second group: 32 hex digits
         #[arg(long, value_name = "POINT")]
@@ -37,27 +37,27 @@ enum Operation {
         #[command(flatten)]
         which: Which,
     },
-    /// Have a group and the one behind it on the ring become one
+    /// Merge a group with its successor on the ring
     Merge {
         #[command(flatten)]
         which: Which,
     },
-    /// Move the boundary between a group and the one behind it on the ring
+    /// Move the boundary between a group and its successor on the ring
     Repartition {
-        /// New first point of the group behind it: 32 hex digits
+        /// New first point of the successor: 32 hex digits
         #[arg(long, value_name = "POINT")]
         at: String,
         #[command(flatten)]
         which: Which,
     },
-    /// Have a group take over the range before it, if the owners will not return: all its data is lost
+    /// Make a group take over the range before it, if the owners will not return: all data of that range is lost
     ///
-    /// For a group of which a majority is gone for good. Its chosen writes are void from then on, even if a peer comes back with
-    /// them: such a peer puts its store aside, serves nothing of it, and enters anew; `scatter export` reads the store that was
-    /// put aside. Nothing else undoes this. The group that takes over is the one behind the lost range. Without --lost, the
-    /// possible loss is printed, and nothing is done.
+    /// For a group that has lost a majority of its members for good. Its chosen writes become void, even if a member
+    /// returns with them: that peer sets its store aside, serves nothing of it, and rejoins as a new member; `scatter
+    /// export` reads the store that was set aside. Nothing else undoes this. The group that takes over is the successor
+    /// of the lost range. Without --lost, this command prints the possible loss and does nothing.
     Repair {
-        /// The id of the lost group; twice where two neighbours are lost
+        /// Id of the lost group; twice if two neighbours are lost
         #[arg(long, value_name = "GROUP")]
         lost: Vec<String>,
         /// First point of the lost range, where it differs from that of the group before this one: 32 hex digits
@@ -66,26 +66,27 @@ enum Operation {
         #[command(flatten)]
         which: Which,
     },
-    /// Have a group go on without members that are lost, though the remaining ones may have forgotten their last acknowledgements
+    /// Let a group continue without lost members, though the remaining ones may have lost their last acknowledged
+    /// writes
     ///
-    /// After a crash the end of a peer's journal may be bad, and it is unknown whether it was acknowledged. Its group waits for
-    /// all other members then, unless a majority is sure to have all acknowledged writes. If the awaited members are gone for
-    /// good, this has the remaining ones go on with the data that they have: the last writes may be lost. All members in doubt
-    /// that the asked peer reaches are told; ask the other members, too. Without --yes the awaited members are printed, and
-    /// nothing is done.
+    /// After a crash the end of a peer's journal may be damaged, and the peer cannot tell whether it acknowledged that
+    /// part. Its group then waits for all other members, unless a majority is sure to have all acknowledged writes. If
+    /// the awaited members are lost for good, this command lets the remaining members continue with their data: the
+    /// last writes may be lost. The asked peer informs all members in doubt that it reaches; run the command at the
+    /// other members, too. Without --yes, it prints the awaited members and does nothing.
     AcceptLoss {
-        /// The awaited members will not come back
+        /// Confirm that the awaited members will not come back
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
         which: Which,
     },
-    /// Have members of a group go to the one behind it on the ring, or come from there
+    /// Move members between a group and its successor on the ring
     Migrate {
-        /// Member that goes to the next group (repeatable)
+        /// Member that moves to the successor (repeatable)
         #[arg(long, value_name = "PEER", required_unless_present = "from")]
         to: Vec<String>,
-        /// Member that comes from the next group (repeatable)
+        /// Member that moves here from the successor (repeatable)
         #[arg(long, value_name = "PEER")]
         from: Vec<String>,
         #[command(flatten)]
@@ -96,13 +97,13 @@ enum Operation {
 /// Group that a command names, and the peer to ask.
 #[derive(Debug, Args)]
 struct Which {
-    /// The group's id, as `scatter groups` has it; else the group that the peer is a member of
+    /// The group's id, as `scatter groups` prints it; by default the group that the peer is a member of
     #[arg(value_name = "GROUP")]
     group: Option<String>,
-    /// The HTTP address of a peer that has a part in the group
+    /// HTTP address of a peer in the group
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     http: String,
-    /// A file with the token of administrators, where the peer has one
+    /// A file with the administrators' token, if the peer requires one
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
     /// How to print the outcome
@@ -164,8 +165,8 @@ fn meant(which: &Which) -> Result<GroupStatus, (Exit, String)> {
     let mut known = groups.into_iter().filter(|group| which.group.as_ref().is_none_or(|id| *id == group.id));
     match (known.next(), known.next()) {
         (Some(group), None) => Ok(group),
-        (None, _) => Err((Exit::Refused, "this peer has no part in such a group: ask one of its members".into())),
-        _ => Err((Exit::Usage, "this peer has a part in several groups: say which".into())),
+        (None, _) => Err((Exit::Refused, "this peer is not in that group: ask one of the group's members".into())),
+        _ => Err((Exit::Usage, "this peer is in several groups: name one of them".into())),
     }
 }
 
@@ -174,11 +175,12 @@ fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
     let group = meant(which)?;
     let names = Names::of_groups([&group]);
     let Some(doubt) = group.in_doubt.as_ref().filter(|doubt| !doubt.waiting_for.is_empty()) else {
-        return Err((Exit::Refused, format!("group {} waits for nobody: nothing to accept", group.id)));
+        return Err((Exit::Refused, format!("group {} waits for no members: there is no loss to accept", group.id)));
     };
     Ok(format!(
-        "group {} waits for {}, since these may have forgotten the last thing they acknowledged: {}. To go on without them may \
-         lose the last writes that were acknowledged, and nothing brings those back. If they are lost for good, say --yes",
+        "group {} waits for {}, because these members may have lost their last acknowledged writes: {}. Continuing \
+        without the awaited members may lose the last acknowledged writes for good. If the awaited members are lost \
+        for good, repeat with --yes",
         group.id,
         names.whole_list(&doubt.waiting_for),
         names.whole_list(&doubt.members)
@@ -190,15 +192,15 @@ fn lacks_majority(group: &GroupStatus) -> Option<String> {
     let QuorumStatus { heard, needed, former_epoch, .. } = group.quorum.as_ref().filter(|quorum| !quorum.held)?;
     if let Some(epoch) = former_epoch {
         return Some(format!(
-            "Whatever is accepted, a part of the range or all of it is not answered before {needed} members of epoch {epoch} are there, and \
-             {heard} of them are heard now. Start more of them; where they are gone for good, stop this group's members, and the group behind it on the \
-             ring can take over its range (`scatter group repair`), without what was in it"
+            "Even then, a part of the range or all of it is not served before {needed} members of epoch {epoch} run, \
+            and {heard} of them are heard now. Start more of them; if they are lost for good, stop this group's \
+            members: its successor on the ring can then take over its range, without the data (`scatter group repair`)"
         ));
     }
     Some(format!(
-        "Whatever is accepted, the group answers only with a majority of its members: {heard} is heard now, {needed} are needed, and a \
-         peer that began anew is none of them. Start more of them; where they are gone for good, the group behind it on the ring can \
-         take over its range (`scatter group repair`), without what was in it"
+        "Even then, the group answers only with a majority of its members: {heard} is heard now, {needed} are needed, \
+        and a peer that rejoined as a new member does not count. Start more of them; if they are lost for good, the \
+        group's successor on the ring can take over its range, without the data (`scatter group repair`)"
     ))
 }
 
@@ -206,11 +208,11 @@ fn lacks_majority(group: &GroupStatus) -> Option<String> {
 fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
     let group = meant(which)?;
     let (Some(lost), Some(range)) = (&group.predecessor, &group.predecessor_range) else {
-        return Err((Exit::Refused, "there is only one group: nothing can lie before it".into()));
+        return Err((Exit::Refused, "there is only one group: no range lies before it".into()));
     };
     Ok(format!(
-        "this would declare lost all that group {lost} held: {} to {}, {:.2} % of the ring, with every key in it that its \
-         members do not bring back. Group {} would own that range, empty. If none of {lost} will return, say --lost {lost}",
+        "this would declare the range of group {lost} lost: {} to {}, {:.2} % of the ring, with every key in it. Group \
+        {} would own that range, empty. If no member of {lost} will return, repeat with --lost {lost}",
         range.start,
         range.end,
         share(range),
@@ -226,7 +228,7 @@ fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
 pub(super) fn groups(http: &str) -> Result<Vec<GroupStatus>, (Exit, String)> {
     let (_, body) = http_client::get(http, "/v1/groups").map_err(|error| unreachable(http, error))?;
     let groups: Groups = serde_json::from_slice(&body)
-        .map_err(|_| (Exit::Refused, format!("{http} is no peer that this program knows")))?;
+        .map_err(|_| (Exit::Refused, format!("{http} is not a peer of a supported version")))?;
     Ok(groups.groups)
 }
 
@@ -243,13 +245,18 @@ fn ask(which: &Which, operation: &str, body: &Value) -> Result<Value, (Exit, Str
             let mut own = groups.iter().filter(|group| group.part == "member");
             match (own.next(), own.next()) {
                 (Some(group), None) => group.id.clone(),
-                (None, _) => return Err((Exit::Refused, "this peer is a member of no group: say which".into())),
-                _ => return Err((Exit::Usage, "this peer has several lanes, with a group each: say which".into())),
+                (None, _) => return Err((Exit::Refused, "this peer is a member of no group: name the group".into())),
+                _ => {
+                    return Err((
+                        Exit::Usage,
+                        "this peer has several lanes, each with its own group: name the group".into(),
+                    ));
+                }
             }
         }
     };
     if group.len() != 32 || !group.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err((Exit::Usage, format!("{group} is no group's id: 32 hex digits, as `scatter groups` has it")));
+        return Err((Exit::Usage, format!("{group} is not a group id: give 32 hex digits, as in `scatter groups`")));
     }
     post(http, which.admin_token_file.as_ref(), &group, operation, body)
 }
@@ -272,7 +279,7 @@ pub(super) fn post(
     let answer = answer.map_err(|why| match why {
         NoAnswer::Unreachable(error) => unreachable(http, error),
         NoAnswer::Lost(error) => {
-            (Exit::Unknown, format!("{http} did not answer ({error}): `scatter groups` tells what there is now"))
+            (Exit::Unknown, format!("{http} did not answer ({error}): run `scatter groups` to see the current groups"))
         }
     })?;
     let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
@@ -306,6 +313,6 @@ mod tests {
         let mut former = group(1, 2);
         former.quorum.as_mut().expect("set").former_epoch = Some(7);
         let why = lacks_majority(&former).unwrap();
-        assert!(why.contains("before 2 members of epoch 7 are there, and 1 of them"), "{why}");
+        assert!(why.contains("before 2 members of epoch 7 run, and 1 of them"), "{why}");
     }
 }

@@ -19,7 +19,7 @@ use crate::top::units;
 /// Arguments of commands that show status.
 #[derive(Debug, Args)]
 pub struct LookArgs {
-    /// A peer's address for status
+    /// A peer's HTTP address
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     pub http: String,
     /// How to print the answer
@@ -168,7 +168,7 @@ fn look<T: DeserializeOwned>(args: &LookArgs, path: &str, describe: impl Fn(&T) 
         return fail(if code == 503 { Exit::No } else { Exit::Refused }, &why);
     }
     let Ok(answer) = serde_json::from_slice::<T>(&body) else {
-        return fail(Exit::Refused, &format!("{} is no peer that this program knows", args.http));
+        return fail(Exit::Refused, &format!("{} is not a peer of a supported version", args.http));
     };
     let (text, well) = describe(&answer);
     let exit = if well { Exit::Done } else { Exit::No };

@@ -24,14 +24,14 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Arguments of `scatter leave`.
 #[derive(Debug, Args)]
 pub struct LeaveArgs {
-    /// Leave also where fewer than three members remain. With two, either one that is down stops all operations; with
-    /// one, its disk is the only one that has the data
+    /// Leave even if fewer than three members remain. Of two members, either one that is down stops all operations; one
+    /// member has the only copy of the data on its disk
     #[arg(long)]
     force: bool,
-    /// The HTTP address of the peer that is to leave
+    /// HTTP address of the peer that leaves
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     http: String,
-    /// A file with the token of administrators, where the peer has one
+    /// A file with the administrators' token, if the peer requires one
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
     /// How to print the steps
@@ -95,7 +95,7 @@ fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), LeaveFailure> {
         }
         NoAnswer::Lost(error) => LeaveFailure::new(
             Exit::Unknown,
-            format!("{http} did not answer ({error}): it may be leaving. `scatter status` tells"),
+            format!("{http} did not answer ({error}): the peer may be leaving. Check with `scatter status`"),
         ),
     })?;
     let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
@@ -104,7 +104,7 @@ fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), LeaveFailure> {
             let name = said["name"].as_str().and_then(|name| name.parse().ok());
             Ok((Leaver { peer_id: peer_id.to_owned(), name }, leaving))
         }
-        (202, ..) => Err(LeaveFailure::new(Exit::Refused, format!("{http} is no peer that this program knows"))),
+        (202, ..) => Err(LeaveFailure::new(Exit::Refused, format!("{http} is not a peer of a supported version"))),
         (code, ..) => {
             let mut why = match said["error"].as_str() {
                 Some(error) => error.to_owned(),
@@ -124,7 +124,7 @@ fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io:
     let mut printed = Ok(());
     if args.output == Format::Text {
         let called = leaver.called();
-        note(&format!("scatter: {called} is leaving; it goes on with that also where this command is interrupted"));
+        note(&format!("scatter: {called} is leaving; the leave continues even if this command is interrupted"));
     }
     let (mut told, mut leaving, mut seen) = (Vec::new(), first, Instant::now());
     loop {
@@ -150,8 +150,8 @@ fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io:
         };
         if let Some(trouble) = trouble {
             let why = format!(
-                "{trouble}. It was last seen {}, and has not said that it has left: its process may have died. Start it \
-                 again (scatter run): it goes on leaving, or says that it has left",
+                "{trouble}. The peer was last seen {}, and has not confirmed that it has left: its process may have \
+                died. Restart it (scatter run): it continues to leave, or confirms that it has left",
                 leaving.step,
             );
             return Err(LeaveFailure::new(Exit::Unknown, why));
@@ -171,10 +171,10 @@ fn look(http: &str, peer_id: &str) -> Result<LeavingStatus, String> {
         Ok(Status { leaving: Some(leaving), peer_id: who, .. }) if who == peer_id => Ok(leaving),
         Ok(Status { peer_id: who, name, .. }) if who != peer_id => {
             let called = Called { name: name.as_ref(), id: who };
-            Err(format!("at {http} is another peer now, {called}"))
+            Err(format!("another peer answers at {http} now, {called}"))
         }
-        Ok(_) => Err(format!("the peer at {http} says nothing of leaving any more")),
-        Err(error) => Err(format!("{http} is no peer that this program knows: {error}")),
+        Ok(_) => Err(format!("the peer at {http} no longer reports a leave")),
+        Err(error) => Err(format!("{http} is not a peer of a supported version: {error}")),
     }
 }
 

@@ -28,7 +28,7 @@ use peer::exit::{self, Exit};
 
 use crate::demo;
 
-/// A peer-to-peer key-value store that is linearizable and keeps itself running.
+/// A linearizable, self-organizing, peer-to-peer key-value store.
 #[derive(Debug, Parser)]
 #[command(name = "scatter", version = environment::version::VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 done; 1 the answer is no (key absent, condition not met, not ready); 2 usage; \
@@ -42,11 +42,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     /// Run a peer in the foreground
-    #[command(
-        after_help = "Exit codes: 0 it was told to stop, or has left; 1 it cannot start or go on; 2 usage; 4 its \
-        network refuses it for good; 74 the disk is full or failing: look after it, then start the peer again; 75 start the peer again: it begins anew as a new member. The \
-        last line of the log says why."
-    )]
+    #[command(after_help = "Exit codes: 0 the peer was stopped, or has left its network; 1 the peer cannot start or \
+            continue; 2 usage; 4 the network refuses the peer permanently; 74 the disk is full or failing: make room, \
+            or check the disk, then restart the peer; 75 restart the peer: it rejoins as a new member. The last line \
+            of the log gives the reason.")]
     Run(Box<RunArgs>),
     /// Run a small network on this machine, to try things out
     Demo(demo::DemoArgs),
@@ -56,29 +55,30 @@ enum CliCommand {
     Set(data::SetArgs),
     /// Delete keys
     Del(data::DelArgs),
-    /// Set a key if it has a certain value, or none
+    /// Set a key if it has the expected value, or is absent (compare-and-set)
     Cas(data::CasArgs),
-    /// Add to the number at a key
+    /// Increment the number stored at a key
     Incr(data::IncrArgs),
     /// Append to the value of a key
     Append(data::AppendArgs),
     /// Print the status of a peer and its groups
     Status(status::StatusArgs),
-    /// All groups that a peer has a part in, with their open transactions and locks
+    /// Print all groups that a peer is in, with their open transactions and locks
     #[command(
-        after_help = "Exit codes: 0 done; 1 the peer has a part in none, or one has no majority; 2 usage; 3 cannot reach \
-        the peer."
+        after_help = "Exit codes: 0 done; 1 the peer is in no group, or one of its groups has no majority; 2 usage; 3 \
+        cannot reach the peer."
     )]
     Groups(groups::LookArgs),
-    /// Show which group owns each range of the ring, as the groups themselves say now
+    /// Show which group owns each range of the ring, as the groups report it now
     #[command(
-        after_help = "Exit codes: 0 the groups cover the ring exactly, each with a majority; 1 some of it did not answer, \
-        or has no majority; 2 usage; 3 cannot reach the peer."
+        after_help = "Exit codes: 0 the groups cover the ring exactly, each with a majority; 1 a range did not answer, \
+            or its group has no majority; 2 usage; 3 cannot reach the peer."
     )]
     Ring(groups::RingArgs),
     /// Find the group and the primary of a key
     #[command(
-        after_help = "Exit codes: 0 done; 1 nobody who owns it answers, or its group has no majority; 2 usage; 3 cannot reach the peer."
+        after_help = "Exit codes: 0 done; 1 no owner of the key answers, or its group has no majority; 2 usage; 3 \
+            cannot reach the peer."
     )]
     Where(groups::WhereArgs),
     /// Show the ring, groups, peers, load and events of a peer, as they change
@@ -86,43 +86,45 @@ enum CliCommand {
     /// All data comes from the peer's HTTP endpoint, which may be on another machine. Press ? for the keys. With --once it
     /// prints one picture instead: without colours where NO_COLOR is set or the output is no terminal.
     #[command(
-        after_help = "Exit codes: 0 done; 2 usage, or no terminal; 3 cannot reach a peer; 4 whoever answers is no peer, or \
-        refuses; 74 the picture of --once could not be printed; 129 the terminal has gone, or SIGHUP came; 130 SIGINT; 143 SIGTERM."
+        after_help = "Exit codes: 0 done; 2 usage, or no terminal; 3 cannot reach a peer; 4 the endpoint is not a \
+            peer, or refuses; 74 the picture of --once could not be printed; 129 the terminal has gone, or SIGHUP \
+            came; 130 SIGINT; 143 SIGTERM."
     )]
     Top(top::TopArgs),
-    /// Have a group split, merge, move its boundary, or trade members
+    /// Make a group split, merge, move its boundary, or exchange members
     ///
-    /// Groups do so by themselves where their size calls for it (--min-group, --max-group); this command is for
-    /// administrators with a better plan. Clients notice a short pause at most.
+    /// Groups do so automatically when their size passes --min-group or --max-group; this command is for administrators
+    /// who plan otherwise. Clients notice a short pause at most.
     #[command(
-        after_help = "Exit codes: 0 it is done; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; 5 the \
-        outcome is not known; 6 nothing was done, try again."
+        after_help = "Exit codes: 0 done; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; 5 outcome \
+            unknown; 6 nothing was done, try again."
     )]
     Group(group::GroupArgs),
-    /// Have a peer leave its network for good, and wait until it has
+    /// Make a peer leave its network permanently, and wait until it has left
     ///
-    /// The other members take over the ranges that it is primary of, go on without it, and hold all its data before it goes.
-    /// Each step is printed once. When it has left, its daemon ends, and belongs to no network any more: `scatter run` there
-    /// enters again, as a new member, with --join.
+    /// The other members take over the peer's primary ranges, continue without it, and hold all its data before it
+    /// goes. Each step is printed once. Then the peer's daemon exits and belongs to no network: `scatter run` with
+    /// --join enters a network again, as a new member.
     ///
-    /// A leave cannot be taken back: it goes on where this command is interrupted, and where the daemon is killed it goes on
-    /// with its next start. Where fewer than three members would remain it is refused without --force; the last member cannot
-    /// leave. To stop a peer that is to come back, send it SIGTERM instead (see --away of `scatter run`).
-    #[command(after_help = "Exit codes: 0 it has left; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; \
-        5 it was leaving and is gone without having said that it has left.")]
+    /// A leave cannot be undone: it continues if this command is interrupted, and resumes at the next start if the
+    /// daemon is killed. A leave after which fewer than three members would remain needs --force; the last member
+    /// cannot leave. To stop a peer for a while only, send it SIGTERM instead (see --away of `scatter run`).
+    #[command(after_help = "Exit codes: 0 the peer has left; 2 usage; 3 cannot reach the peer; 4 refused, with the \
+        reason; 5 the peer stopped answering before it confirmed that it has left.")]
     Leave(leave::LeaveArgs),
     /// Print the records of a store that no peer serves any more
     ///
-    /// For a store whose range was declared lost while its peer was away (`scatter group repair`): the peer keeps it beside
-    /// its own, as STORE.lost-1, and has begun anew. No other peer may hold these records.
-    #[command(after_help = "Exit codes: 0 done; 2 usage; 4 it is no store, or cannot be read.")]
+    /// For a store whose range was declared lost while its peer was away (`scatter group repair`): the peer keeps that
+    /// store as STORE.lost-1 beside its own, and has rejoined as a new member. Possibly no other peer holds these
+    /// records.
+    #[command(after_help = "Exit codes: 0 done; 2 usage; 4 the directory is not a store, or cannot be read.")]
     Export(export::ExportArgs),
     /// Show the policies that the network agreed on, change them, or change the key that a stopped peer remembers
     ///
     /// Without a subcommand: the policies and the sizes of groups, and how many groups of the ring have their last version.
     #[command(
-        after_help = "Exit codes: 0 done; 2 usage; 3 cannot reach a peer; 4 refused, with the reason; 5 the outcome is not known; 6 nothing was \
-        done, try again."
+        after_help = "Exit codes: 0 done; 2 usage; 3 cannot reach a peer; 4 refused, with the reason; 5 outcome \
+        unknown; 6 nothing was done, try again."
     )]
     Network(network::NetworkArgs),
     /// Put load on peers, and print the results
@@ -132,7 +134,7 @@ enum CliCommand {
     /// users would see.
     #[command(
         after_help = "Exit codes: 0 done; 1 nothing was done; 2 usage; 3 cannot reach a peer; 4 the load cannot be \
-        made; 6 --fill could not write every key."
+            generated; 6 --fill could not write every key."
     )]
     Bench(bench::BenchArgs),
     /// Print completions for a shell
@@ -147,14 +149,14 @@ enum CliCommand {
 /// Arguments of `scatter run`.
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Settings as TOML, with the names of the flags; flags and environment come before it
+    /// Settings file (TOML) with the names of the flags; flags and environment variables take precedence
     #[arg(long, value_name = "FILE", env = "SCATTER_CONFIG")]
     config: Option<PathBuf>,
 
     #[command(flatten)]
     layer: Layer,
 
-    /// Print all settings and where each is from (see --output), and do nothing else
+    /// Print all settings with the source of each (see --output), and exit
     #[arg(long)]
     print_config: bool,
 
@@ -170,7 +172,7 @@ struct ClientArgs {
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_ADDR", value_parser = address::client, default_value = "127.0.0.1:6479")]
     addr: String,
 
-    /// A file with the password, where the peer wants one
+    /// A file with the password, if the peer requires one
     #[arg(long, value_name = "FILE", env = "SCATTER_PASSWORD_FILE")]
     password_file: Option<PathBuf>,
 

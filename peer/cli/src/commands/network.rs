@@ -25,14 +25,14 @@ enum Action {
     /// Change the agreed settings of all groups of the network
     #[command(subcommand)]
     Set(Set),
-    /// Have a stopped peer take another key of its network for the right one
+    /// Change the network key that a stopped peer remembers
     ///
-    /// Peers of one network need the same key. To change it: stop all of its peers, run this for the data directory of each, and start
-    /// them with --network-key and that file. A peer that was forgotten is refused by the other peers until this is run for it, too, and
-    /// loses nothing.
+    /// All peers of a network need the same key. To change the key: stop all peers, run this command for the data
+    /// directory of each, and start them with --network-key and the new file. The other peers refuse a peer that was
+    /// left out until this command is run for it, too; that peer loses no data.
     #[command(
-        after_help = "Exit codes: 0 done; 2 usage; 4 refused: another process has the directory, another version of the \
-        program wrote it, or its peer is in no network."
+        after_help = "Exit codes: 0 done; 2 usage; 4 refused: another process uses the directory, another version of \
+            the program wrote it, or its peer belongs to no network."
     )]
     Key(KeyArgs),
 }
@@ -41,12 +41,12 @@ enum Action {
 enum Set {
     /// Change policies, or the sizes of groups, for all groups
     ///
-    /// The asked peer's group chooses the change in its log, and is done with it when this returns. Its neighbours take it over, and their
-    /// neighbours after them, as long as there are leaders to tell it; a part of the ring that cannot be reached takes it over once it
-    /// can. Of two changes at one time one wins at all groups.
+    /// The asked peer's group chooses the change in its log, and has applied it when this command returns. Its
+    /// neighbours adopt the change, and their neighbours after them, as long as the groups have leaders; an unreachable
+    /// part of the ring adopts it once it is reachable. Of two concurrent changes, one wins in all groups.
     #[command(
-        after_help = "Exit codes: 0 done; 2 usage; 3 cannot reach a peer; 4 refused, with the reason; 5 the outcome is not known: see \
-        `scatter network`; 6 nothing was done, try again."
+        after_help = "Exit codes: 0 done; 2 usage; 3 cannot reach a peer; 4 refused, with the reason; 5 outcome \
+            unknown: see `scatter network`; 6 nothing was done, try again."
     )]
     Policy(SetPolicyArgs),
 }
@@ -61,7 +61,7 @@ struct KeyArgs {
     /// A file with the new key; make one with `head -c 32 /dev/urandom | base64`
     #[arg(long, value_name = "FILE")]
     network_key: Option<PathBuf>,
-    /// The network has no key from now on: any program that reaches a peer can enter
+    /// Remove the network's key: any program that reaches a peer can enter
     #[arg(long)]
     no_key: bool,
 }
@@ -85,7 +85,9 @@ pub fn network(args: &NetworkArgs) -> ExitCode {
 
 fn said(name: &str, has_key: bool) -> String {
     let (what, how) = if has_key { ("another key", "with") } else { ("no key", "without") };
-    format!("this peer's network `{name}` has {what} from now on: start it {how} --network-key, and all others, too\n")
+    format!(
+        "network `{name}` has {what} from now on: start this peer {how} --network-key, and all its other peers, too\n"
+    )
 }
 
 fn read_key(path: &Path) -> Result<Vec<u8>, String> {
@@ -99,7 +101,7 @@ fn read_key(path: &Path) -> Result<Vec<u8>, String> {
 /// Records another key in this data directory. Returns the network's name.
 fn change_key(dir: &Path, key: Option<&[u8]>, cost: Cost) -> Result<String, String> {
     if !dir.is_dir() {
-        return Err(format!("there is no data directory {}", dir.display()));
+        return Err(format!("the data directory {} does not exist", dir.display()));
     }
     check_formats(dir)?;
     keep_to_owner();
@@ -108,7 +110,7 @@ fn change_key(dir: &Path, key: Option<&[u8]>, cost: Cost) -> Result<String, Stri
     let hash = key.map(|key| KeyHash::new(key, cost)).transpose()?;
     let Some(name) = peer_state.network().map(|network| network.name.clone()) else {
         return Err(format!(
-            "the peer in {} is in no network: it takes the key that --network-key names when it enters one",
+            "the peer in {} belongs to no network: it takes its key from --network-key when it enters one",
             dir.display()
         ));
     };
@@ -126,7 +128,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cheap = Cost { memory_kib: 8, passes: 1 };
         let refused = change_key(dir.path(), Some(b"sixteen bytes!!!"), cheap).unwrap_err();
-        assert!(refused.contains("in no network"), "{refused}");
+        assert!(refused.contains("belongs to no network"), "{refused}");
         assert!(!dir.path().join("peer.json").exists());
         let held = DirectoryLock::take(dir.path()).unwrap();
         assert!(change_key(dir.path(), None, cheap).unwrap_err().contains("in use"));

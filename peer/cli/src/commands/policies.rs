@@ -31,18 +31,18 @@ pub(super) struct SetPolicyArgs {
     /// A decision and the name of its policy, such as size=nines (several, or separated by commas)
     #[arg(value_name = "DECISION=NAME", value_delimiter = ',')]
     policies: Vec<Policy>,
-    /// A group of fewer members merges with a neighbour, or takes some of its
+    /// Minimum size of a group: a smaller one merges with a neighbour, or takes members from it
     #[arg(long, value_name = "N")]
     min_group: Option<u32>,
-    /// A group of more members splits
+    /// Maximum size of a group: a larger one splits
     #[arg(long, value_name = "N")]
     max_group: Option<u32>,
-    /// Change also while the last change has not reached all groups: one of both may be lost
+    /// Change even if the last change has not reached all groups: one of the two may be lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     at: Where,
-    /// A file with the token of administrators, where the peer has one
+    /// A file with the administrators' token, if the peer requires one
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ pub(super) fn set(args: &SetPolicyArgs) -> ExitCode {
             Format::Json => print(format!("{}\n", agreed.json()).as_bytes(), Exit::Done),
             Format::Text => {
                 let text = format!(
-                    "{}neighbours take them over within seconds each: `scatter network` counts them\n",
+                    "{}neighbours adopt them within seconds each: `scatter network` counts the groups that have them\n",
                     agreed.text()
                 );
                 print(text.as_bytes(), Exit::Done)
@@ -80,18 +80,19 @@ fn change(args: &SetPolicyArgs) -> Result<AgreedPolicies, (Exit, String)> {
     let mut names = serde_json::Map::new();
     for Policy(decision, name) in policies {
         if names.insert(decision.clone(), Value::from(name.as_str())).is_some() {
-            return Err((Exit::Usage, format!("two policies are named for {decision}: say one of them")));
+            return Err((Exit::Usage, format!("two policies are given for {decision}: give only one")));
         }
     }
     let body = json!({ "names": names, "min_group": min_group, "max_group": max_group });
     let known = agreed(at)?;
     if !force && known.with_last < known.groups {
         let AgreedPolicies { policies: PoliciesStatus { version, .. }, groups, with_last, .. } = known;
-        let why = "of two changes that meet, one is lost";
+        let why = "of two concurrent changes, one is lost";
         return Err((
             Exit::TryAgain,
             format!(
-                "the last change, version {version}, is in {with_last} of {groups} groups, and {why}: wait until all have it, or say --force"
+                "the last change, version {version}, is in {with_last} of {groups} groups, and {why}: wait until all \
+                groups have it, or use --force"
             ),
         ));
     }
@@ -126,7 +127,7 @@ fn agreed(at: &Where) -> Result<AgreedPolicies, (Exit, String)> {
             _ => Err((Exit::Refused, format!("{} answered {code}", at.http))),
         }
     };
-    let unknown = |error| (Exit::Refused, format!("{} is no peer that this program knows: {error}", at.http));
+    let unknown = |error| (Exit::Refused, format!("{} is not a peer of a supported version: {error}", at.http));
     let status: Status = serde_json::from_slice(&get("/v1/status")?).map_err(unknown)?;
     let ring: Ring = serde_json::from_slice(&get("/v1/ring")?).map_err(unknown)?;
     let policies = status.groups.iter().map(|group| &group.policies).max_by_key(|policies| policies.version);

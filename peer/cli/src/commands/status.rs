@@ -16,7 +16,7 @@ use crate::http_client;
 /// Arguments of `scatter status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// A peer's address for status
+    /// A peer's HTTP address
     #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     http: String,
     /// How to print the status
@@ -43,7 +43,7 @@ pub fn status(args: &StatusArgs) -> ExitCode {
         Format::Json => print(&[&body[..], b"\n"].concat(), exit),
         Format::Text => match serde_json::from_slice::<Status>(&body) {
             Ok(status) => print(describe(&status, ready).as_bytes(), exit),
-            Err(error) => fail(Exit::Refused, &format!("{} is no peer that this program knows: {error}", args.http)),
+            Err(error) => fail(Exit::Refused, &format!("{} is not a peer of a supported version: {error}", args.http)),
         },
     }
 }
@@ -131,13 +131,12 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
 
 fn describe_doubt(in_doubt: &InDoubtStatus, group: &str, names: &Names<'_>, text: &mut String) {
     let InDoubtStatus { members, waiting_for } = in_doubt;
-    let _ =
-        writeln!(text, "  in doubt   may have forgotten the last thing acknowledged: {}", names.whole_list(members));
+    let _ = writeln!(text, "  in doubt   may have lost the last acknowledged write: {}", names.whole_list(members));
     if !waiting_for.is_empty() {
         let _ = writeln!(
             text,
-            "             so this group answers nothing until these are back: {}. If they are lost for good: scatter group \
-             accept-loss {group}",
+            "             so this group serves nothing until these members are back: {}. If they are lost for good: \
+             scatter group accept-loss {group}",
             names.whole_list(waiting_for)
         );
     }

@@ -18,7 +18,8 @@ const SIDE_MAX: u16 = 1000;
 /// Arguments of `scatter top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// A peer's address for status; with several, the first that answers is shown, and another when it stops answering
+    /// A peer's HTTP address; with several, shows the first that answers, and fails over to the next when it stops
+    /// answering
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -28,7 +29,7 @@ pub struct TopArgs {
         default_value = "127.0.0.1:6480"
     )]
     http: Vec<String>,
-    /// Print one picture and end
+    /// Print one picture and exit
     #[arg(long)]
     once: bool,
     /// How to print the picture: text, the data as JSON, or an SVG
@@ -58,7 +59,7 @@ pub fn top(args: &TopArgs) -> ExitCode {
         return once(args);
     }
     if let Err(error) = terminal::can_enter() {
-        return fail(Exit::Usage, &format!("{error}; scatter top --once needs none of that"));
+        return fail(Exit::Usage, &format!("{error}; scatter top --once needs no terminal"));
     }
     // Asked before the screen is taken: a user with a mistyped address should not have to leave it first.
     let model = match top::look(&args.http) {

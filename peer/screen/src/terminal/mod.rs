@@ -48,12 +48,12 @@ pub enum EnterError {
 impl std::fmt::Display for EnterError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            EnterError::NoTerminal => f.write_str("this needs a terminal for its input and its output"),
+            EnterError::NoTerminal => f.write_str("standard input and output must be a terminal"),
             EnterError::Dumb => f.write_str(
-                "this terminal cannot show a screen, for TERM is dumb, empty or not set: set TERM to what it is \
-                 (xterm-256color, say)",
+                "this terminal cannot show a screen because TERM is dumb, empty or not set: set TERM to the terminal's \
+                type (such as xterm-256color)",
             ),
-            EnterError::Taken => f.write_str("the terminal shows something else already"),
+            EnterError::Taken => f.write_str("another screen uses the terminal already"),
             EnterError::Io(error) => write!(f, "the terminal cannot be used: {error}"),
         }
     }
