@@ -40,7 +40,7 @@ pub enum LeaveError {
     #[error("{}", explain(*.0))]
     Refused(LeaveRefusal),
     /// The leave cannot be recorded, so it was not begun.
-    #[error("this peer cannot remember that it is to leave, and stays: {0}")]
+    #[error("the leave was not started because it cannot be recorded in the data directory: {0}")]
     Forgotten(String),
 }
 
@@ -63,27 +63,25 @@ fn explain(refusal: LeaveRefusal) -> String {
     match refusal {
         LeaveRefusal::Stopping => "this peer is stopping".into(),
         LeaveRefusal::Outside => {
-            "this peer is in no network yet, so there is nothing to leave: stop it instead (SIGTERM)".into()
+            "this peer belongs to no network yet, so it cannot leave one: stop it instead (SIGTERM)".into()
         }
         LeaveRefusal::NotMember => {
             "this peer is not a member yet, or is being replaced: ask again in a moment, or stop it (SIGTERM)".into()
         }
-        LeaveRefusal::Last => "this peer is the last member of its network: were it to leave, all data would be gone. \
-                               To only stop it, and keep the data, send it SIGTERM"
+        LeaveRefusal::Last => "this peer is the last member of its network: its leave would lose all data. To stop \
+            the peer and keep the data, send it SIGTERM"
             .into(),
         LeaveRefusal::Unheard { remain, heard } => format!(
-            "of the {remain} members that would remain only {heard} {} heard of: they could not go on without this one. \
-             Start the others again, or wait until the silent are put out",
+            "of the {remain} members that would remain, only {heard} {} heard: they have no majority without this \
+            peer. Restart the silent members, or wait until the group removes them",
             if heard == 1 { "is" } else { "are" },
         ),
         LeaveRefusal::Few { remain } => {
             let risk = match remain {
-                1 => {
-                    "only one member would remain: it alone would have the data, and its end would be that of the data"
-                }
-                _ => "only two members would remain: neither of them could be down without all operations failing",
+                1 => "only one member would remain: it would hold the only copy of the data",
+                _ => "only two members would remain: all operations would fail while either of them is down",
             };
-            format!("{risk}. Let another peer join first, or insist with --force (over HTTP: {{\"force\": true}})")
+            format!("{risk}. Let another peer join first, or repeat with --force (over HTTP: {{\"force\": true}})")
         }
     }
 }

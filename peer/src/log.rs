@@ -145,7 +145,7 @@ fn carry(entries: &Receiver<LogEntry>, counts: &LineCounts, mut out: impl Write,
 /// Returns the line that stands for missing ones.
 fn gap(count: u64, format: Format) -> String {
     match format {
-        Format::Text => format!("{count} log lines are missing here: they could not be written in time\n"),
+        Format::Text => format!("{count} log lines are missing here: stderr did not take them in time\n"),
         Format::Json => {
             format!("{{\"level\":\"WARN\",\"message\":\"log lines are missing here\",\"dropped\":{count}}}\n")
         }

@@ -60,7 +60,7 @@ display_as_value!(Durability, Profile, Format);
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Layer {
-    /// Identity and store [default: $XDG_DATA_HOME/scatter]
+    /// Data directory: identity and store [default: $XDG_DATA_HOME/scatter]
     #[arg(long, value_name = "DIR", env = "SCATTER_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
 
@@ -68,7 +68,7 @@ pub struct Layer {
     #[arg(long, value_name = "MULTIADDR", env = "SCATTER_LISTEN", value_delimiter = ',')]
     pub listen: Option<Vec<Multiaddr>>,
 
-    /// A peer to enter the network through; may be repeated: /ip4/…/tcp/…/p2p/PEERID
+    /// A peer through which to join the network; may be repeated: /ip4/…/tcp/…/p2p/PEERID
     #[arg(long, value_name = "MULTIADDR", env = "SCATTER_JOIN", value_delimiter = ',')]
     pub join: Option<Vec<Multiaddr>>,
 
@@ -93,11 +93,11 @@ pub struct Layer {
     #[arg(long, value_name = "ADDR", env = "SCATTER_HTTP")]
     pub http: Option<Endpoint>,
 
-    /// The password of clients; needed where --resp is not on loopback
+    /// File with the clients' password; needed if --resp is not on loopback
     #[arg(long, value_name = "FILE", env = "SCATTER_RESP_PASSWORD_FILE")]
     pub resp_password_file: Option<PathBuf>,
 
-    /// The token of administrators; needed where --http is not on loopback
+    /// File with the administrators' token; needed if --http is not on loopback
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
     pub admin_token_file: Option<PathBuf>,
 
@@ -155,7 +155,7 @@ pub struct Layer {
     #[arg(long, value_name = "DECISION=NAME", env = "SCATTER_POLICY", value_delimiter = ',')]
     pub policy: Option<Vec<Policy>>,
 
-    /// The longest value; the same in the whole network [default: 64KiB]
+    /// Upper limit of a value's length; the same in the whole network [default: 64KiB]
     #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_VALUE")]
     pub max_value: Option<Bytes>,
 
@@ -167,7 +167,7 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_MDNS")]
     pub mdns: Option<Switch>,
 
-    /// Accepted, and without effect in this version, which does not get through routers by itself: forward a port, and name it with
+    /// Accepted, but without effect in this version, which has no NAT traversal: forward a port, and name it with
     /// --listen [default: on]
     #[arg(long, value_name = "on|off", env = "SCATTER_NAT")]
     pub nat: Option<Switch>,
@@ -192,11 +192,11 @@ pub struct Layer {
     #[arg(long, value_name = "N", env = "SCATTER_MAX_CONNECTIONS", value_parser = whole::<u32>)]
     pub max_connections: Option<u32>,
 
-    /// How to print the line that says that this peer serves [default: text]
+    /// Format of the line `ready`, printed once this peer serves [default: text]
     #[arg(long, env = "SCATTER_OUTPUT")]
     pub output: Option<Format>,
 
-    /// How to write the log [default: text]
+    /// Format of the log [default: text]
     #[arg(long, env = "SCATTER_LOG_FORMAT")]
     pub log_format: Option<Format>,
 }

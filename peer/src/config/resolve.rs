@@ -218,9 +218,7 @@ fn pick_data_dir(
             }
             Ok(dir)
         }
-        (None, None) => {
-            Err(ConfigError("there is no home directory to keep data in: say where with --data-dir DIR".into()))
-        }
+        (None, None) => Err(ConfigError("there is no home directory for the data: set --data-dir DIR".into())),
     }
 }
 
@@ -251,8 +249,8 @@ fn pick_waits(p: &mut Picker) -> Result<(Duration, Duration), ConfigError> {
     let away = p.pick("away", |l| l.away, 60, ToString::to_string);
     if away > AWAY_MAX {
         return Err(ConfigError(format!(
-            "--away {away} is longer than a week ({AWAY_MAX} seconds): nobody is waited for longer; `scatter leave` \
-             leaves for good"
+            "--away {away} is longer than a week ({AWAY_MAX} seconds), the longest absence that a group waits for; to \
+            leave permanently, use `scatter leave`"
         )));
     }
     let exclude_after = p.pick("exclude-after", |l| l.exclude_after, 3, ToString::to_string);
@@ -285,7 +283,7 @@ fn pick_room(
     let given = p.pick(name, get, super::Bytes(default), ToString::to_string);
     if given.0 < least {
         let least = super::Bytes(least);
-        return Err(ConfigError(format!("--{name} {given} is too little to be of use: give at least {least}")));
+        return Err(ConfigError(format!("--{name} {given} is too small: set at least {least}")));
     }
     Ok(given.0)
 }
@@ -300,7 +298,7 @@ fn pick_max_connections(p: &mut Picker) -> Result<u32, ConfigError> {
     let max_connections = p.pick("max-connections", |l| l.max_connections, 256, ToString::to_string);
     if max_connections < 8 {
         return Err(ConfigError(format!(
-            "--max-connections {max_connections} is too few for a group: give at least 8"
+            "--max-connections {max_connections} is too small for a group: set at least 8"
         )));
     }
     Ok(max_connections)
@@ -381,8 +379,7 @@ fn needs_secret(
 ) -> Result<(), ConfigError> {
     match endpoint {
         Some(address) if !address.ip().to_canonical().is_loopback() && !has_secret => Err(ConfigError(format!(
-            "{flag} {address} can be reached from other machines, so it needs {secret_flag} FILE; \
-             or listen on 127.0.0.1"
+            "{flag} {address} is reachable from other machines, so it needs {secret_flag} FILE; or listen on 127.0.0.1"
         ))),
         _ => Ok(()),
     }
@@ -401,7 +398,7 @@ fn reachable(flag: &str, addresses: &[Multiaddr], is_entry: bool) -> Result<(), 
 fn entry(picker: &Picker, new: bool, join: Vec<Multiaddr>, mdns: bool) -> Result<Entry, ConfigError> {
     if new && !join.is_empty() {
         return Err(ConfigError(format!(
-            "--new (from {}) starts a network and --join (from {}) enters one that is there: say one of them",
+            "--new (from {}) starts a network and --join (from {}) enters an existing one: set only one of them",
             picker.origin("new"),
             picker.origin("join"),
         )));
@@ -421,7 +418,7 @@ fn policies(picker: &mut Picker) -> Result<node::Policies, ConfigError> {
     let mut policies = node::Policies::default();
     for (index, Policy(decision, name)) in chosen.iter().enumerate() {
         if chosen[..index].iter().any(|before| before.0 == *decision) {
-            return Err(ConfigError(format!("--policy chooses twice for {decision}: say one of them")));
+            return Err(ConfigError(format!("--policy names two policies for {decision}: name only one")));
         }
         policies.choose(decision, name).map_err(|unknown| ConfigError(unknown.to_string()))?;
     }
@@ -441,7 +438,7 @@ fn can_have_switch(
     let Some(switch) = switch else { return Ok(()) };
     if switch.ip().is_unspecified() || switch.ip().is_multicast() || switch.port() == 0 {
         return Err(ConfigError(format!(
-            "--switch {switch} is nowhere to send to: write its IP address and port, such as 192.0.2.9:6477"
+            "--switch {switch} is not a usable address: write the switch's IP address and port, such as 192.0.2.9:6477"
         )));
     }
     if cluster.is_empty() {
@@ -451,7 +448,8 @@ fn can_have_switch(
     }
     if *entry == Entry::New && !is_ordered {
         return Err(ConfigError(
-            "--switch needs --coarse on and --leases on where the network is founded: without them no group of it can use one"
+            "--switch needs --coarse on and --leases on where the network is founded: without them no group can use a \
+            switch"
                 .into(),
         ));
     }
@@ -465,8 +463,8 @@ fn group_sizes(min: u32, max: u32) -> Result<(), ConfigError> {
     }
     if node::can_flap(min as usize, max as usize) {
         return Err(ConfigError(format!(
-            "--min-group {min} with --max-group {max} can flap: a group of {} splits into halves of which one has {}, and \
-             that merges again; --max-group has to be at least {}",
+            "--min-group {min} with --max-group {max} makes groups flap: a group of {} splits into halves of which one \
+            has {} members, and that half merges again; set --max-group to at least {}",
             u64::from(max) + 1,
             u64::from(max).div_ceil(2),
             2 * u64::from(min) - 1,

@@ -126,8 +126,8 @@ fn a_file_with_a_slip_is_refused_with_its_line() {
     for (text, line, hint) in [
         ("away = 1\nawya = 2\n", 2, "unknown field `awya`"),
         ("away = \"x\"\n", 1, "invalid type"),
-        ("\n\nmax-disk = \"5X\"\n", 3, "no size"),
-        ("resp = \"nowhere\"\n", 1, "no address"),
+        ("\n\nmax-disk = \"5X\"\n", 3, "is not a size"),
+        ("resp = \"nowhere\"\n", 1, "not an address to listen on"),
         ("away = \n", 1, ""),
         ("durability = \"paper\"\n", 1, "paper"),
     ] {
@@ -227,7 +227,7 @@ fn policies_are_chosen_by_name() {
     // Shown settings can be written on the command line.
     let again = resolve(sources(&["--policy", &shown(&by_flag)])).unwrap();
     assert_eq!(again.policies.names(), by_flag.policies.names());
-    assert!(error(sources(&["--policy", "size=off,size=thresholds"])).contains("twice for size"));
+    assert!(error(sources(&["--policy", "size=off,size=thresholds"])).contains("two policies for size"));
     for (text, words) in [
         ("lead=nobody", "agreement, oldest, random, anybody"),
         ("rule=off", "divide, join, lead"),

@@ -34,7 +34,7 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Bytes, String> {
         let text = text.trim();
-        let wrong = || format!("`{text}` is no size: write a number and a unit, such as 512MiB or 10GB");
+        let wrong = || format!("`{text}` is not a size: write a number and a unit, such as 512MiB or 10GB");
         // A rate is a size per second.
         let size = text.strip_suffix("/s").unwrap_or(text);
         let digits = size.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(size.len());
@@ -114,7 +114,7 @@ impl FromStr for Policy {
     fn from_str(text: &str) -> Result<Policy, String> {
         let (decision, name) = text
             .split_once('=')
-            .ok_or_else(|| format!("`{text}` chooses no policy: write a decision and a name, such as join=random"))?;
+            .ok_or_else(|| format!("`{text}` is not a policy: write a decision and a name, such as join=random"))?;
         let (decision, name) = (decision.trim(), name.trim());
         node::Policies::default().choose(decision, name).map_err(|unknown| unknown.to_string())?;
         Ok(Policy(decision.into(), name.into()))
@@ -163,7 +163,8 @@ impl FromStr for Endpoint {
         let spelled = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
         spelled.as_deref().unwrap_or(text).parse().map(|address| Endpoint(Some(address))).map_err(|_| {
             format!(
-                "`{text}` is no address to listen on: write an IP address and a port, such as 127.0.0.1:6479, or off"
+                "`{text}` is not an address to listen on: write an IP address and a port, such as 127.0.0.1:6479, or \
+                off"
             )
         })
     }
@@ -189,10 +190,11 @@ impl FromStr for Multiaddr {
     fn from_str(text: &str) -> Result<Multiaddr, String> {
         let wrong = |why: &str| {
             format!(
-                "`{text}` is no multiaddress ({why}): write it like /ip4/192.0.2.1/tcp/6478 or /ip4/192.0.2.1/udp/6478/quic-v1"
+                "`{text}` is not a multiaddress ({why}): write it like /ip4/192.0.2.1/tcp/6478 or \
+                /ip4/192.0.2.1/udp/6478/quic-v1"
             )
         };
-        let parts = text.strip_prefix('/').ok_or_else(|| wrong("it does not begin with a slash"))?;
+        let parts = text.strip_prefix('/').ok_or_else(|| wrong("it lacks the leading slash"))?;
         let parts: Vec<&str> = parts.split('/').collect();
         let ip_fits = match parts[..] {
             ["ip4", ip, ..] => ip.parse::<std::net::Ipv4Addr>().is_ok(),
@@ -208,10 +210,10 @@ impl FromStr for Multiaddr {
             _ => parts[0] == "dnsaddr",
         };
         if !port_fits {
-            return Err(wrong("there is no port behind the host"));
+            return Err(wrong("the port after the host is missing"));
         }
         if parts.get(2) == Some(&"udp") && parts.get(4) != Some(&"quic-v1") {
-            return Err(wrong("quic-v1 is missing behind the port"));
+            return Err(wrong("quic-v1 after the port is missing"));
         }
         Ok(Multiaddr(text.to_owned()))
     }

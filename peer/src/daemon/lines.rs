@@ -78,7 +78,7 @@ pub(super) fn say(line: &str) {
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
         let _ = tell.send(());
     });
-    let warn = || tracing::warn!("stdout takes nothing: the line that scripts wait for is held up");
+    let warn = || tracing::warn!("stdout blocks: the line that scripts wait for is delayed");
     if written.is_err() {
         warn();
     } else if said.recv_timeout(SAY_MAX).is_err() {

@@ -126,18 +126,15 @@ impl Ending {
 }
 
 /// Error text where the store knows of no network and [`crate::config::Entry::Known`] names none.
-pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIADDR to enter one, --new to start one, \
-                              or --profile home to look for one on the local network";
+pub const NO_NETWORK: &str = "this peer belongs to no network yet: set --join MULTIADDR to join one, --new to start \
+                              one, or --profile home to look for one on the local network";
 
 /// Runs a peer until it is told to stop.
 pub fn run(mut config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
     start_log(config.log_format);
     warn_of_idle(&config);
     if !config.overruled.is_empty() {
-        tracing::warn!(
-            "the network has agreed on other settings, and its word counts: {}",
-            config.overruled.join(", ")
-        );
+        tracing::warn!("the network's agreed settings replace this peer's: {}", config.overruled.join(", "));
     }
     let shares = divide_descriptors(&mut config);
     let exit = match serve(&config, shares, stop_with_stdin, launch) {
@@ -385,7 +382,7 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, event_log: &Event
             std::process::exit(128 + number);
         }
         () = tokio::time::sleep(STOP_MAX) => {
-            tracing::warn!("handing over took too long; stopping without");
+            tracing::warn!("handing over primaries took too long; stopping without a handover");
             Ending::Stopped
         }
     }
@@ -401,8 +398,8 @@ fn complain(unready: &mut Unready, status: &dyn StatusSource) -> Option<Ending> 
     }
     if let Some(why) = &readiness.hopeless {
         let why = format!(
-            "no peer named by --join lets this one in, and trying again is of no use: {why}. Change that, \
-             and start it again"
+            "no peer named by --join admits this peer, and retrying does not help: {why}. Change that setting, and \
+            restart the peer"
         );
         return Some(Ending::Failed(Exit::Refused, why));
     }
@@ -432,7 +429,7 @@ fn tell(event: Event, status: &dyn StatusSource) {
         Event::Ready | Event::Stopped | Event::Left => {}
         Event::Fatal(why) | Event::Damaged(why) => tracing::error!("{why}"),
         Event::NotReady => tracing::warn!("does not serve"),
-        Event::Reincarnate { why, .. } | Event::Quarantine(why) => tracing::warn!("starts anew: {why}"),
+        Event::Reincarnate { why, .. } | Event::Quarantine(why) => tracing::warn!("restarts as a new member: {why}"),
         Event::StartAgain(why) => tracing::warn!("{why}"),
         Event::Alarm(why) => tracing::error!("{why}"),
         Event::Identity { peer, what } => {

@@ -184,7 +184,7 @@ impl Collector for RingMetrics {
             ("ring_unserved_ratio", "The part of all keys in these ranges, from 0 to 1", part),
             (
                 "ring_unserved_seconds",
-                "Since this peer found the first of these ranges without service; 0 if all are served",
+                "Time since this peer found the first of these ranges without service; 0 if all are served",
                 seconds,
             ),
         ];

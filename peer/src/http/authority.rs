@@ -31,9 +31,9 @@ pub(crate) async fn admit(served: &Served, request: Request<Body>, bytes_max: us
         Ok(Ok(body)) => Ok(body.into()),
         Ok(Err(_)) => Err(problem(
             StatusCode::PAYLOAD_TOO_LARGE,
-            &format!("a body has at most {bytes_max} bytes, and comes whole"),
+            &format!("the request body must have at most {bytes_max} bytes and be complete"),
         )),
-        Err(_) => Err(problem(StatusCode::REQUEST_TIMEOUT, "the body does not come")),
+        Err(_) => Err(problem(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time")),
     }
 }
 
@@ -44,7 +44,7 @@ fn may(token: Option<&Password>, headers: &HeaderMap) -> Result<(), (StatusCode,
         // and runs pages from anywhere: it sends `Origin` with every POST.
         return match headers.get(header::ORIGIN) {
             None => Ok(()),
-            Some(_) => Err((StatusCode::FORBIDDEN, "a web page may do this only with the administrators' token")),
+            Some(_) => Err((StatusCode::FORBIDDEN, "a request from a web page needs the administrators' token")),
         };
     };
     let said = headers.get(header::AUTHORIZATION).and_then(|value| {
@@ -54,10 +54,10 @@ fn may(token: Option<&Password>, headers: &HeaderMap) -> Result<(), (StatusCode,
     match said {
         None => Err((
             StatusCode::UNAUTHORIZED,
-            "this needs the administrators' token, as a header: Authorization: Bearer TOKEN",
+            "this request needs the administrators' token in the header Authorization: Bearer TOKEN",
         )),
         Some(said) if token.is(said) => Ok(()),
-        Some(_) => Err((StatusCode::FORBIDDEN, "that is not the administrators' token of this peer")),
+        Some(_) => Err((StatusCode::FORBIDDEN, "the given token is not this peer's administrators' token")),
     }
 }
 

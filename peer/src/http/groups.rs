@@ -30,7 +30,7 @@ pub async fn groups(State(served): State<Served>) -> Response {
 /// `GET /v1/ring`: the owners of all ranges, as they report now. With `?lane=N`, the ring of that lane.
 pub async fn ring(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
     let Ok(lane) = parameter(query.as_deref(), "lane").unwrap_or("0").parse() else {
-        return problem(StatusCode::BAD_REQUEST, "a lane is a number, from 0");
+        return problem(StatusCode::BAD_REQUEST, "a lane is a number from 0 on");
     };
     match served.admin.walk_ring(lane, None, GROUPS_MAX).await {
         Ok(walk) => {
@@ -46,7 +46,7 @@ pub async fn ring(State(served): State<Served>, RawQuery(query): RawQuery) -> Re
 pub async fn locate(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
     // Decoded here: a key need not be UTF-8.
     let Some(raw) = parameter(query.as_deref(), "key") else {
-        return problem(StatusCode::BAD_REQUEST, "say which key: /v1/where?key=KEY, percent-encoded");
+        return problem(StatusCode::BAD_REQUEST, "name the key: /v1/where?key=KEY, percent-encoded");
     };
     let Some(bytes) = percent_decoded(raw) else {
         return problem(
@@ -60,7 +60,7 @@ pub async fn locate(State(served): State<Served>, RawQuery(query): RawQuery) -> 
     match served.admin.locate(&key).await {
         Ok(walk) => match walk.groups.first() {
             Some(located) => answer(StatusCode::OK, &Located::of(located)),
-            None => problem(StatusCode::SERVICE_UNAVAILABLE, "nobody who owns this key answers"),
+            None => problem(StatusCode::SERVICE_UNAVAILABLE, "no owner of this key answers"),
         },
         Err(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "this peer is stopping"),
     }
@@ -132,7 +132,7 @@ pub async fn request(
         Err(why) => return problem(StatusCode::BAD_REQUEST, &why),
     };
     let Some(group) = hex(&group).map(GroupId) else {
-        return problem(StatusCode::BAD_REQUEST, "a group's id is 32 hex digits, as /v1/groups has it");
+        return problem(StatusCode::BAD_REQUEST, "a group's id has 32 hex digits, as in /v1/groups");
     };
     let mut answers = served.admin.request(group, request);
     let mut outcome = None;
@@ -167,7 +167,7 @@ fn details(body: &[u8]) -> Result<Details, String> {
     }
     let object = serde_json::from_slice::<Map<String, Value>>(body);
     let details = object.and_then(|object| serde_json::from_value(Value::Object(object)));
-    details.map_err(|error| format!("the body is nothing, or JSON like {{\"at\": \"8000…\"}}: {error}"))
+    details.map_err(|error| format!("the body must be empty, or JSON like {{\"at\": \"8000…\"}}: {error}"))
 }
 
 /// Returns the operation of this name; `None` where there is none.
@@ -175,10 +175,11 @@ fn meant(operation: &str, details: Details) -> Result<Option<AdminRequest>, Stri
     let given = details.given();
     let only = |takes: &[&str]| takes_only(operation, &given, takes);
     let Details { at, lost, id: switch, on, first, to, from, names, min_group, max_group } = details;
-    let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
+    let at =
+        at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is not a point of the ring: give 32 hex digits")));
     let at = at.transpose()?;
     let (first, to, from) = (peers(first)?, peers(to)?, peers(from)?);
-    let id = |id: &String| hex(id).map(GroupId).ok_or_else(|| format!("{id} is no group's id: 32 hex digits"));
+    let id = |id: &String| hex(id).map(GroupId).ok_or_else(|| format!("{id} is not a group id: give 32 hex digits"));
     let lost = lost.iter().map(id).collect::<Result<Vec<GroupId>, String>>()?;
     Ok(Some(match operation {
         "split" => {
@@ -191,21 +192,19 @@ fn meant(operation: &str, details: Details) -> Result<Option<AdminRequest>, Stri
         }
         "repartition" => {
             only(&["at"])?;
-            AdminRequest::Repartition { at: at.ok_or("say where the boundary is to be: {\"at\": \"32 hex digits\"}")? }
+            AdminRequest::Repartition { at: at.ok_or("give the new boundary: {\"at\": \"32 hex digits\"}")? }
         }
         "migrate" => {
             only(&["to", "from"])?;
             if to.is_empty() && from.is_empty() {
-                return Err("say who goes and who comes: {\"to\": [PEER_ID…], \"from\": [PEER_ID…]}".into());
+                return Err("give the members to move: {\"to\": [PEER_ID…], \"from\": [PEER_ID…]}".into());
             }
             AdminRequest::Migrate { to, from }
         }
         "repair" => {
             only(&["at", "lost"])?;
             if !(1..=LOST_MAX).contains(&lost.len()) {
-                return Err(format!(
-                    "say which groups are lost, with all that they held, {LOST_MAX} at most: {{\"lost\": [GROUP_ID…]}}"
-                ));
+                return Err(format!("give the ids of the lost groups, {LOST_MAX} at most: {{\"lost\": [GROUP_ID…]}}"));
             }
             AdminRequest::Repair { from: at, lost }
         }
@@ -216,7 +215,8 @@ fn meant(operation: &str, details: Details) -> Result<Option<AdminRequest>, Stri
         "policies" => {
             only(&["names", "min_group", "max_group"])?;
             if names.is_empty() && min_group.is_none() && max_group.is_none() {
-                let how = "say what is to change: {\"names\": {\"size\": \"nines\"}}, \"min_group\" or \"max_group\"";
+                let how = "give the settings to change: {\"names\": {\"size\": \"nines\"}}, \"min_group\" or \
+                    \"max_group\"";
                 return Err(how.into());
             }
             let names = names.into_iter().collect();
@@ -228,8 +228,8 @@ fn meant(operation: &str, details: Details) -> Result<Option<AdminRequest>, Stri
                 (Some(id), None) => AdminRequest::Switch { id },
                 (None, Some(on)) => AdminRequest::UseSwitch { on },
                 _ => {
-                    let how =
-                        "say under which id: {\"id\": N}, above all that were used; or whether at all: {\"on\": false}";
+                    let how = "give a switch id: {\"id\": N}, above all ids used so far; or turn the switch on or off: \
+                        {\"on\": false}";
                     return Err(how.into());
                 }
             }
@@ -239,7 +239,7 @@ fn meant(operation: &str, details: Details) -> Result<Option<AdminRequest>, Stri
 }
 
 fn peers(ids: Vec<String>) -> Result<Vec<PeerKey>, String> {
-    let known = |id: &String| id.parse().ok().and_then(|id| peer_key_of(&id)).ok_or(format!("{id} is no peer id"));
+    let known = |id: &String| id.parse().ok().and_then(|id| peer_key_of(&id)).ok_or(format!("{id} is not a peer id"));
     ids.iter().map(known).collect()
 }
 

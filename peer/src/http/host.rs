@@ -14,7 +14,7 @@ pub(crate) async fn only_this_machine(request: Request, next: Next) -> Response 
         true => next.run(request).await,
         false => problem(
             StatusCode::FORBIDDEN,
-            "on loopback this endpoint answers only to an IP address or localhost, not to another name in Host",
+            "on loopback this endpoint accepts only an IP address or localhost in the Host header, not another name",
         ),
     }
 }

@@ -59,7 +59,7 @@ fn parse(body: &[u8]) -> Result<LeaveBody, String> {
     }
     let object = serde_json::from_slice::<Map<String, Value>>(body);
     let wanted = object.and_then(|object| serde_json::from_value(Value::Object(object)));
-    wanted.map_err(|error| format!("the body is nothing, or JSON like {{\"force\": true}}: {error}"))
+    wanted.map_err(|error| format!("the body must be empty, or JSON like {{\"force\": true}}: {error}"))
 }
 
 #[cfg(test)]

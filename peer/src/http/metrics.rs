@@ -54,8 +54,10 @@ impl Collector for StatusMetrics {
                 group.complete as f64
             }),
             ("group_parts", "Parts of the range", |group| group.primaries.len() as f64),
-            ("group_transfers", "Parts of the range being copied from others", |group| group.transfers.len() as f64),
-            ("group_waiting_to_join", "Newcomers that wait to be let in, where this peer leads", |group| {
+            ("group_transfers", "Parts of the range being copied from other members", |group| {
+                group.transfers.len() as f64
+            }),
+            ("group_waiting_to_join", "Newcomers that wait for admission, if this peer leads the group", |group| {
                 group.waiting_to_join as f64
             }),
             ("group_members", "Members of the group", |group| group.members.len() as f64),
@@ -65,10 +67,10 @@ impl Collector for StatusMetrics {
             }),
             (
                 "group_halted",
-                "1 if this peer serves the group no more: a member contradicted what is chosen",
+                "1 if this peer stopped serving the group: a member contradicted a chosen value",
                 |group| f64::from(u8::from(group.halted.is_some())),
             ),
-            ("group_operations_per_second", "Client operations, lately", |group| group.ops_per_s),
+            ("group_operations_per_second", "Client operations per second, recently", |group| group.ops_per_s),
         ];
         for (name, help, value) in by_group {
             by_groups(&mut encoder, &status.groups, (name, help), |group| Some(value(group)))?;
@@ -128,15 +130,18 @@ fn risks(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Re
             "Nines an hour: 3 if the group loses its majority within an hour with probability 0.001",
             |group| Some(group.risk.as_ref()?.nines),
         ),
-        ("group_failure_probability", "That the group loses its majority within the window of replacement", |group| {
-            Some(group.risk.as_ref()?.in_window)
-        }),
-        ("group_replacement_window_seconds", "From a death until the group is as safe as before", |group| {
+        (
+            "group_failure_probability",
+            "Probability that the group loses its majority within the window of replacement",
+            |group| Some(group.risk.as_ref()?.in_window),
+        ),
+        ("group_replacement_window_seconds", "Time from a death until the group is as safe as before", |group| {
             Some(group.risk.as_ref()?.window_s)
         }),
         (
             "peer_lifetime_mean_seconds",
-            "The mean life of peers as the deaths seen have it; left out where lives are not exponential, or not known",
+            "Mean lifetime of peers, estimated from the deaths seen; left out if lifetimes are not exponential, or \
+            unknown",
             |group| group.lifetimes.mean_s,
         ),
     ];
@@ -183,7 +188,7 @@ fn neighbours(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fm
 
 /// Encodes the dropped messages, malformed or without room, by reason.
 fn dropped(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
-    let help = "Messages of members that were dropped as nonsense, or for want of room";
+    let help = "Messages of members that were dropped as invalid, or for lack of room";
     let metric = ConstCounter::new(0_u64);
     let mut family = encoder.encode_descriptor("group_messages_dropped", help, None, metric.metric_type())?;
     for group in groups {

@@ -81,7 +81,9 @@ pub async fn serve(
         .route("/v1/groups/{group}/{operation}", post(groups::request))
         .route("/v1/leave", post(leave::leave))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
-        .method_not_allowed_fallback(|| async { problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })
+        .method_not_allowed_fallback(|| async {
+            problem(StatusCode::METHOD_NOT_ALLOWED, "this page does not take this method")
+        })
         .with_state(served);
     // A web page in a browser on this machine may have a host name that leads here: it must not read the answers.
     let router = match is_local {

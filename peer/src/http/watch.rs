@@ -29,7 +29,7 @@ pub async fn offload(State(served): State<Served>) -> Response {
 /// `GET /v1/events?after=SEQ`: the events, each told once; without `after` all that are kept.
 pub async fn events(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
     let Ok(after) = parameter(query.as_deref(), "after").unwrap_or("0").parse() else {
-        return problem(StatusCode::BAD_REQUEST, "say the last number that you have seen: /v1/events?after=SEQ");
+        return problem(StatusCode::BAD_REQUEST, "give the last sequence number that you have: /v1/events?after=SEQ");
     };
     let (events, last) = served.event_log.after(after);
     answer(StatusCode::OK, &Events { peer_id: served.status.peer_id(), last, events })
@@ -38,7 +38,7 @@ pub async fn events(State(served): State<Served>, RawQuery(query): RawQuery) -> 
 /// `GET /v1/load?after=UNIX_S`: the last five minutes, one sample per second; of these the ones that ended later.
 pub async fn load(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
     let Ok(after) = parameter(query.as_deref(), "after").unwrap_or("0").parse::<u64>() else {
-        return problem(StatusCode::BAD_REQUEST, "say the last second that you have seen: /v1/load?after=UNIX_S");
+        return problem(StatusCode::BAD_REQUEST, "give the last second that you have: /v1/load?after=UNIX_S");
     };
     let mut samples = served.event_log.load();
     let last = samples.last().map(|sample| sample.unix_s);

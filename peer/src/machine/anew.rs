@@ -41,31 +41,35 @@ pub(super) fn begin_anew(why: &str, store_dir: &Path, anew: &Anew) -> Ending {
     if restarts.len() >= RESTARTS_MAX {
         let (count, minutes) = (restarts.len(), SUCCESSION.as_secs() / 60);
         let text = format!(
-            "{why}; it began anew {count} times within {minutes} minutes, and does not do so again: mend what keeps it from \
-             answering for so long (its machine sleeps or is overloaded, or --exclude-after is too short for it), then start it again"
+            "{why}; this peer rejoined {count} times within {minutes} minutes, and does not rejoin again: remove the \
+            cause of its long silences (the machine sleeps or is overloaded, or --exclude-after is too short), then \
+            restart it"
         );
         return Ending::Failed(Exit::No, text);
     }
     match anew {
         Anew::On(_) => tracing::info!(
-            "{why}, as after a long sleep or a stop beyond --away: this peer enters it anew, as a new member, and catches up \
-             from what it holds"
+            "{why}, as after a long sleep or a stop beyond --away: this peer rejoins as a new member, and catches up \
+            from its own data"
         ),
         Anew::Again => tracing::info!("this peer starts again"),
         Anew::Without(aside) if store_dir.exists() => match set_aside(store_dir, *aside) {
             Ok(place) => {
-                tracing::warn!("{why}; the store is kept in {}, and this peer begins anew", place.display());
+                tracing::warn!(
+                    "{why}; the old store is kept in {}, and this peer rejoins as a new member",
+                    place.display()
+                );
             }
             Err(error) => {
-                let text = format!("{why}; and the store cannot be moved aside: {error}");
+                let text = format!("{why}; the store cannot be moved aside: {error}");
                 return Ending::Failed(Exit::Disk, text);
             }
         },
-        Anew::Without(_) => tracing::warn!("{why}; this peer begins anew"),
+        Anew::Without(_) => tracing::warn!("{why}; this peer rejoins as a new member"),
     }
     crate::log::flush();
     let error = replace(&following(&restarts, now), anew);
-    Ending::Failed(Exit::StartAgain, format!("{why}; start this peer again: it cannot do so by itself ({error})"))
+    Ending::Failed(Exit::StartAgain, format!("{why}; restart this peer: it cannot restart itself ({error})"))
 }
 
 /// Returns the incarnation of this lane that is over, where this process replaced another one for that reason.

@@ -223,7 +223,7 @@ impl Drive {
     /// Goes on leaving, where this peer was leaving when its process ended.
     fn go_on_leaving(&mut self) {
         if let Some(force) = self.peer_state.with(|peer_state| peer_state.leaving()) {
-            tracing::info!("this peer was leaving when it ended, and goes on leaving");
+            tracing::info!("this peer was leaving when its process ended, and continues to leave");
             self.node.handle(self.clocks.now(), Input::Leave { force });
         }
     }
@@ -309,7 +309,7 @@ impl Drive {
         }
         let overruled = contradictions(&self.config, agreed, &policies);
         if !overruled.is_empty() {
-            tracing::warn!("the network has agreed on other settings, and its word counts: {}", overruled.join(", "));
+            tracing::warn!("the network's agreed settings replace this peer's: {}", overruled.join(", "));
         }
     }
 
@@ -437,12 +437,12 @@ fn store_input(event: StoreEvent) -> Input {
 pub(super) fn what_to_do(error: &StoreError) -> String {
     if error.is_full() {
         return format!(
-            "the disk is full ({error}); nothing that was acknowledged is lost: make room on the volume of --data-dir, then \
-             start this peer again"
+            "the disk is full ({error}); no acknowledged write is lost: make room on the volume of --data-dir, then \
+            restart this peer"
         );
     }
     format!(
-        "the store failed ({error}); nothing that was acknowledged is lost: look after the disk of --data-dir, then start \
-         this peer again"
+        "the store failed ({error}); no acknowledged write is lost: check the disk of --data-dir, then restart this \
+        peer"
     )
 }

@@ -191,7 +191,7 @@ fn network(config: &Config, peer_state: &mut PeerState) -> Result<Network, Strin
 fn open_packets(config: &Config, mailbox: &Arc<Mailbox>) -> Result<Option<PacketPort>, String> {
     let open = |switch| {
         PacketPort::open(switch, mailbox.clone())
-            .map_err(|error| format!("there is no way to --switch {switch}: {error}"))
+            .map_err(|error| format!("the switch at --switch {switch} is unreachable: {error}"))
     };
     config.switch.map(open).transpose()
 }
@@ -254,8 +254,8 @@ fn may_enter(config: &Config, peer_state: &PeerState) -> Result<(), String> {
         (Entry::Known, Some(ring)) => Err(format!("this peer has left its network (the ring {ring}): {AGAIN}")),
         // Perhaps written where this peer founded its network, and read at every start since.
         (Entry::New, Some(ring)) if config.origin("new") != Some(&Origin::Flag) => Err(format!(
-            "this peer has left its network (the ring {ring}), and starts another only where --new is said on the command \
-             line, not in the environment or a file: {AGAIN}"
+            "this peer has left its network (the ring {ring}), and founds another only with --new on the command line, \
+            not in the environment or a file: {AGAIN}"
         )),
         _ => Ok(()),
     }
@@ -266,13 +266,15 @@ fn fits_lanes(config: &Config, peer_state: &PeerState) -> Result<(), String> {
     match peer_state.rings().len() {
         0 => Ok(()),
         lanes if lanes == usize::from(config.lanes) => Ok(()),
-        lanes => Err(format!("this peer's network has --lanes {lanes}, for good: start it with that")),
+        lanes => {
+            Err(format!("this peer's network has --lanes {lanes}, permanently: start the peer with --lanes {lanes}"))
+        }
     }
 }
 
 /// The options of a peer that has left.
-const AGAIN: &str = "say --join MULTIADDR to enter it or another as a new member, --new to start one that is empty, or \
-                     --profile home to look for one on the local network";
+const AGAIN: &str = "set --join MULTIADDR to join that network or another as a new member, --new to start an empty \
+                     one, or --profile home to look for one on the local network";
 
 /// Returns the directory of the store of a peer with this data directory.
 pub fn store_dir(data_dir: &Path) -> PathBuf {
@@ -309,7 +311,7 @@ fn open_store(
     let (engine, restored) = match Engine::open_dir(&dir, &store_config) {
         Err(error) if error.is_damage() => {
             let aside = set_aside(&dir, Aside::Damaged).map_err(|error| error.to_string())?;
-            tracing::warn!("{error}; it is kept in {}, and this peer begins anew", aside.display());
+            tracing::warn!("{error}; the store is kept in {}, and this peer rejoins as a new member", aside.display());
             Engine::open_dir(&dir, &store_config)
         }
         opened => opened,
@@ -385,7 +387,8 @@ fn wait_for_addresses(net: &mut NetPort) -> Result<(Vec<NetEvent>, Vec<String>),
         let rest = until.saturating_duration_since(Instant::now());
         if rest.is_zero() {
             return Err(
-                "the network does not listen: is another program on that port? Choose others with --listen".into()
+                "cannot listen for peers: another program may use the port; choose other addresses with --listen"
+                    .into(),
             );
         }
         std::thread::park_timeout(rest);
@@ -420,7 +423,10 @@ fn retire(store_dir: &Path) {
     }
     match set_aside(store_dir, Aside::Left) {
         Ok(place) => {
-            tracing::info!("others hold the data; this peer's copy is in {} and can be removed", place.display())
+            tracing::info!(
+                "the other members hold the data; this peer's copy is in {} and can be removed",
+                place.display()
+            )
         }
         // The next start does it before any other step.
         Err(error) => tracing::warn!("this peer's copy of the data stays in {}: {error}", store_dir.display()),

@@ -27,7 +27,7 @@ impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = (self.0)();
         let metrics: [(&str, &str, MetricValue); 11] = [
-            ("store_frames", "Frames written to the journal, each with one sync", MetricValue::Count(stats.frames)),
+            ("store_frames", "Frames written to the journal, with one sync each", MetricValue::Count(stats.frames)),
             ("store_journal_bytes", "Bytes written to the journal", MetricValue::Count(stats.bytes)),
             ("store_writing_seconds", "Time that these writes and syncs took", seconds(stats.writing)),
             ("store_no_room_seconds", "Time that commits waited for the write-behind", seconds(stats.no_room)),
@@ -40,7 +40,7 @@ impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F
             ),
             (
                 "store_rebuilds_given_up",
-                "Times that this was given up: no room, or the new table failed",
+                "Rebuilds of the table that were given up: no room, or the new table failed",
                 MetricValue::Count(stats.given_up),
             ),
             (
@@ -50,10 +50,10 @@ impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F
             ),
             (
                 "store_backlog_bytes",
-                "The journal behind its last checkpoint",
+                "Bytes of the journal after its last checkpoint",
                 MetricValue::Now(stats.backlog_bytes as f64),
             ),
-            ("store_used_bytes", "What the store takes on its disk", MetricValue::Now(stats.used_bytes as f64)),
+            ("store_used_bytes", "Bytes that the store takes on its disk", MetricValue::Now(stats.used_bytes as f64)),
         ];
         metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))
     }
@@ -80,9 +80,13 @@ impl Collector for NetMetrics {
                 MetricValue::Count(stats.dropped_unknown_peer),
             ),
             ("net_refused", "Peers refused, or that refused this one", MetricValue::Count(stats.refused.iter().sum())),
-            ("net_violations", "Connections ended because a peer sent nonsense", MetricValue::Count(stats.violations)),
-            ("net_stalled", "Connections ended because a peer took nothing", MetricValue::Count(stats.stalled)),
-            ("net_over_limit", "Connections not taken because of a limit", MetricValue::Count(stats.over_limit)),
+            (
+                "net_violations",
+                "Connections ended because a peer sent malformed frames",
+                MetricValue::Count(stats.violations),
+            ),
+            ("net_stalled", "Connections ended because a peer stopped reading", MetricValue::Count(stats.stalled)),
+            ("net_over_limit", "Connections refused because of a limit", MetricValue::Count(stats.over_limit)),
         ];
         metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))?;
         let by_class: [ByClass; 5] = [
@@ -118,7 +122,11 @@ impl Collector for PacketMetrics {
         let metrics: [(&str, &str, MetricValue); 3] = [
             ("switch_packets_received", "Packets that came from the switch", sum(|counts| &counts.received)),
             ("switch_packets_sent", "Packets sent to the switch", sum(|counts| &counts.sent)),
-            ("switch_packets_lost", "Packets for which there was no room, or no way", sum(|counts| &counts.lost)),
+            (
+                "switch_packets_lost",
+                "Packets dropped for lack of room or of a route to the switch",
+                sum(|counts| &counts.lost),
+            ),
         ];
         metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))
     }

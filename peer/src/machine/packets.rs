@@ -140,7 +140,7 @@ fn read(socket: &UdpSocket, shared: &PacketState, mailbox: &Mailbox) {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => continue,
                 ErrorKind::ConnectionRefused => continue,
                 _ => {
-                    tracing::debug!("nothing can be received from the switch: {error}");
+                    tracing::debug!("cannot receive packets from the switch: {error}");
                     thread::sleep(PAUSE);
                     continue;
                 }

@@ -263,7 +263,7 @@ impl Supervisor {
                     | LoopEnd::StartAgain(why)
                         if self.stopping.load(Ordering::Acquire) =>
                     {
-                        tracing::warn!("{why}; this peer stops, as it was asked to");
+                        tracing::warn!("{why}; this peer stops as requested");
                         LoopEnd::Stopped
                     }
                     end => end,
@@ -273,7 +273,7 @@ impl Supervisor {
         match end {
             LoopEnd::Left => peer_state.with(PeerState::set_left),
             LoopEnd::Stopped if peer_state.with(|peer_state| peer_state.leaving().is_some()) => {
-                tracing::warn!("it has not left yet: it goes on leaving with its next start");
+                tracing::warn!("this peer has not left yet: it continues to leave at its next start");
             }
             _ => {}
         }
@@ -285,7 +285,7 @@ impl Supervisor {
         net.shutdown();
         match (end, saved) {
             (LoopEnd::Left, Err(why)) => LoopEnd::Fatal(format!(
-                "this peer has left its network, but cannot write that down ({why}): make room and start it once more"
+                "this peer has left its network, but cannot record that ({why}): make room and start it once more"
             )),
             (end, Err(why)) => {
                 tracing::warn!("{why}");
@@ -320,7 +320,7 @@ impl Drop for LoopGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.mailbox.end();
-            let end = LoopEnd::Fatal("a loop of this peer panicked: please report what stands above".into());
+            let end = LoopEnd::Fatal("a thread of this peer panicked: please report the log lines above".into());
             let _ = self.words.send(Word::Ended(self.lane, end, None));
         }
     }

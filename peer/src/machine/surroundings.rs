@@ -48,7 +48,7 @@ impl Surroundings {
         let tried = self.net.tried();
         let words = match (up, tried.is_empty()) {
             (1.., _) => format!("{up} peers connected"),
-            (0, true) => "no peer is connected, and none is dialled: name one with --join".into(),
+            (0, true) => "no peer is connected or dialled: name one with --join".into(),
             (0, false) => format!("no peer is connected: {}", net::told(&tried)),
         };
         (up > 0, words)

@@ -81,7 +81,7 @@ impl Metrics {
         registry.register("guarded", "Commands the node did not answer in time", metrics.guarded.clone());
         registry.register_with_unit(
             "latency",
-            "From the arrival of a command to its answer",
+            "Time from the arrival of a command to its answer",
             Unit::Seconds,
             metrics.seconds.clone(),
         );

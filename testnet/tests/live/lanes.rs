@@ -97,7 +97,7 @@ fn all_lanes_stop_and_start_and_leave_together() {
     cluster.daemons[2].start(&[]);
     assert!(!cluster.daemons[2].wait_end(END_MAX).expect("it does not run").success());
     let log = cluster.daemons[2].log_text();
-    assert!(log.contains("--lanes 3, for good"), "{log}");
+    assert!(log.contains("--lanes 3, permanently"), "{log}");
     cluster.daemons[2].flags[lanes + 1] = said;
 
     cluster.all().into_iter().for_each(|daemon| cluster.restart(daemon));

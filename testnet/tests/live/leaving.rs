@@ -120,7 +120,7 @@ fn a_member_leaves_and_may_come_again() {
     expect_refused(&mut gone, "has left its network");
     gone.environment.push(("SCATTER_NEW".into(), "true".into()));
     gone.start(&[]);
-    expect_refused(&mut gone, "only where --new is said on the command line");
+    expect_refused(&mut gone, "only with --new on the command line");
     gone.environment.clear();
     gone.start(&["--join".into(), cluster.daemons[1].entry()]);
     gone.wait_ready(SETTLED_MAX).expect("it is let in");

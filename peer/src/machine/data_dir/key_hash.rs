@@ -53,7 +53,7 @@ impl KeyHash {
     pub(crate) fn is_of(&self, key: &[u8]) -> Result<bool, String> {
         let cost = Cost { memory_kib: self.memory_kib, passes: self.passes };
         if cost.memory_kib > MEMORY_KIB_MAX || cost.passes > PASSES_MAX {
-            return Err("the remembered hash of the network's key asks for too much".into());
+            return Err("the remembered hash of the network's key has parameters above the limits".into());
         }
         Ok(derive(key, self.salt.as_bytes(), cost)? == self.hash)
     }

@@ -66,7 +66,8 @@ fn in_use(dir: &Path, file: &mut File) -> String {
     let holder = read.ok().and_then(|_| text.trim().parse::<u32>().ok());
     let holder = holder.map_or("another process".into(), |pid| format!("the process with id {pid}"));
     format!(
-        "the data directory {} is in use by {holder}: stop that one first, or choose another directory with --data-dir",
+        "the data directory {} is in use by {holder}: stop that process first, or choose another directory with \
+        --data-dir",
         dir.display()
     )
 }
@@ -94,7 +95,7 @@ pub fn keep_to_owner() {
 /// A text for the operator of this process, where a permission cannot be changed.
 pub(crate) fn tighten(dir: &Path) -> Result<(), String> {
     if tighten_one(dir)? {
-        tracing::info!("others could read {}: from now on only its owner can", dir.display());
+        tracing::info!("other users could read {}: its mode now allows only the owner", dir.display());
     }
     let failed = |error: io::Error| format!("cannot read the data directory {}: {error}", dir.display());
     for entry in fs::read_dir(dir).map_err(failed)? {
@@ -115,8 +116,8 @@ pub(crate) fn tighten(dir: &Path) -> Result<(), String> {
 fn tighten_one(path: &Path) -> Result<bool, String> {
     let failed = |error: io::Error| {
         format!(
-            "others can read {}, and that cannot be changed: {error}. Give the data directory to the user that runs this \
-             peer, with mode 0700 and files 0600",
+            "other users can read {}, and its mode cannot be changed: {error}. Give the data directory to the user \
+             that runs this peer, with mode 0700 and files 0600",
             path.display()
         )
     };

@@ -103,10 +103,10 @@ impl PeerState {
 
     fn of(path: PathBuf, content: Content) -> Result<PeerState, String> {
         if content.ring.iter().chain(&content.left).chain(&content.lanes).any(|text| ring(text).is_none()) {
-            return Err(broken(&path, &"it names no ring"));
+            return Err(broken(&path, &"its ring is missing"));
         }
         if content.network.as_ref().is_some_and(|network| !matches!(&*network.durability, "sync" | "memory")) {
-            return Err(broken(&path, &"it names no durability"));
+            return Err(broken(&path, &"its durability is missing"));
         }
         if content.ring.is_some() != content.network.is_some() {
             return Err(broken(&path, &"it names a ring without its network, or a network without its ring"));
@@ -203,7 +203,7 @@ impl PeerState {
 
     pub(in super::super) fn take_incarnation(&mut self, proposed: u64) -> Result<(), String> {
         let next = self.content.incarnation.checked_add(1);
-        let next = next.ok_or_else(|| broken(&self.path, &"its last incarnation is the last there is"))?;
+        let next = next.ok_or_else(|| broken(&self.path, &"its incarnation number is the highest possible"))?;
         self.content.incarnation = proposed.max(next);
         self.changed = true;
         Ok(())
@@ -311,8 +311,8 @@ impl SharedPeerState {
 
 fn broken(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!(
-        "{} cannot be read ({error}); it says which network this peer belongs to: restore it, or move it and the store \
-         beside it away and enter anew with --join",
+        "{} cannot be read ({error}); this file records the network that this peer belongs to: restore it, or move it \
+        and the store beside it away and rejoin with --join",
         path.display()
     )
 }

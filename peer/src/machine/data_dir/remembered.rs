@@ -86,8 +86,8 @@ impl Network {
             return Ok(());
         }
         Err(format!(
-            "the key in --network-key ({}) is not the key of the network `{}`, which this peer remembers: give the file \
-             with that one. {CHANGE}",
+            "the key in --network-key ({}) is not the key of the network `{}`, which this peer remembers: give the \
+            file with that key. {CHANGE}",
             origin(config, "network-key"),
             self.name
         ))
@@ -98,8 +98,8 @@ impl Network {
         let name = &self.name;
         match (&self.key, &config.network_key) {
             (Some(_), None) => Err(format!(
-                "the network `{name}` has a key, and this start names none: say --network-key FILE (or SCATTER_NETWORK_KEY, or \
-                 network-key in the configuration) with the file that has it. {CHANGE}"
+                "the network `{name}` has a key, and this start gives none: set --network-key FILE (or \
+                 SCATTER_NETWORK_KEY, or network-key in the configuration) with the file that has it. {CHANGE}"
             )),
             (None, Some(_)) => Err(format!(
                 "the network `{name}` has no key, and --network-key ({}) gives one: leave --network-key out. {CHANGE}",
@@ -111,8 +111,8 @@ impl Network {
 }
 
 /// How to change a key.
-const CHANGE: &str = "To change a network's key, stop all of its peers, say `scatter network key --data-dir DIR \
-                      --network-key FILE` for each, and start them with that file";
+const CHANGE: &str = "To change a network's key, stop all of its peers, run `scatter network key --data-dir DIR \
+    --network-key FILE` for each, and start them with that file";
 
 fn policies(config: &Config) -> Vec<String> {
     config.policies.names().map(|(decision, name)| Policy(decision.into(), name.into()).to_string()).to_vec()
@@ -145,11 +145,11 @@ pub fn recall(config: &mut Config, peer_state: &PeerState) -> Result<(), String>
     let Some(network) = peer_state.network().filter(|_| peer_state.ring().is_some()) else { return Ok(()) };
     let Network { name, durability, lanes, .. } = network;
     let dir = config.data_dir.display().to_string();
-    let elsewhere = "to enter another network, take another --data-dir, or leave this one first (`scatter leave`)";
+    let elsewhere = "to join another network, use another --data-dir, or leave this network first (`scatter leave`)";
     if is_said(config, "network") && config.network != *name {
         return Err(format!(
-            "the data directory {dir} belongs to the network `{name}`, and --network ({}) says `{}`: leave --network out, or \
-             say --network {name}; {elsewhere}",
+            "the data directory {dir} belongs to the network `{name}`, and --network ({}) is `{}`: leave --network \
+            out, or set --network {name}; {elsewhere}",
             origin(config, "network"),
             config.network
         ));
@@ -158,7 +158,7 @@ pub fn recall(config: &mut Config, peer_state: &PeerState) -> Result<(), String>
     network.has_key(config)?;
     if is_said(config, "durability") && config.durability.to_string() != *durability {
         return Err(format!(
-            "the network `{name}` has --durability {durability}, for good, and --durability ({}) says {}: leave \
+            "the network `{name}` has --durability {durability}, permanently, and --durability ({}) is {}: leave \
              --durability out; {elsewhere}",
             origin(config, "durability"),
             config.durability
@@ -168,7 +168,8 @@ pub fn recall(config: &mut Config, peer_state: &PeerState) -> Result<(), String>
     put(config, "durability", durability.clone(), |config| config.durability = kept);
     if is_said(config, "lanes") && config.lanes != *lanes {
         return Err(format!(
-            "the network `{name}` has --lanes {lanes}, for good, and --lanes ({}) says {}: leave --lanes out; {elsewhere}",
+            "the network `{name}` has --lanes {lanes}, permanently, and --lanes ({}) is {}: leave --lanes out; \
+            {elsewhere}",
             origin(config, "lanes"),
             config.lanes
         ));
@@ -194,9 +195,9 @@ fn only_stays_apart(config: &Config, peer_state: &PeerState, network: &Network) 
         return Ok(());
     }
     Err(format!(
-        "this peer has founded a network of its own with --new (`{}`), which nobody has joined, and --join ({}) names another: a \
-         peer stays in its network. To keep its data, start it without --join; to enter the other network as a new \
-         peer, move the data directory {} away first, or take another with --data-dir",
+        "this peer has founded a network of its own with --new (`{}`), which no other peer has joined, and --join ({}) \
+        names another network: a peer stays in its network. To keep its data, start it without --join; to join the \
+        other network as a new peer, move the data directory {} away first, or use another with --data-dir",
         network.name,
         origin(config, "join"),
         config.data_dir.display()
@@ -237,7 +238,7 @@ fn other_policies(config: &Config, agreed: &[String]) -> Option<String> {
     let others: Vec<&str> = agreed.iter().filter(|policy| !known.contains(policy)).map(String::as_str).collect();
     (is_said(config, "policy") && !others.is_empty()).then(|| {
         let (others, origin) = (others.join(","), origin(config, "policy"));
-        format!("--policy {others} (not as said, {origin}; `scatter network set policy` changes them for all groups)")
+        format!("--policy {others} (not as set, {origin}; `scatter network set policy` changes them for all groups)")
     })
 }
 

@@ -62,7 +62,7 @@ pub(in super::super) fn check_format(path: &Path, text: &[u8], format: u32) -> R
         return Ok(());
     }
     let by = program.map(|program| program.chars().filter(|char| !char.is_control()).take(256).collect::<String>());
-    let by = by.unwrap_or_else(|| "an older program, which did not say which".into());
+    let by = by.unwrap_or_else(|| "an older program of unknown version".into());
     Err(format!(
         "{} was written in format {found} by {by}; this program, {PROGRAM}, reads and writes format {format}, and has \
          changed nothing: run the program that wrote it",

@@ -106,7 +106,7 @@ impl Sessions {
         let (tell, written) = sync_channel(1);
         let keep = move || self.note_until(&end, &tell, &clocks);
         if let Err(error) = std::thread::Builder::new().name("scatter-sessions".into()).spawn(keep) {
-            tracing::warn!(%error, "no thread notes how long this peer runs");
+            tracing::warn!(%error, "the thread that records this peer's uptime did not start");
         }
         Keeper { ends, written }
     }
@@ -152,7 +152,7 @@ impl Sessions {
     /// Writes the file. A history that cannot be written does not stop the peer.
     fn write(&self) {
         if let Err(error) = sealed::write(&self.path, &sealed::text(SESSIONS_VERSION, PROGRAM, &self.content)) {
-            tracing::warn!(path = %self.path.display(), %error, "the sessions of this peer cannot be written down");
+            tracing::warn!(path = %self.path.display(), %error, "the sessions of this peer cannot be recorded");
         }
     }
 }
@@ -179,7 +179,7 @@ fn next_note(lived: Duration) -> Duration {
 }
 
 fn forget(path: &Path, why: &dyn std::fmt::Display) -> SessionsContent {
-    tracing::warn!("{} cannot be read ({why}): this peer begins without a history of its sessions", path.display());
+    tracing::warn!("{} cannot be read ({why}): this peer starts without a history of its sessions", path.display());
     SessionsContent::default()
 }
 
