@@ -132,7 +132,7 @@ impl Group {
         if self.state.released_since(before, self.me) {
             // It may hold records of deleted keys: no member waited for it. It finds this out again if this process ends before it begins
             // anew.
-            self.end_with_loss("its group had let go of this life of it, and let it in again");
+            self.end_with_loss("its group had removed this incarnation, and admitted it again");
         }
         // Must come before the store gets this state: see there.
         self.find_loss();
@@ -187,10 +187,10 @@ impl Group {
                 // The last message of this node: the group learns that it removed a member that was alive.
                 self.out.send(&self.state.nodes(), Message::AskState);
                 self.out.push(GroupOutput::Over(match self.has_heartbeats_of_majority() {
-                    true => "its group goes on without this life of it",
+                    true => "its group continues without this incarnation",
                     false => {
-                        "its group goes on without this life of it, which hears fewer than a majority of the members directly: all of them \
-                         must reach this peer, or it them"
+                        "its group continues without this incarnation, which hears fewer than a majority of the \
+                        members directly: each member must be able to connect to this peer, or this peer to the member"
                     }
                 }));
             }

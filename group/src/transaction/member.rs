@@ -103,10 +103,12 @@ pub enum BeginRefusal {
 impl core::fmt::Display for BeginRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            BeginRefusal::NotLeader(Some(leader)) => write!(f, "{leader} leads the group, and must be asked"),
-            BeginRefusal::NotLeader(None) => f.write_str("nobody leads the group at the moment; try again"),
+            BeginRefusal::NotLeader(Some(leader)) => {
+                write!(f, "this member is not the leader of the group: ask {leader}")
+            }
+            BeginRefusal::NotLeader(None) => f.write_str("the group has no known leader at the moment; try again"),
             BeginRefusal::NeighbourUnknown => {
-                f.write_str("the neighbour that would take part has not said lately what it is; try again")
+                f.write_str("the participating neighbour group has not reported its state recently; try again")
             }
             BeginRefusal::NotNow(why) => f.write_str(why),
             BeginRefusal::Unsound(why) => write!(f, "{why}"),
@@ -187,7 +189,7 @@ impl Group {
         let is_split = matches!(plan.operation, GroupTransaction::Split { .. });
         if !is_split && !self.transactions.driver.has_same_sizes(&view.successor) {
             return Err(BeginRefusal::NotNow(
-                "the neighbour that would take part has not yet taken over the network's sizes of groups",
+                "the participating neighbour group has not yet adopted the network's --min-group and --max-group",
             ));
         }
         let is_large = |birth: &Birth| birth.members.len() > self.state.settings.policies.members_max as usize;
@@ -206,7 +208,7 @@ impl Group {
         let plan = self.plan_transaction(operation, rank)?;
         if !self.are_able(&plan) {
             return Err(BeginRefusal::NotNow(
-                "too few of those that one group would have are heard of and hold everything; try again",
+                "too few future members of one group are heard and hold all data; try again",
             ));
         }
         let own = self.own();
@@ -223,7 +225,7 @@ impl Group {
 
     fn propose_begin(&mut self, plan: Plan) -> Result<(), BeginRefusal> {
         if self.log.is_busy() {
-            return Err(BeginRefusal::NotNow("the group is deciding something else at this moment; try again"));
+            return Err(BeginRefusal::NotNow("the group is deciding another transaction at the moment; try again"));
         }
         self.propose(Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
         Ok(())
@@ -250,10 +252,10 @@ impl Group {
         let plan = Plan::repair(from, lost, &self.state.view(), before, self.rank(0));
         let plan = plan.map_err(BeginRefusal::Unsound)?;
         if !self.transactions.driver.are_silent(plan.lost()) {
-            return Err(BeginRefusal::NotNow("a group that is said to be lost was heard a moment ago; try again"));
+            return Err(BeginRefusal::NotNow("a group that was declared lost was heard a moment ago; try again"));
         }
         if !self.are_able(&plan) {
-            return Err(BeginRefusal::NotNow("too few members are heard of and hold everything; try again"));
+            return Err(BeginRefusal::NotNow("too few members are heard and hold all data; try again"));
         }
         if let Some(why) = self.state.transactions.refuses_begin(&self.own(), &plan) {
             return Err(BeginRefusal::NotNow(why));

@@ -182,16 +182,18 @@ pub enum PlanRefusal {
 impl fmt::Display for PlanRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PlanRefusal::Stale => "what is known of the groups that take part does not fit together: they are changing",
-            PlanRefusal::NoMembers => "a group would have no members",
-            PlanRefusal::Outside => "the boundary does not lie strictly within the range that it is to divide",
-            PlanRefusal::Alone => "there is only one group",
-            PlanRefusal::NoMember => "who is to move is no member of the group that it is to leave",
-            PlanRefusal::Nothing => "nothing would change",
+            PlanRefusal::Stale => {
+                "the known states of the participating groups do not match: these groups are changing; try again"
+            }
+            PlanRefusal::NoMembers => "one of the groups would have no members",
+            PlanRefusal::Outside => "the boundary is not strictly inside the range to divide",
+            PlanRefusal::Alone => "there is only one group: it has no neighbour",
+            PlanRefusal::NoMember => "a peer to be moved is not a member of the group that it would leave",
+            PlanRefusal::Nothing => "the transaction would change nothing",
             PlanRefusal::TooLarge => "the two groups together have more members than the network's --max-group",
             PlanRefusal::NotLost => {
-                "the group before this one on the ring is another than what is said to be lost; the group that takes a lost \
-                 range over is the one behind it"
+                "the predecessor of this group on the ring is not among the groups declared lost; only the successor \
+                of a lost range can take the range over"
             }
         })
     }

@@ -217,7 +217,7 @@ impl TransactionState {
             return Some("a transaction of this group is open");
         }
         if !plan.is_sound() || !self.is_expected(own, expected) || !self.knows_neighbours(own, plan) {
-            return Some("it was planned for what the group, or a neighbour, is not any more");
+            return Some("the group or a neighbour has changed since the transaction was planned");
         }
         if !own.settled {
             return Some("the group's epoch is not established yet");

@@ -220,7 +220,8 @@ impl Group {
             } else if notes.heard == now && now.since(notes.connected) >= UNCONNECTED_MAX && !is_asked() {
                 let pause = self.leader.membership.outside.send(node.peer, now).as_secs();
                 let note = format!(
-                    "leads the group, and turns {node} away for {pause} s: it hears fewer than a majority of the members directly"
+                    "leads the group, and turns {node} away for {pause} s: that peer hears fewer than a majority of the \
+                    members directly"
                 );
                 self.out.push(GroupOutput::Note(note.into()));
                 return Some(Entry::DropLearner(node));

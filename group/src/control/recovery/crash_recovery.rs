@@ -328,7 +328,7 @@ impl Group {
         if is_over && !self.config.defects.has(Defect::Amnesia) {
             self.crash_recovery = None;
             self.on_store_failed();
-            self.out.push(GroupOutput::Lost("its store lacks something that it had acknowledged"));
+            self.out.push(GroupOutput::Lost("its store lacks a write or promise that it had acknowledged"));
             return;
         }
         self.tick_crash_recovery();

@@ -47,7 +47,7 @@ use overlay::time::Time;
 /// How long a member waits in doubt while a sure majority serves without it. Then it enters again as a new incarnation.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Reason for which an incarnation ends that lost acknowledged data.
-const LACKS: &str = "its store lacks something that it had acknowledged";
+const LACKS: &str = "its store lacks a write or promise that it had acknowledged";
 /// Pause between two log lines that name the members waited for.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 /// Gap between the highest known round and the first round that a leader in doubt uses: it may have used rounds that no
@@ -281,7 +281,7 @@ impl Group {
     pub(crate) fn end_doubt(&mut self) {
         if self.doubting.doubt.take().is_some() {
             self.out.persist(Durable::Doubt(None));
-            self.out.push(GroupOutput::Note("is sure again to have all that it acknowledged".into()));
+            self.out.push(GroupOutput::Note("is sure again that its store has everything that it acknowledged".into()));
         }
     }
 
@@ -371,8 +371,9 @@ impl Group {
             self.doubting.said = Some(self.now.time);
             let waiting_for = known.waiting_for.iter().map(|node| self.state.called(*node).to_string());
             let note = alloc::format!(
-                "the end of this peer's journal is bad, so it may have forgotten the last thing it acknowledged; the group waits for \
-                 {}. If they are lost for good, `scatter group accept-loss {}` goes on with what is there",
+                "the end of this peer's journal is damaged, so this peer may have lost its last acknowledged write; \
+                the group waits for {}. If these members are lost for good, `scatter group accept-loss {}` lets the \
+                group continue with the data that is left",
                 waiting_for.collect::<Vec<_>>().join(", "),
                 self.state.id
             );
@@ -380,7 +381,9 @@ impl Group {
         }
         if self.crash_recovery.is_some() {
             if self.now.time.since(self.doubting.since) >= PATIENCE && self.others_suffice() && !doubt.accepted {
-                self.failed_with("it may have forgotten the last thing it acknowledged, and others go on without it");
+                self.failed_with(
+                    "it may have lost its last acknowledged write, and the other members continue without it",
+                );
             }
             return;
         }
@@ -486,7 +489,9 @@ impl Group {
         doubt.accepted = true;
         let doubt = *doubt;
         self.out.persist(Durable::Doubt(Some(doubt)));
-        self.out.push(GroupOutput::Note("goes on with what its store has: somebody accepted what may be lost".into()));
+        self.out.push(GroupOutput::Note(
+            "continues with the contents of its store: an administrator accepted the possible loss".into(),
+        ));
         self.heartbeat_due = self.now.time;
         self.tick_crash_recovery();
     }

@@ -250,7 +250,7 @@ impl Acceptor {
     fn compare_all(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
         let committee = self.committee_mut(ballot).expect("a job has a committee");
         let range = committee.range();
-        let note = alloc::format!("lacks writes of {ballot:?} that no window makes up for: compares all of {range:?}");
+        let note = alloc::format!("lacks writes of {ballot:?} that no window covers: compares all of {range:?}");
         ctx.out.push(GroupOutput::Note(note.into()));
         committee.unfill(ctx.out);
         self.catch_up.forget(ballot);

@@ -314,7 +314,7 @@ impl World {
         self.check(index);
         if let Some(why) = over {
             self.notes.push(format!("{} {index}: over: {why}", self.now / 1000));
-            if why.contains("lacks something") && !self.rules.torn {
+            if why.contains("lacks a write or promise") && !self.rules.torn {
                 self.wrong.get_or_insert(format!("peer {index}, which lost nothing: {why}"));
             }
             self.reincarnate(index);

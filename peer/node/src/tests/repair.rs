@@ -68,9 +68,9 @@ fn a_lost_range_is_taken_over_and_whoever_had_it_is_quarantined() {
     refused(net.request(4, third, repair(second)), "answers: nothing is lost");
     cut(&mut net, &[2, 3], true);
     refused(net.request(0, first, repair(second)), "answers: nothing is lost");
-    refused(net.request(4, third, repair(first)), "another than what is said to be lost");
+    refused(net.request(4, third, repair(first)), "not among the groups declared lost");
     let elsewhere = AdminRequest::Repair { from: Some(Point(1 << 125)), lost: vec![second] };
-    refused(net.request(4, third, elsewhere), "does not fit together");
+    refused(net.request(4, third, elsewhere), "states of the participating groups do not match");
     assert_eq!(net.nodes[4].group().unwrap().state().transactions, before.transactions, "nothing has changed");
 
     assert_eq!(net.request(5, third, repair(second)), AdminOutcome::Done(vec![third]));
