@@ -303,11 +303,11 @@ impl Node {
     /// Enters the node's first group, as a newcomer or as the founder.
     pub(crate) fn enter(&mut self, state: GroupState, founds: bool) {
         let Some((keyspace, claimed)) = self.generations_for(&state, &[]) else {
-            return self.damaged("no room is left for another group");
+            return self.damaged("this peer has no room for another group");
         };
         let copied = self.take_copies(claimed);
         if !copied.is_empty() {
-            self.event(Event::Note("goes on from what it held before: only what has changed is copied".into()));
+            self.event(Event::Note("continues from the data that it held before: only changes are copied".into()));
         }
         let (ring, seed) = (state.ring, self.rng.draw());
         let config = self.group_config();
@@ -320,7 +320,7 @@ impl Node {
         self.replicas.keyspace = keyspace;
         self.end_copies();
         if self.replicas.add(group).is_none() {
-            return self.damaged("no room is left for another group");
+            return self.damaged("this peer has no room for another group");
         }
         self.in_ring(ring);
         self.join_search = JoinSearch::default();
@@ -661,7 +661,7 @@ impl Node {
             GroupOutput::Lost(why) => self.departed.push((serial, Some(Event::Damaged(why.into())))),
             GroupOutput::Halted(why) => {
                 let id = state.id;
-                self.event(Event::Alarm(format!("serves {} no more: {why}", id.called())));
+                self.event(Event::Alarm(format!("stops serving {}: {why}", id.called())));
                 if self.ready && self.replicas.home().is_some_and(|home| home.state().id == id) {
                     self.ready = false;
                     self.event(Event::NotReady);

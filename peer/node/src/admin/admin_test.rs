@@ -77,10 +77,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         refused(net.request(index, id, AdminRequest::Merge), "only one group");
         refused(
             net.request(index, id, AdminRequest::Split { at: Some(Point(0)), first: Vec::new() }),
-            "strictly within",
+            "strictly inside",
         );
         let stranger = AdminRequest::Split { at: None, first: vec![key(9)] };
-        refused(net.request(index, id, stranger), "no member");
+        refused(net.request(index, id, stranger), "is not a member");
         refused(
             net.request(index, id, AdminRequest::Split { at: None, first: (0..3).map(key).collect() }),
             "no members",
@@ -176,7 +176,8 @@ fn a_switch_is_turned_off_by_hand() {
     let mut net = hall();
     let id = group_of(&net, 0);
     let known = |net: &Net| net.nodes[0].group().unwrap().state().switch;
-    let refused = |outcome: AdminOutcome| matches!(outcome, AdminOutcome::Refused(why) if why.contains("turned the group's switch off"));
+    let refused =
+        |outcome: AdminOutcome| matches!(outcome, AdminOutcome::Refused(why) if why.contains("switch was turned off"));
     for before in [0, 7] {
         if before > 0 {
             assert_eq!(net.request(0, id, AdminRequest::Switch { id: before }), AdminOutcome::Done(vec![id]));

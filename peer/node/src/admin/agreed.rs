@@ -33,7 +33,7 @@ impl PolicyChange {
     pub fn applied_to(&self, agreed: &AgreedPolicies) -> Result<AgreedPolicies, String> {
         let is_short = |name: &String| name.len() <= NAME_BYTES_MAX;
         if self.names.len() > DECISIONS_MAX || !self.names.iter().all(|(one, other)| is_short(one) && is_short(other)) {
-            return Err("no decision and no policy has so long a name, and there are fewer decisions".to_string());
+            return Err("the request has too many decisions, or a name that is too long".to_string());
         }
         let mut next = agreed.clone();
         for (decision, name) in &self.names {
@@ -51,7 +51,7 @@ impl PolicyChange {
         match next.is_sound() {
             true => Ok(next),
             false => {
-                Err("the network's policies would not be valid: see `scatter network` for those that it has"
+                Err("the network's policies would become invalid: see `scatter network` for the present ones"
                     .to_string())
             }
         }
@@ -66,8 +66,8 @@ fn are_good_sizes(min: u32, max: u32) -> Result<(), String> {
     }
     if min > max || can_flap(min as usize, max as usize) {
         return Err(alloc::format!(
-            "with min-group {min} and max-group {max} halves of a group that is too large would be too small: take a greater max-group, \
-             or a smaller min-group"
+            "with min-group {min} and max-group {max}, the halves of a group above max-group would be below min-group: \
+            raise max-group, or lower min-group"
         ));
     }
     Ok(())
@@ -124,7 +124,7 @@ mod tests {
         for (bad, said) in [
             (named("size", "huge"), "thresholds, nines"),
             (named("sizes", "nines"), "repartition, size and split"),
-            (named("size", &"x".repeat(33)), "so long a name"),
+            (named("size", &"x".repeat(33)), "a name that is too long"),
             (sized(Some(8), None), "max-group 12"),
             (sized(Some(0), None), "from 1 to"),
             (sized(None, Some(4)), "min-group 5"),

@@ -148,12 +148,13 @@ impl fmt::Display for AdminOutcome {
             AdminOutcome::Done(_) => f.write_str("done"),
             AdminOutcome::Refused(why) | AdminOutcome::NotNow(why) => f.write_str(why),
             AdminOutcome::Aborted => f.write_str(
-                "a group that takes part refused, or was silent: nothing has changed; try again when it has settled",
+                "a participating group refused, or did not answer: nothing has changed; try again when that group has \
+                settled",
             ),
             AdminOutcome::Unknown => {
-                f.write_str("the group's leader fell silent: it may be done or not; look at the group to see")
+                f.write_str("the group's leader stopped answering: the outcome is unknown; look at the group's state")
             }
-            AdminOutcome::NotHere => f.write_str("this peer has no part in such a group: ask one of its members"),
+            AdminOutcome::NotHere => f.write_str("this peer is not in that group: ask one of the group's members"),
         }
     }
 }
@@ -215,7 +216,7 @@ struct Taken {
 impl Node {
     fn accept_loss(&mut self, number: u64, group: GroupId) {
         let accepted = self.replicas.find_mut(group).is_some_and(Group::accept_loss);
-        let why = "nobody of this group is waited for because others may have forgotten something: nothing to accept";
+        let why = "this group waits for no members because of acknowledgements in doubt: there is no loss to accept";
         self.report_outcome(
             number,
             if accepted { AdminOutcome::Done(alloc::vec![group]) } else { AdminOutcome::Refused(why.into()) },
@@ -240,7 +241,7 @@ impl Node {
             return self.answer_request(
                 asker,
                 number,
-                AdminOutcome::NotNow("too much is asked at once; try again".into()),
+                AdminOutcome::NotNow("this peer has too many administrators' requests open; try again".into()),
             );
         }
         if let Err(why) = self.allows(&request) {
@@ -283,16 +284,16 @@ impl Node {
     fn allows(&self, request: &AdminRequest) -> Result<(), &'static str> {
         match request {
             AdminRequest::Repair { lost, .. } if !(1..=LOST_MAX).contains(&lost.len()) => {
-                Err("say which groups are lost, and no more than may be")
+                Err("give the ids of the lost groups, within the limit of their number")
             }
             // A peer that comes back puts its whole store aside, with the data of other lanes' groups in it.
             AdminRequest::Repair { .. } if self.config.lane.is_some() => {
-                Err("in a network of several lanes no range can be declared lost yet")
+                Err("a network of several lanes does not support declaring a range lost yet")
             }
-            AdminRequest::AcceptLoss => Err("that is asked of the peer itself"),
+            AdminRequest::AcceptLoss => Err("only the asked peer itself can accept a loss"),
             AdminRequest::Switch { id } if !Switch::is_id(*id) => Err("a switch's id is a number from 1 to 4294967294"),
             AdminRequest::Switch { .. } if self.config.switch.is_none() => {
-                Err("the group's leader names no switch: start its members with --switch ADDR")
+                Err("the group's leader has no switch: start the group's members with --switch ADDR")
             }
             _ => Ok(()),
         }
@@ -447,7 +448,7 @@ impl Taken {
     ) -> Option<AdminOutcome> {
         let refused = |why: &str| Some(AdminOutcome::Refused(why.to_string()));
         let Some(gone) = group.state().transactions.predecessor() else {
-            return refused("there is only one group: nothing can lie before it");
+            return refused("there is only one group: no range lies before it");
         };
         let (from, last, above) = (from.unwrap_or(gone.range.start()), gone.range.start(), gone.epoch);
         if group.hears_predecessor() {
@@ -461,8 +462,8 @@ impl Taken {
             return None;
         }
         let Some(before) = self.before.clone() else {
-            let why =
-                "nobody says who owns what lies before the lost range: if that is lost as well, say where it begins";
+            let why = "no peer reports the owner of the range before the lost one: if that range is lost as well, give \
+                the first point of the lost range";
             return if now < self.try_until { None } else { refused(why) };
         };
         let before = Some(before).filter(|before| before.id != group.state().id);
@@ -532,11 +533,11 @@ fn operation(
     let members = || state.members.iter().map(|member| member.node);
     let named = |peers: &[PeerKey], nodes: &[NodeId]| -> Result<Vec<NodeId>, String> {
         if peers.len() > NAMED_MAX {
-            return Err("too many members are named".into());
+            return Err("the request names too many members".into());
         }
         let find = |(index, peer): (usize, &PeerKey)| {
             let known = nodes.iter().find(|node| node.peer == *peer).copied();
-            known.ok_or_else(|| alloc::format!("of the peers named, number {} is no member there", index + 1))
+            known.ok_or_else(|| alloc::format!("peer number {} of those named is not a member of its group", index + 1))
         };
         peers.iter().enumerate().map(find).collect()
     };

@@ -45,7 +45,10 @@ impl Node {
             return self.report_outcome(number, AdminOutcome::NotHere);
         }
         if self.requests.own.len() >= REQUESTS_MAX {
-            return self.report_outcome(number, AdminOutcome::NotNow("too much is asked at once; try again".into()));
+            return self.report_outcome(
+                number,
+                AdminOutcome::NotNow("this peer has too many administrators' requests open; try again".into()),
+            );
         }
         if request == AdminRequest::AcceptLoss {
             return self.accept_loss(number, group);
@@ -145,7 +148,7 @@ impl Node {
         for taken in core::mem::take(&mut self.requests.taken) {
             if let Asker::User(_) = taken.asker {
                 let is_begun = taken.operation.is_some() || taken.proposed.is_some();
-                let nothing = AdminOutcome::NotNow("this peer stops, or starts anew: nothing was done".into());
+                let nothing = AdminOutcome::NotNow("this peer is stopping or restarting: nothing was done".into());
                 self.report_outcome(taken.number, if is_begun { AdminOutcome::Unknown } else { nothing });
             }
         }

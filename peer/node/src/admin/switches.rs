@@ -59,12 +59,12 @@ impl Taken {
             Ordering::Less if ballot.is_none() => Some(BeginRefusal::NotLeader(None).into()),
             Ordering::Less if self.proposed.is_some() => None,
             Ordering::Less if is_barred || known.is_barred() => {
-                let why = "somebody has turned the group's switch off: say {\"on\": true} first";
+                let why = "the group's switch was turned off by an administrator: request {\"on\": true} first";
                 Some(AdminOutcome::Refused(why.to_string()))
             }
             Ordering::Less if id <= open => Some(AdminOutcome::Refused(is_used(open))),
             Ordering::Less if u64::from(id) > highest => Some(AdminOutcome::Refused(alloc::format!(
-                "an id is about the time in seconds, and none above {highest} is taken"
+                "a switch id follows the Unix time in seconds; the highest that is accepted now is {highest}"
             ))),
             Ordering::Less => match group.state().fits_switch() {
                 Err(why) => Some(AdminOutcome::Refused(why.to_string())),
@@ -98,5 +98,5 @@ impl Taken {
 
 /// Returns the reason for which an id is not taken.
 fn is_used(id: u32) -> String {
-    alloc::format!("ids of switches only go up, and the group has used {id} already")
+    alloc::format!("switch ids only increase, and the group has used {id} already")
 }

@@ -73,10 +73,10 @@ pub struct Policies {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownPolicy {
     /// No decision has this name.
-    #[error("`{0}` is not decided by a policy: there are divide, join, lead, repartition, size and split")]
+    #[error("no policy decides `{0}`: the decisions are divide, join, lead, repartition, size and split")]
     Decision(String),
     /// No policy for this decision has this name.
-    #[error("there is no policy `{name}` for {decision}: it is one of {}", known.join(", "))]
+    #[error("there is no policy `{name}` for {decision}: choose one of {}", known.join(", "))]
     Name {
         /// The decision.
         decision: String,

@@ -107,9 +107,7 @@ impl Node {
         if !needs.is_empty() && patience > Duration::ZERO {
             let other = self.preparing.as_ref().filter(|known| !known.is_for(group, &operation));
             if other.is_some_and(|other| now.since(other.tried) < TURN) {
-                return Err(BeginRefusal::NotNow(
-                    "members are copying for something else that is to be done; try again",
-                ));
+                return Err(BeginRefusal::NotNow("members are copying data for another operation; try again"));
             }
             self.prepare(group, &operation, &plan, needs);
             if !self.preparing.as_ref().is_some_and(|preparing| preparing.is_ready(now, patience)) {
@@ -257,8 +255,8 @@ impl Node {
         if few {
             let (lacking, all) = (preparing.steps.values().filter(|step| !step.done).count(), preparing.steps.len());
             self.event(Event::Note(alloc::format!(
-                "{lacking} of {all} members have not copied what they are to own: it begins all the same, and they copy \
-                 afterwards"
+                "{lacking} of {all} members have not copied the data that they will own: the transaction begins \
+                anyway, and they copy afterwards"
             )));
         }
     }

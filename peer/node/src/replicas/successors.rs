@@ -126,7 +126,7 @@ impl Node {
         let doubted = before - self.finals.len();
         self.frames_dropped += doubted as u64;
         if doubted > 0 {
-            let note = "was told how groups ended that became others, and none can have ended like that: asks again";
+            let note = "received impossible final states of predecessor groups: asks again";
             self.event(Event::Note(note.into()));
         }
         false
@@ -229,7 +229,8 @@ impl Node {
         };
         let Some(lost) = self.replicas.living().find(|group| is_lost(group)) else { return false };
         let why = alloc::format!(
-            "the range {:?} of {} was declared lost while this peer was away: what it holds of that is served no more",
+            "the range {:?} of {} was declared lost while this peer was away: this peer no longer serves its data of \
+            that range",
             lost.state().range,
             lost.state().id.called()
         );
@@ -357,7 +358,9 @@ impl Node {
             (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
         });
         let Some((keyspace, claimed)) = self.generations_for(&state, &parents) else {
-            self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
+            self.event(Event::Note(
+                "too much old data is still to be deleted: this peer enters no new group yet".into(),
+            ));
             return false;
         };
         let seed = self.rng.draw();

@@ -34,8 +34,8 @@ pub(crate) enum Verdict {
 /// Describes two starts that a member sees of one peer.
 pub(crate) fn contradiction(refused: Start, known: Start) -> String {
     format!(
-        "a process says that it is start {} (run {:x}) of this peer, and start {} (run {:x}) is known: its data directory \
-         is an older copy, or the identity runs twice. Nothing of the former counts",
+        "a process claims to be start {} (run {:x}) of this peer, but start {} (run {:x}) is known: its data directory \
+        is an older copy, or the identity runs twice. All messages of the former start are ignored",
         refused.counter, refused.run, known.counter, known.run
     )
 }
@@ -249,8 +249,9 @@ impl Node {
         }
         if is_news {
             let what = format!(
-                "start {} (run {:x}) is known here, and start {} (run {:x}) to another member: the identity runs twice, or an older \
-                 copy of its data directory was started. As long as no more members know one of them than the other, neither counts",
+                "start {} (run {:x}) is known here, and start {} (run {:x}) to another member: the identity runs \
+                 twice, or an older copy of its data directory was started. Until more members know one of them than \
+                 the other, neither start is accepted",
                 held.counter, held.run, start.counter, start.run
             );
             self.event(Event::Identity { peer: node.peer, what });

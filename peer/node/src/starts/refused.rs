@@ -30,7 +30,7 @@ impl Node {
         let Refused { known, alive, contested, .. } = *refused;
         let is_later = refused.incarnation > self.me.incarnation || known.counter > own.counter;
         let life =
-            if refused.incarnation > self.me.incarnation { "a later incarnation of it, which is at its " } else { "" };
+            if refused.incarnation > self.me.incarnation { "a later incarnation of the peer, at its " } else { "" };
         let names = |known: Start| {
             format!(
                 "this process is start {} (run {:x}) of the peer, and another member knows {life}start {} (run {:x})",
@@ -83,7 +83,7 @@ impl Node {
             (Some(true), true) if !is_weighed => return self.usurped(&names(known)),
             (None | Some(false), true) if !is_outweighed => {
                 self.bar(true);
-                format!("{}; whether that one still runs will show in some seconds", names(known))
+                format!("{}; this peer waits some seconds to see whether that start still runs", names(known))
             }
             _ => match weight {
                 Weight::Lost => return self.usurped(&names(known)),
@@ -91,13 +91,13 @@ impl Node {
                     let is_doubtful = self.replicas.living().any(Group::is_recovering);
                     self.bar(is_doubtful);
                     format!(
-                        "{}: the same identity runs twice, or this directory is an older copy. As long as members do \
-                             not agree on one, none counts: if two processes run, stop one of them",
+                        "{}: the same identity runs twice, or this directory is an older copy. Until the members agree \
+                        on one start, none is accepted: if two processes run, stop one of them",
                         names(known)
                     )
                 }
                 Weight::Won => {
-                    format!("{}: the same identity runs twice, and more members know this one", names(known))
+                    format!("{}: the same identity runs twice, and more members know this start", names(known))
                 }
             },
         };
@@ -106,7 +106,7 @@ impl Node {
 
     /// Ends this incarnation because its directory is an older copy; the store is kept aside.
     fn went_back(&mut self, names: &str) {
-        self.end_life(Event::Damaged(format!("{names}: this directory has gone back in time, to an older copy")));
+        self.end_life(Event::Damaged(format!("{names}: this data directory is an older copy")));
     }
 
     /// Returns whether this process takes part in nothing yet because its journal has a torn end: all acknowledgements of the store are in
@@ -139,7 +139,8 @@ impl Node {
         let doubts = living.filter_map(doubt).collect();
         let token = self.persist_start(&lineage, doubts);
         self.event(Event::Note(format!(
-            "the store lost the entry of start {} (run {:x}), which another member knows: goes on as start {}",
+            "the store lost the entry of start {} (run {:x}), which another member knows: this process continues as \
+            start {}",
             known.counter, known.run, lineage.start.counter
         )));
         self.starts.go_on_as(lineage, token);
@@ -167,7 +168,8 @@ impl Node {
         self.bar(true);
         let token = self.persist_start(&lineage, doubts);
         let why = format!(
-            "{why}. The end of this peer's journal was lost, so that start may be lost with it: starts again, in doubt"
+            "{why}. The end of this peer's journal was lost, so that start may be lost with it: this process restarts, \
+            with its acknowledgements in doubt"
         );
         self.starts.start_again(token, why);
         true
@@ -201,10 +203,17 @@ impl Node {
         let since = before.map_or(now, |outlived| outlived.since);
         barred.outlived = Some(Outlived { peer: from, since, last: now });
         match alive {
-            Some(runs) if now.since(since) > patience * 3 => if runs { self.usurped(names) } else { self.went_back(names) },
+            Some(runs) if now.since(since) > patience * 3 => {
+                if runs {
+                    self.usurped(names)
+                } else {
+                    self.went_back(names)
+                }
+            }
             _ => self.note_start(format!(
-                "{names}, and is in a later group in this place: this directory is probably an older copy, from when the peer was \
-                 alone. Nothing is served from it. If that is wrong, stop the other peer, and start this one again"
+                "{names}, and is in a later group in this place: this directory is probably an older copy, from when \
+                 the peer was alone. No data is served from it. If the copy is the right one, stop the other peer, and \
+                 restart this one"
             )),
         }
     }
@@ -265,9 +274,9 @@ impl Node {
     /// Ends this incarnation: another process with this identity counts.
     fn usurped(&mut self, what: &str) {
         self.end_life(Event::Twin(format!(
-            "{what}, which runs: another process with this identity has the say, and this one ends. Copy no data \
-             directory: give this one an identity of its own (remove its files `identity` and `peer.json` and its folder \
-             `store`, then --join), or stop the other one"
+            "{what}, which runs: the other process with this identity counts, and this one ends. Do not copy data \
+             directories: give this process an identity of its own (remove its files `identity` and `peer.json` and \
+             its folder `store`, then --join), or stop the other process"
         )));
     }
 
@@ -323,7 +332,8 @@ impl Node {
         let is_left_alone = now.since(self.starts.refused_at) > patience * 3;
         if barred.outlived.is_none() && is_left_alone {
             if barred.is_doubtful && !self.doubts_all() {
-                let why = "a member knew another start of this peer, and says nothing more: this directory may be an older copy";
+                let why = "a member knew another start of this peer, and has stopped answering: this data directory \
+                    may be an older copy";
                 if !self.start_again(why) {
                     self.end_life(Event::Damaged(why.into()));
                 }

@@ -27,7 +27,7 @@ const CONTACTS: usize = 8;
 
 /// Texts that nodes note, each with the mark that is counted for it.
 const NOTES: [(&str, &str); 7] = [
-    ("from what it held before", "node: entered anew with what it held before"),
+    ("from the data that it held before", "node: entered anew with what it held before"),
     ("to take in", "group: newcomers were let in"),
     ("these members from now on", "group: members changed"),
     ("that all is there", "group: an epoch was established"),

@@ -391,7 +391,10 @@ fn it_starts_again_once() {
     world.cut.push((a, learner));
     world.start(0, Disk { is_torn: true, ..disk });
     let started = |world: &World| {
-        let said = world.processes[a].said.iter().filter(|said| said.contains("starts again, in doubt"));
+        let said = world.processes[a]
+            .said
+            .iter()
+            .filter(|said| said.contains("this process restarts, with its acknowledgements in doubt"));
         said.count()
     };
     for _ in 0..12_000 {
