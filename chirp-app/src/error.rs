@@ -17,7 +17,7 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// No user has signed up under this name.
-    #[error("there is no user {0}; `chirp signup {0}` makes one")]
+    #[error("there is no user {0}; `chirp signup {0}` creates it")]
     NoUser(UserName),
     /// Another user has signed up under this name.
     #[error("the name {0} is taken")]
@@ -37,13 +37,13 @@ pub enum Error {
     #[error("the peer refused: {0}")]
     Refused(String),
     /// The key holds a value that this program did not write.
-    #[error("the key {0} holds something that is not Chirp's")]
+    #[error("the key {0} holds a value that is not in Chirp's format")]
     Foreign(String),
     /// Nothing was done in all attempts until patience was over.
     #[error("not done, for the network is busy or a part of it is down ({0}); try again")]
     TryAgain(String),
     /// The action may have been done, or may be yet.
-    #[error("it is not known whether that was done ({0}); look before you repeat it")]
+    #[error("the outcome is unknown ({0}); check before you repeat the command")]
     Unknown(String),
 }
 

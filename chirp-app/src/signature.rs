@@ -37,10 +37,10 @@ pub enum KeyError {
         why: io::Error,
     },
     /// The file exists, and holds other data.
-    #[error("{} is no key of Chirp's", .0.display())]
+    #[error("{} is not a key file of Chirp", .0.display())]
     Foreign(PathBuf),
     /// The user has signed up without a key, or with another one.
-    #[error("{0} signed up {1}: what is signed with this one would be taken for a forgery")]
+    #[error("{0} signed up {1}: chirps signed with this key would count as forged")]
     NotTheUsers(UserName, &'static str),
 }
 

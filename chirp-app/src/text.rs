@@ -16,7 +16,7 @@ pub struct Text(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// The text has no visible character.
-    #[error("there is nothing in it to post")]
+    #[error("the text is empty")]
     Empty,
     /// The text has this many characters.
     #[error("it has {0} characters; a chirp has at most {GRAPHEMES_MAX}")]

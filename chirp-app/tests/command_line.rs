@@ -27,7 +27,7 @@ const NOWHERE: [&str; 2] = ["--addr", "127.0.0.1:1"];
 fn an_empty_variable_is_unset() {
     let following = [&NOWHERE[..], &["following"]].concat();
     let (code, words) = with("CHIRP_USER", "", &following);
-    assert!(code == Some(2) && words.contains("say who you are"), "{words}");
+    assert!(code == Some(2) && words.contains("set your user name"), "{words}");
     let ann = [&NOWHERE[..], &["--user", "ann", "following"]].concat();
     for variable in ["SCATTER_OUTPUT", "SCATTER_PASSWORD_FILE", "CHIRP_KEY"] {
         let (code, words) = with(variable, "", &ann);

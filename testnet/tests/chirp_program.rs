@@ -107,8 +107,8 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     let ann = |code, words: &str, command: &[&str]| {
         refused(code, words, &[&["--addr", &one, "--user", "ann"], command].concat());
     };
-    ann(2, "nothing in it", &["post", ""]);
-    ann(2, "nothing in it", &["post", "\u{200b}"]);
+    ann(2, "the text is empty", &["post", ""]);
+    ann(2, "the text is empty", &["post", "\u{200b}"]);
     ann(2, "141 characters", &["post", &"x".repeat(141)]);
     ann(2, "at most 4000", &["post", &format!("e{}", "\u{301}".repeat(2001))]);
     ann(2, "U+001B", &["post", "\u{1b}[31mred"]);
@@ -121,7 +121,7 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     ann(2, "the key", &["post", "x", "--key", "/nowhere/at/all"]);
     ann(2, "only `chirp ui --once`", &["timeline", "--output", "svg"]);
     ann(2, "must be a terminal", &["ui"]);
-    refused(2, "say who you are", &["--addr", &one, "post", "x"]);
+    refused(2, "set your user name", &["--addr", &one, "post", "x"]);
     refused(1, "no user zoe", &["--addr", &one, "--user", "zoe", "post", "x"]);
     refused(1, "no user zoe", &["--addr", &one, "--user", "zoe", "ui", "--once"]);
     refused(3, "cannot reach a peer at 127.0.0.1:9", &["--addr", "127.0.0.1:9", "profile", "ann"]);
@@ -136,7 +136,7 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     // Foreign values are left alone, and their content never steers the terminal.
     let mut store = cluster.daemons[0].connect(Duration::from_secs(10)).expect("a connection");
     store.call(&["SET", "chirp/user/eve", "\u{1b}[31m"]).expect("set");
-    ann(4, "not Chirp's", &["follow", "eve"]);
+    ann(4, "not in Chirp's format", &["follow", "eve"]);
     let said = |id: u8, text: &str| format!("{{\"id\":\"{id}\",\"at\":9,\"text\":\"{text}\"}}\n");
     let evil = format!(
         "chirp1 00000000 0000000000\n{}{}{}nonsense\n\u{1b}[3J\n",
@@ -153,12 +153,12 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     assert!(done(&["--addr", &one, "profile", "ann", "--output", "json"]).contains("\\u202edrawkcab"));
     for head in ["chirp1 0 10000000000000000\n", "chirp1 99999999 9999999999\n", "chirp1 00000000 +000000001\n"] {
         store.call(&["SET", "chirp/updates/ann", head]).expect("set");
-        ann(4, "not Chirp's", &["profile", "ann"]);
-        ann(4, "not Chirp's", &["timeline"]);
+        ann(4, "not in Chirp's format", &["profile", "ann"]);
+        ann(4, "not in Chirp's format", &["timeline"]);
     }
     refused(2, "unrecognized subcommand", &["\u{1b}[2Jx"]);
     store.call(&["SET", "chirp/updates/ann", "something else"]).expect("set");
-    ann(4, "not Chirp's", &["post", "x"]);
+    ann(4, "not in Chirp's format", &["post", "x"]);
 }
 
 #[test]

@@ -18,13 +18,13 @@ use crate::name::UserName;
 /// Version and commit, as `--version` prints them behind the name of the program.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("SCATTER_BUILD_COMMIT"), ")");
 
-/// A small Twitter on any Scatter peer.
+/// A small Twitter-like service on Scatter.
 #[derive(Debug, Parser)]
 #[command(name = "chirp", version = VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(
-    after_help = "Names are trusted: whoever says to be somebody can post as them, unless they sign (--key). Exit codes: \
-    0 done; 1 the answer is no (no such user, name taken); 2 usage, or a text or name that cannot be; 3 cannot reach a peer; \
-    4 refused; 5 outcome unknown; 6 nothing was done, try again; 74 the answer could not be printed."
+    after_help = "User names are not authenticated: anyone can post under any name, unless its user signs (--key). \
+    Exit codes: 0 done; 1 the answer is no (no such user, name taken); 2 usage, or an invalid text or name; 3 cannot \
+    reach a peer; 4 refused; 5 outcome unknown; 6 nothing was done, try again; 74 the answer could not be printed."
 )]
 struct Cli {
     #[command(flatten)]
@@ -36,7 +36,8 @@ struct Cli {
 /// What all commands take.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// A peer's address for clients; several, repeated or with commas: where one does not answer, the next is asked
+    /// A peer's address for clients; several are repeated or separated by commas: if one does not answer, the next is
+    /// asked
     #[arg(
         long,
         global = true,
@@ -47,23 +48,23 @@ pub(crate) struct Settings {
     )]
     pub(crate) addr: Vec<String>,
 
-    /// Who you are
+    /// Your user name
     #[arg(long, global = true, value_name = "NAME", env = "CHIRP_USER")]
     pub(crate) user: Option<UserName>,
 
-    /// A file with your key: `signup` makes it where it is not there, `post` signs with it
+    /// A file with your signing key: `signup` creates a missing one, `post` signs with it
     #[arg(long, global = true, value_name = "FILE", env = "CHIRP_KEY")]
     pub(crate) key: Option<PathBuf>,
 
-    /// A file with the password, where the peer wants one
+    /// A file with the password, if the peer requires one
     #[arg(long, global = true, value_name = "FILE", env = "SCATTER_PASSWORD_FILE")]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// How lists are appended to: by the store in one operation, or as in the paper, reading and writing
+    /// How lists are appended to: in one operation of the store, or by a read and a write as in the paper
     #[arg(long, global = true, value_name = "HOW", default_value = "atomic")]
     pub(crate) append: Append,
 
-    /// How to print what there is to be said
+    /// Format of the output
     #[arg(long, global = true, value_name = "FORMAT", env = "SCATTER_OUTPUT", default_value = "text")]
     pub(crate) output: Output,
 }
@@ -99,63 +100,65 @@ pub(crate) enum Output {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Take a name
+    /// Sign up under a user name
     Signup {
-        /// 1 to 32 of the letters a to z, digits, _ and -
+        /// The name: 1 to 32 of the letters a to z, digits, _ and -
         name: String,
     },
     /// Post a chirp of at most 140 characters
     Post {
-        /// What to say
+        /// Text of the chirp
         text: String,
     },
-    /// Have somebody's chirps in your timeline from now on
+    /// Follow a user: see that user's chirps in your timeline
     Follow {
-        /// Whom
+        /// Name of the user
         name: String,
     },
-    /// Not any more
+    /// Stop following a user
     Unfollow {
-        /// Whom
+        /// Name of the user
         name: String,
     },
-    /// Whom you follow
+    /// List the users that you follow
     Following,
-    /// What those whom you follow and you have posted, newest first
+    /// Print the chirps of the users that you follow and your own, newest first
     ///
-    /// Where you follow many, lines appear as they come to be known: those of the first 0.7 s newest first, then those of each
-    /// 0.7 s more that are among the newest N so far; so there can be more than N in all. With --watch the newest is the last, and new ones follow as they are posted.
+    /// If you follow many users, chirps are printed as they arrive: those of the first 0.7 s newest first, then every
+    /// 0.7 s those that are among the newest N so far; so there can be more than N in all. With --watch the newest
+    /// chirp is the last, and new chirps follow as they are posted.
     Timeline {
-        /// How many of the newest
+        /// Number of chirps
         #[arg(short, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         n: u32,
         /// Go on until interrupted
         #[arg(long)]
         watch: bool,
     },
-    /// Chirp on the whole terminal
+    /// Use Chirp in a full-screen terminal interface
     #[command(
-        after_help = "Exit codes: 0 you left; 2 usage, or no terminal; 74 the picture of --once could not be printed; 129 the terminal \
-        has gone, or SIGHUP came; 130 SIGINT; 143 SIGTERM. With --once also those of `chirp --help`."
+        after_help = "Exit codes: 0 ended by the user; 2 usage, or no terminal; 74 the picture of --once could not be \
+        printed; 129 the terminal has gone, or SIGHUP came; 130 SIGINT; 143 SIGTERM. With --once also those of `chirp \
+        --help`."
     )]
     Ui {
-        /// Print one picture of it, and end
+        /// Print one picture of the screen and exit
         #[arg(long)]
         once: bool,
-        /// How large the picture is; by default as the terminal, or 80x24
+        /// Size of the picture; by default as the terminal, or 80x24
         #[arg(long, value_name = "COLUMNSxROWS", requires = "once", value_parser = size)]
         size: Option<(u16, u16)>,
     },
     /// Print completions for a shell
     Completions {
-        /// Which shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
-    /// Who somebody is, and what they posted last
+    /// Show a user's profile and latest chirps
     Profile {
-        /// Who
+        /// Name of the user
         name: String,
-        /// How many chirps, at most
+        /// Upper limit of the number of chirps
         #[arg(short, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
         n: u32,
     },

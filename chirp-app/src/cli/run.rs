@@ -31,7 +31,7 @@ pub(crate) fn run(settings: &Settings, command: Command) -> ExitCode {
                 Err(error) => end(settings, &error.into()),
             };
         }
-        _ if settings.output == Output::Svg => return fail(settings, 2, "only `chirp ui --once` is a picture"),
+        _ if settings.output == Output::Svg => return fail(settings, 2, "only `chirp ui --once` can print a picture"),
         command => command,
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -148,7 +148,7 @@ async fn sign_up(settings: &Settings, name: &UserName) -> Result<Option<UserKey>
 /// Returns the name of the user at the keyboard.
 fn me(settings: &Settings) -> Result<UserName, Stop> {
     let name = settings.user.clone();
-    name.ok_or_else(|| Stop::Usage("say who you are: --user NAME, or CHIRP_USER in the environment".into()))
+    name.ok_or_else(|| Stop::Usage("set your user name: --user NAME, or CHIRP_USER in the environment".into()))
 }
 
 fn key(settings: &Settings) -> Result<Option<UserKey>, Error> {
@@ -190,12 +190,18 @@ fn ui(settings: &Settings, once: bool, size: Option<(u16, u16)>) -> ExitCode {
     if !once {
         return match ui::run(start) {
             Ok(exit) => ExitCode::from(exit),
-            Err(error) => fail(settings, 2, &format!("{error}; `chirp timeline` does without")),
+            Err(error) => fail(settings, 2, &format!("{error}; `chirp timeline` needs no terminal")),
         };
     }
     let written = match settings.output {
         Output::Svg => Written::Svg,
-        Output::Json => return fail(settings, 2, "a picture is no JSON: `chirp timeline --output json` has the data"),
+        Output::Json => {
+            return fail(
+                settings,
+                2,
+                "a picture cannot be printed as JSON: `chirp timeline --output json` prints the data",
+            );
+        }
         Output::Text if io::stdout().is_terminal() && Palette::of_environment() == Palette::Sixteen => Written::Ansi,
         Output::Text => Written::Text,
     };

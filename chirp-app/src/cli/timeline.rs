@@ -78,7 +78,7 @@ async fn look_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, 
         };
         // A problem is printed once, until all is well again.
         if let (Some(problem), true) = (&problem, is_well) {
-            out.note(&format!("{problem} (going on)"));
+            out.note(&format!("{problem} (continuing)"));
         }
         is_well = problem.is_none();
         tokio::time::sleep(rest(LOOK, since.elapsed(), is_well)).await;

@@ -116,7 +116,7 @@ impl Remote {
             Err(_) => return Attempt::Nothing(self.no_link(NoLink::Unreachable("no answer".into()))),
         };
         if deadline.is_over() {
-            return Attempt::Nothing(Error::TryAgain("there was no time left for it".into()));
+            return Attempt::Nothing(Error::TryAgain("no time was left for the request".into()));
         }
         let before = connection.answers();
         let error = match connection.inner.send_packed_command(command).await {
@@ -249,7 +249,7 @@ fn strange(command: &str, value: &Value) -> Error {
         Value::Array(_) => "a list",
         _ => "something else",
     };
-    Error::Refused(format!("{command} was answered with {kind}: is that a Scatter peer?"))
+    Error::Refused(format!("unexpected answer to {command}: {kind}; is the address that of a Scatter peer?"))
 }
 
 impl Store for Remote {
