@@ -19,8 +19,8 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("SCAT
 #[derive(Debug, Parser)]
 #[command(name = "scatter-switch", version = VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 done; 1 it cannot start, or a switch does something else than a story says; 2 usage; 74 the answer \
-        could not be printed."
+    after_help = "Exit codes: 0 done; 1 the program cannot start, or a switch does not do what a story requires; 2 \
+        usage; 74 the answer could not be printed."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -36,7 +36,7 @@ enum Command {
     /// once.
     Soft(Box<SoftArgs>),
 
-    /// Keep a switch's tables as the groups that use it need them
+    /// Maintain a switch's tables for the groups that use the switch
     ///
     /// The controller asks peers about their groups, sets the switch's tables through P4Runtime, and has groups choose ids for
     /// it. Changes are reported on stderr. SIGTERM, SIGINT and SIGHUP end it, and the tables stay as they are. They also stay

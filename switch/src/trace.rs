@@ -126,7 +126,7 @@ impl<'a> Words<'a> {
         for word in text {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             if words.insert(name, value).is_some() {
-                return Err(format!("{name} is there twice"));
+                return Err(format!("{name} is given twice"));
             }
         }
         Ok(Words { words })
@@ -146,7 +146,7 @@ impl<'a> Words<'a> {
     fn end(self) -> Result<(), String> {
         match self.words.keys().next() {
             None => Ok(()),
-            Some(name) => Err(format!("nothing is called {name} here")),
+            Some(name) => Err(format!("unknown name {name}")),
         }
     }
 }
@@ -169,7 +169,7 @@ fn action(text: &str, terms: &mut BTreeMap<u32, u64>) -> Result<Action, String> 
         "remove" => words.end().map(|()| Action::Remove(number)),
         verb => {
             let found = OPERATIONS.into_iter().find(|(name, _)| *name == verb);
-            let (_, operation) = found.ok_or_else(|| format!("nothing is called {verb}"))?;
+            let (_, operation) = found.ok_or_else(|| format!("unknown verb {verb}"))?;
             let term = terms.get(&number).copied().unwrap_or_default();
             packet(operation, number, term, words, golden.unwrap_or_default())
         }

@@ -233,9 +233,9 @@ async fn the_tables_follow_the_groups() {
     world.said().silent.clear();
     world.said().broken.insert(2);
     world
-        .until("a member makes no sense", |world| {
+        .until("a member sends an invalid report", |world| {
             world.is_placed(13, first, 2)
-                && world.news.lock().unwrap().iter().any(|line| line.contains("makes no sense"))
+                && world.news.lock().unwrap().iter().any(|line| line.contains("sent an invalid report"))
         })
         .await;
     world.said().broken.clear();
@@ -332,9 +332,9 @@ fn what_was_typed_wrongly_is_said() {
     for (wrong, words) in [
         (&ok[..2], "--groups"),
         (&ok[2..], "--target"),
-        (&["--target", "https://a", "--groups", "127.0.0.1:2"], "there is no TLS"),
+        (&["--target", "https://a", "--groups", "127.0.0.1:2"], "TLS is not supported"),
         (&["--target", "http://a", "--groups", "127.0.0.1"], "HOST:PORT"),
-        (&["--target", "http://a", "--groups", "127.0.0.1:0"], "nobody answers at"),
+        (&["--target", "http://a", "--groups", "127.0.0.1:0"], "is not a usable peer address"),
         (&["--target", "http://a", "--groups", "127.0.0.1:2", "--election-id", "0"], "--election-id"),
         (&["--target", "http://a", "--groups", "127.0.0.1:2", "--token-file", "/nowhere/at/all"], "cannot read"),
         (&["--target", "http://a", "--groups", "127.0.0.1:2", "--token-file", "/dev/null"], "there is no token"),

@@ -26,19 +26,20 @@ const PEERS_MAX: usize = 256;
 /// Arguments of `scatter-switch control`.
 #[derive(Debug, Args)]
 pub struct ControlArgs {
-    /// Address at which the switch is controlled (P4Runtime): http://HOST, with :PORT where that is not 9559
+    /// P4Runtime address of the switch: http://HOST, with :PORT unless the port is 9559
     #[arg(long, value_name = "URL", value_parser = target)]
     target: String,
 
-    /// Addresses (HTTP) of peers with groups that are to have this switch: as many as there are members
+    /// HTTP addresses of the peers whose groups use this switch: name all members
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = address, required = true)]
     groups: Vec<SocketAddr>,
 
-    /// The switch's number there
+    /// Device id of the switch at that address
     #[arg(long, value_name = "NUMBER", default_value_t = DEVICE)]
     device: u64,
 
-    /// Election id; of several controllers the one with the highest writes [default: the time, so the one that was started last]
+    /// Election id; of several controllers, the one with the highest id writes the tables [default: the time, so the
+    /// controller that was started last]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     election_id: Option<u64>,
 
@@ -57,10 +58,10 @@ pub struct ControlArgs {
 
 /// Parses `http://HOST[:PORT]`, or the same without `http://`.
 fn target(text: &str) -> Result<String, String> {
-    let wrong = || format!("it is http://HOST, or http://HOST:PORT where the port is not {PORT}");
+    let wrong = || format!("the target must be http://HOST, or http://HOST:PORT if the port is not {PORT}");
     let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
     if scheme == "https" {
-        return Err("there is no TLS: it is http://HOST".to_owned());
+        return Err("TLS is not supported: use http://HOST".to_owned());
     }
     let uri: Uri = format!("http://{rest}").parse().map_err(|_| wrong())?;
     let is_plain = scheme == "http" && uri.path_and_query().is_none_or(|path| path == "/");
@@ -77,13 +78,13 @@ fn target(text: &str) -> Result<String, String> {
 /// Returns the setup that the arguments describe.
 fn setup(args: &ControlArgs) -> Result<Setup, String> {
     if args.groups.len() > PEERS_MAX {
-        return Err(format!("{PEERS_MAX} peers at most"));
+        return Err(format!("--groups takes {PEERS_MAX} peers at most"));
     }
     let mut peers = args.groups.clone();
     peers.sort_unstable();
     peers.dedup();
     if let Some(nowhere) = peers.iter().find(|peer| peer.port() == 0) {
-        return Err(format!("nobody answers at {nowhere}"));
+        return Err(format!("{nowhere} is not a usable peer address: port 0"));
     }
     let token = args.token_file.as_ref().map(|path| {
         let text = read(path)?;

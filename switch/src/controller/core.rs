@@ -175,7 +175,7 @@ impl ControllerCore {
         self.is_linked = false;
         let synced = match state {
             SyncState::Failing(why) => {
-                self.switch = format!("does not answer as it should: {why}");
+                self.switch = format!("does not answer as expected: {why}");
                 return;
             }
             SyncState::Backup => {
@@ -272,7 +272,8 @@ impl ControllerCore {
         }
         for group in self.groups.keys() {
             if let Some(rest) = self.id_requests.rests(*group, now) {
-                let text = format!("another controller names ids for it: it is left alone for {} s", rest.as_secs());
+                let text =
+                    format!("another controller names ids for it: this controller names none for {} s", rest.as_secs());
                 notes.insert(format!("an id for group {group}"), text);
             }
         }
@@ -343,7 +344,7 @@ impl ControllerCore {
             // Ids that another controller asked for before this mastership are not above the time at which the mastership began.
             let floor = named.max(mastership.unix).max(mastership.floor());
             let Some(id) = self.id_requests.next(*group, floor, unix, self.config.step) else {
-                asked.problem = Some("there are no higher ids any more".to_owned());
+                asked.problem = Some("all higher ids are used up".to_owned());
                 continue;
             };
             (asked.in_flight, room) = (true, room - 1);

@@ -28,7 +28,7 @@ const POST_PATIENCE: Duration = Duration::from_secs(15);
 pub async fn report(peer: SocketAddr) -> Result<PeerReport, String> {
     let (status, body) = ask(peer, request(Method::GET, peer, "/v1/offload", Bytes::new()), GET_PATIENCE).await?;
     match status {
-        StatusCode::OK => PeerReport::read(&body).map_err(|why| format!("makes no sense: {why}")),
+        StatusCode::OK => PeerReport::read(&body).map_err(|why| format!("sent an invalid report: {why}")),
         other => Err(format!("answers {other}")),
     }
 }
@@ -74,14 +74,17 @@ async fn ask(
 ) -> Result<(StatusCode, Bytes), String> {
     let asking = async {
         let stream = TcpStream::connect(peer).await.map_err(|error| format!("cannot be reached: {error}"))?;
-        let broken = |error: hyper::Error| format!("does not speak HTTP, or no more: {error}");
+        let broken = |error: hyper::Error| format!("does not speak HTTP, or closed the connection: {error}");
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let answering = async {
             let answer = sender.send_request(request).await.map_err(broken)?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), BODY_BYTES_MAX).collect().await;
-            Ok((status, body.map_err(|error| format!("cannot be heard to the end: {error}"))?.to_bytes()))
+            Ok((
+                status,
+                body.map_err(|error| format!("sent an answer that cannot be read to the end: {error}"))?.to_bytes(),
+            ))
         };
         tokio::pin!(connection, answering);
         tokio::select! {
@@ -90,7 +93,7 @@ async fn ask(
             _ = &mut connection => answering.await,
         }
     };
-    timeout(patience, asking).await.unwrap_or_else(|_| Err(format!("says nothing for {} s", patience.as_secs())))
+    timeout(patience, asking).await.unwrap_or_else(|_| Err(format!("did not answer within {} s", patience.as_secs())))
 }
 
 #[cfg(test)]
@@ -122,7 +125,7 @@ mod tests {
             ("", "does not speak HTTP"),
             ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "answers 404"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "to the end"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "makes no sense"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "sent an invalid report"),
         ] {
             let said = report(says(answer.into()).await).await.unwrap_err();
             assert!(said.contains(words), "{answer:?}: {said}");

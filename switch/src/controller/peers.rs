@@ -51,7 +51,7 @@ impl Source {
         let refused = all - report.groups.len();
         let refusal = match refused {
             0 => String::new(),
-            some => format!(", and is not believed about {some} groups that it is no member of"),
+            some => format!(", and its report about {some} groups that it is not a member of is ignored"),
         };
         self.state = Some(format!("answers as {}{refusal}", report.peer));
         self.report = Some((report, now));

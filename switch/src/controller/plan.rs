@@ -138,7 +138,7 @@ fn named(known: &Known) -> u32 {
 /// Describes a group's part in the tables, for operators.
 fn note(known: &Known, members: &Members, placement: &Placement) -> String {
     if !known.fit {
-        return format!("no switch may spread its reads: {}", known.why);
+        return format!("the group cannot use a switch: {}", known.why);
     }
     let Placement { placed, without_room, not_owned, without_id } = placement;
     let parts = known.parts.len();

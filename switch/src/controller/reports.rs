@@ -135,7 +135,7 @@ impl PeerReport {
         let mut endpoints = BTreeMap::new();
         for RawEndpoint { lane, packets } in raw.endpoints {
             if packets.port() == 0 || packets.ip().is_unspecified() {
-                return Err(format!("{packets} is no place for packets"));
+                return Err(format!("{packets} is not a usable address for packets"));
             }
             if endpoints.insert(lane, packets).is_some() {
                 return Err(format!("two endpoints on lane {lane}"));
@@ -145,7 +145,7 @@ impl PeerReport {
         for group in raw.groups {
             let (id, known) = known(group)?;
             if groups.insert(id, known).is_some() {
-                return Err(format!("group {id} is there twice"));
+                return Err(format!("group {id} is listed twice"));
             }
         }
         Ok(PeerReport { peer: peer(raw.peer_id)?, endpoints, groups })
@@ -160,12 +160,12 @@ fn known(raw: RawGroup) -> Result<(Group, Known), String> {
     for RawPart { partition, term, primary } in raw.parts {
         let term = hex(&term, 16).ok_or("a term is 16 hex digits")? as u64;
         if parts.insert(partition, Part { term, primary: peer(primary)? }).is_some() {
-            return Err(format!("partition {partition} is there twice"));
+            return Err(format!("partition {partition} is listed twice"));
         }
     }
     let RawSwitch { id: switch, on, barred } = raw.switch.unwrap_or(RawSwitch { id: 0, on: false, barred: false });
     if switch == u32::MAX || (on && (switch == 0 || barred)) {
-        return Err(format!("{switch} is no switch's id"));
+        return Err(format!("{switch} is not a switch id"));
     }
     let known = Known {
         lane: raw.lane,
@@ -184,12 +184,12 @@ fn known(raw: RawGroup) -> Result<(Group, Known), String> {
 }
 
 fn limit(what: &str, count: usize, max: usize) -> Result<(), String> {
-    if count > max { Err(format!("{count} {what}, and {max} at most make sense")) } else { Ok(()) }
+    if count > max { Err(format!("{count} {what}, above the limit of {max}")) } else { Ok(()) }
 }
 
 fn peer(name: String) -> Result<Peer, String> {
     let is_name = (1..=PEER_CHARS_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_name { Ok(name) } else { Err("a peer's id is letters and digits".to_owned()) }
+    if is_name { Ok(name) } else { Err("a peer's id must consist of letters and digits".to_owned()) }
 }
 
 /// Parses a hexadecimal number of exactly `digits` digits.

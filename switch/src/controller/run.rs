@@ -77,7 +77,7 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
             client.set_during(mastership, mark, wanted);
         }
         for ask in asks {
-            say(&format!("group {}: is asked for id {}", ask.group, ask.id));
+            say(&format!("group {}: asked to use id {}", ask.group, ask.id));
             tasks.spawn(request(setup.clone(), ask, answers.clone()));
         }
         let next = if is_busy { POLL_BUSY } else { POLL };

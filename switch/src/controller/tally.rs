@@ -11,9 +11,9 @@ pub struct Tally {
     pub peers: u64,
     /// Peers that have answered lately.
     pub answering: u64,
-    /// Groups that are known.
+    /// Groups that peers have reported.
     pub groups: u64,
-    /// Groups that are left to another controller for a while.
+    /// Groups for which another controller names ids at the moment.
     pub contested: u64,
     /// Partitions that are to be in the tables.
     pub placed: u64,
@@ -31,7 +31,7 @@ pub struct Tally {
     pub reports_failed: u64,
     /// Times that a peer reported a group of which it is not a member.
     pub reports_refused: u64,
-    /// Requests for ids.
+    /// Requests to groups to use an id.
     pub asks: u64,
     /// Requests after which the group had the id.
     pub ids_named: u64,
@@ -44,34 +44,44 @@ impl Tally {
     pub fn text(&self) -> String {
         let mut page = Exposition::new("scatter_controller");
         for (name, kind, what, value) in [
-            ("peers", "gauge", "Peers that are asked what their groups are.", self.peers),
+            ("peers", "gauge", "Peers that are asked for reports about their groups.", self.peers),
             ("peers_answering", "gauge", "Peers that have answered in the last seconds.", self.answering),
-            ("groups", "gauge", "Groups that are known.", self.groups),
-            ("groups_contested", "gauge", "Groups that are left to another controller for a while.", self.contested),
-            ("partitions_placed", "gauge", "Partitions that are to be in the switch.", self.placed),
-            ("partitions_named", "gauge", "Partitions there whose reads can be spread: they have an id.", self.named),
+            ("groups", "gauge", "Groups that peers have reported.", self.groups),
+            (
+                "groups_contested",
+                "gauge",
+                "Groups for which another controller names ids at the moment.",
+                self.contested,
+            ),
+            ("partitions_placed", "gauge", "Partitions that the controller has placed in the switch.", self.placed),
+            (
+                "partitions_named",
+                "gauge",
+                "Placed partitions that have an id, so their reads can be spread.",
+                self.named,
+            ),
             ("partitions_without_room", "gauge", "Partitions that have no room in the switch.", self.without_room),
             (
                 "connected",
                 "gauge",
-                "The switch answers, and this controller's tables are taken.",
+                "1 if the switch answers and has taken this controller's tables.",
                 self.connected.into(),
             ),
-            ("primary", "gauge", "This is the primary controller of the switch.", self.primary.into()),
+            ("primary", "gauge", "1 if this is the primary controller of the switch.", self.primary.into()),
             (
                 "last_sync_timestamp_seconds",
                 "gauge",
-                "When the tables were last as wanted; 0: never.",
+                "Time at which the tables were last complete, in seconds since 1970; 0: never.",
                 self.synced_unix_s,
             ),
+            ("words_failed_total", "counter", "Requests to peers without a valid report.", self.reports_failed),
             (
-                "words_failed_total",
+                "words_refused_total",
                 "counter",
-                "Questions to peers without an answer that makes sense.",
-                self.reports_failed,
+                "Reports about a group by a peer that is not a member.",
+                self.reports_refused,
             ),
-            ("words_refused_total", "counter", "Groups that somebody spoke of who is no member.", self.reports_refused),
-            ("asks_total", "counter", "Requests for ids.", self.asks),
+            ("asks_total", "counter", "Requests to groups to use an id.", self.asks),
             ("ids_named_total", "counter", "Requests after which a group had the id.", self.ids_named),
             ("asks_refused_total", "counter", "Requests that were refused or got lost.", self.asks_refused),
         ] {
@@ -122,6 +132,6 @@ mod tests {
             assert!(text.starts_with(&format!("HTTP/1.1 {code} ")), "{text}");
         }
         let text = ask(connect(), "GET /metrics", "evil.example");
-        assert!(text.starts_with("HTTP/1.1 403 ") && text.contains("not to another name in Host"), "{text}");
+        assert!(text.starts_with("HTTP/1.1 403 ") && text.contains("in the Host header, not another name"), "{text}");
     }
 }

@@ -14,10 +14,10 @@ pub const PORTS_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPort {
     /// The table has [`PORTS_MAX`] ports already.
-    #[error("there are {PORTS_MAX} ports already")]
+    #[error("all {PORTS_MAX} ports are in use")]
     Full,
     /// The address has port number 0, so no packet can be sent there.
-    #[error("port 0 is nowhere")]
+    #[error("port 0 is not a valid port")]
     Zero,
 }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Answer to a request for another name, with status 403.
 pub const REFUSAL: &str =
-    "on loopback this endpoint answers only to an IP address or localhost, not to another name in Host";
+    "on loopback this endpoint accepts only an IP address or localhost in the Host header, not another name";
 
 /// Rule for the requests that an endpoint answers, by their `Host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,7 +83,7 @@ impl Arbitration {
             return Err(Problem::new(Code::FailedPrecondition, "a stream keeps its role"));
         }
         if role.is_some_and(|role| role.config.is_some()) {
-            return Err(Problem::invalid("roles have no configuration here: each may write everything"));
+            return Err(Problem::invalid("role configurations are not supported: each role may write everything"));
         }
         let is_taken = |(other, controller): (&StreamId, &Candidate)| {
             *other != stream && controller.role == name && controller.election == election
@@ -92,7 +92,7 @@ impl Arbitration {
             return Err(Problem::invalid("another controller has this election id"));
         }
         if !self.roles.contains_key(name) && self.roles.len() >= ROLES_MAX {
-            return Err(Problem::new(Code::ResourceExhausted, format!("there are {ROLES_MAX} roles already")));
+            return Err(Problem::new(Code::ResourceExhausted, format!("all {ROLES_MAX} roles are in use")));
         }
         self.controllers.insert(stream, Candidate { role: name.to_owned(), election });
         let role = self.roles.entry(name.to_owned()).or_default();
@@ -140,7 +140,7 @@ impl Arbitration {
         // The default role exists before any controller has it.
         let Some(role) = self.roles.get(role) else {
             let code = if role.is_empty() { Code::PermissionDenied } else { Code::NotFound };
-            return Err(Problem::new(code, "nobody has this role"));
+            return Err(Problem::new(code, "no controller has this role"));
         };
         match role.primary {
             Some(_) if role.highest == election => Ok(()),

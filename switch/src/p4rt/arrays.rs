@@ -170,12 +170,12 @@ pub fn read_registers(asked: &v1::RegisterEntry, target: &dyn Target) -> Result<
 /// If no such cell exists, the value does not fit into it, or the update is not a modification. Nothing has changed then.
 pub fn write_register(kind: update::Type, entry: &v1::RegisterEntry, target: &dyn Target) -> Result<(), Problem> {
     if kind != update::Type::Modify {
-        return Err(Problem::invalid("registers are there, and can only be modified"));
+        return Err(Problem::invalid("registers always exist, and can only be modified"));
     }
     let array = Array::of(entry.register_id)?;
     let places = places(entry.index.as_ref(), array.len(target))?;
     let Some(v1::p4_data::Data::Bitstring(bytes)) = entry.data.as_ref().and_then(|data| data.data.as_ref()) else {
-        return Err(Problem::invalid("cells of registers are strings of bits here"));
+        return Err(Problem::invalid("a cell of a register must be a bit string"));
     };
     let bytes = value::check(bytes, array.bits())?;
     let mut cell = Cell::default();
@@ -213,11 +213,12 @@ pub fn read_counters(asked: &v1::CounterEntry, target: &dyn Target) -> Result<Ve
 /// If no such counter exists, the value is negative, or the update is not a modification. Nothing has changed then.
 pub fn write_counter(kind: update::Type, entry: &v1::CounterEntry, target: &dyn Target) -> Result<(), Problem> {
     if kind != update::Type::Modify {
-        return Err(Problem::invalid("counters are there, and can only be modified"));
+        return Err(Problem::invalid("counters always exist, and can only be modified"));
     }
     let places = counters(entry.counter_id, entry.index.as_ref(), false)?;
     let Some(data) = &entry.data else { return Ok(()) };
-    let packets = u64::try_from(data.packet_count).map_err(|_| Problem::invalid("fewer than no packets"))?;
+    let packets =
+        u64::try_from(data.packet_count).map_err(|_| Problem::invalid("a packet count must not be negative"))?;
     places.for_each(|place| target.set_counter(Counted::ALL[place], packets));
     Ok(())
 }

@@ -114,15 +114,15 @@ impl Key {
     /// If no such table exists, or the key does not fit it.
     pub fn of(entry: &v1::TableEntry) -> Result<Key, Problem> {
         if entry.priority != 0 {
-            return Err(Problem::invalid("no table here has priorities"));
+            return Err(Problem::invalid("this device has no tables with priorities"));
         }
         let field = match &entry.r#match[..] {
             [] => None,
-            [field] if field.field_id == 1 => Some(
-                field.field_match_type.as_ref().ok_or_else(|| Problem::invalid("a field is matched with nothing"))?,
-            ),
+            [field] if field.field_id == 1 => {
+                Some(field.field_match_type.as_ref().ok_or_else(|| Problem::invalid("a field match has no value"))?)
+            }
             [field] => return Err(Problem::invalid(format!("there is no field {}", field.field_id))),
-            _ => return Err(Problem::invalid("tables here have one field in their keys")),
+            _ => return Err(Problem::invalid("a table's key has one field")),
         };
         match entry.table_id {
             table::PARTITIONS => Ok(Key::Partition(exact(field)?)),
@@ -181,7 +181,7 @@ fn prefix(field: Option<&FieldMatchType>, bits: u32) -> Result<(u128, u8), Probl
     // The remaining bits are at most 127.
     let behind = bits - prefix_len.unsigned_abs();
     if prefix & ((1 << behind) - 1) != 0 {
-        return Err(Problem::invalid("behind the prefix there are bits that are not zero"));
+        return Err(Problem::invalid("bits after the prefix are not zero"));
     }
     Ok((prefix, prefix_len.unsigned_abs() as u8))
 }
@@ -208,7 +208,7 @@ fn arguments<const N: usize>(call: &v1::Action) -> Result<[u128; N], Problem> {
             return Err(Problem::invalid(format!("there is no parameter {param_id}")));
         };
         if argument.replace(value::decode(value, *width)?).is_some() {
-            return Err(Problem::invalid(format!("parameter {param_id} is there twice")));
+            return Err(Problem::invalid(format!("parameter {param_id} is given twice")));
         }
     }
     if arguments.contains(&None) {
@@ -245,7 +245,7 @@ impl Value {
     /// # Errors
     /// If entries of this table cannot have the action.
     pub fn of(table: u32, action: &v1::TableAction) -> Result<Value, Problem> {
-        let kind = action.r#type.as_ref().ok_or_else(|| Problem::invalid("an action of no type"))?;
+        let kind = action.r#type.as_ref().ok_or_else(|| Problem::invalid("an action has no type"))?;
         match (table, kind) {
             (table::REPLICAS, Type::ActionProfileActionSet(set)) => replicas(set),
             (table::REPLICAS, Type::Action(_)) => Err(Problem::invalid("this table's entries have sets of actions")),
@@ -271,7 +271,7 @@ impl Value {
             (table::PORTS, action::SET_PORT) => {
                 let [address, port] = arguments(call)?;
                 if port == 0 {
-                    return Err(Problem::invalid("port 0 is nowhere"));
+                    return Err(Problem::invalid("port 0 is not a valid port"));
                 }
                 Ok(Value::Port(SocketAddrV4::new((address as u32).into(), port as u16)))
             }
@@ -331,7 +331,7 @@ fn replicas(set: &v1::ActionProfileActionSet) -> Result<Value, Problem> {
     let mut replicas = Vec::new();
     let mut weights = 0;
     for v1::ActionProfileAction { action, weight, watch_kind } in &set.action_profile_actions {
-        let call = action.as_ref().ok_or_else(|| Problem::invalid("a set has an action that is none"))?;
+        let call = action.as_ref().ok_or_else(|| Problem::invalid("an action set has an empty action"))?;
         if call.action_id != action::TO_REPLICA {
             return Err(foreign(call.action_id, action::NO_ACTION));
         }
@@ -341,12 +341,12 @@ fn replicas(set: &v1::ActionProfileActionSet) -> Result<Value, Problem> {
             .filter(|weight| (1..=WEIGHTS_MAX).contains(weight))
             .ok_or_else(|| Problem::invalid(format!("weight {weight}")))?;
         if weights > WEIGHTS_MAX {
-            return Err(Problem::invalid(format!("all weights of an entry come to {WEIGHTS_MAX} at most")));
+            return Err(Problem::invalid(format!("the weights of an entry may sum up to {WEIGHTS_MAX} at most")));
         }
         match watch_kind {
             None => {}
             Some(v1::action_profile_action::WatchKind::WatchPort(port)) if port.is_empty() => {}
-            Some(_) => return Err(Problem::unimplemented("no port can be watched")),
+            Some(_) => return Err(Problem::unimplemented("watched ports are not supported")),
         }
         replicas.push((replica as Replica, *weight as u8));
     }

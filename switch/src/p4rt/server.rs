@@ -114,7 +114,7 @@ pub fn spawn(listen: SocketAddr, device: u64, target: Arc<dyn Target>) -> io::Re
         });
         if let Err(error) = served {
             // The reader of stderr may have gone.
-            let _ = writeln!(io::stderr(), "no controller is answered any more: {error}");
+            let _ = writeln!(io::stderr(), "the service for controllers failed: {error}");
         }
     })?;
     Ok(Running { address, stop: Some(stop), thread: Some(thread) })

@@ -90,7 +90,7 @@ impl Service {
     pub fn new(device: u64, target: Arc<dyn Target>) -> Service {
         target.with_pipeline(&mut |pipeline| {
             let stages = pipeline.dirty().stages().len();
-            assert_eq!(stages, register::STAGES.len(), "the program has other stages");
+            assert_eq!(stages, register::STAGES.len(), "the program's stages differ from the device's");
         });
         let state = ServiceState {
             arbitration: Arbitration::new(device),
@@ -116,7 +116,7 @@ impl Service {
     pub fn open(&self, is_local: bool) -> Result<Opened, Problem> {
         let mut state = self.lock();
         if state.is_closed {
-            return Err(Problem::new(Code::Unavailable, "this switch stops"));
+            return Err(Problem::new(Code::Unavailable, "this switch is stopping"));
         }
         state.make_room(is_local);
         let (out, responses) = mpsc::channel(NOTICES_MAX);
@@ -155,7 +155,7 @@ impl Service {
             }
             Some(Update::Other(_)) | None => {
                 let details = Details::Other(v1::StreamOtherError { other: None });
-                (Code::Unimplemented, "nothing is known here of this", details)
+                (Code::Unimplemented, "this kind of message is unknown", details)
             }
         };
         let error = v1::StreamError {
@@ -187,7 +187,7 @@ impl Service {
         let mut state = self.lock();
         state.is_closed = true;
         for (_, stream) in std::mem::take(&mut state.streams) {
-            let _ = stream.out.try_send(Err(Status::unavailable("this switch stops")));
+            let _ = stream.out.try_send(Err(Status::unavailable("this switch is stopping")));
         }
     }
 
@@ -200,7 +200,7 @@ impl Service {
         state.arbitration.may_write(request.device_id, &request.role, request.election_id.as_ref())?;
         state.configured()?;
         if request.atomicity != v1::write_request::Atomicity::ContinueOnError as i32 {
-            return Err(Problem::unimplemented("each update is done by itself").into());
+            return Err(Problem::unimplemented("updates are not atomic: each is applied by itself").into());
         }
         let target = &*self.target;
         let outcomes: Vec<_> = request.updates.iter().map(|update| state.update(update, target)).collect();
@@ -236,18 +236,19 @@ impl Service {
         state.arbitration.may_write(request.device_id, &request.role, request.election_id.as_ref())?;
         let action = Action::try_from(request.action).unwrap_or(Action::Unspecified);
         if action == Action::Unspecified {
-            return Err(Problem::invalid("a program needs to be told what becomes of it"));
+            return Err(Problem::invalid("the request names no action for the program"));
         }
         if action == Action::Commit {
             if request.config.is_some() {
-                return Err(Problem::invalid("what is to be used was given before"));
+                return Err(Problem::invalid("a commit takes the configuration that was saved before"));
             }
-            let saved = state.saved.take().ok_or_else(|| Problem::new(Code::NotFound, "no program was saved"))?;
+            let saved = state.saved.take().ok_or_else(|| Problem::new(Code::NotFound, "no program has been saved"))?;
             state.config = Some(saved);
             return Ok(());
         }
         let config = request.config.ok_or_else(|| Problem::invalid("there is no program"))?;
-        let p4info = config.p4info.as_ref().ok_or_else(|| Problem::invalid("the program is not described"))?;
+        let p4info =
+            config.p4info.as_ref().ok_or_else(|| Problem::invalid("the request has no description of the program"))?;
         is_ours(p4info).map_err(Problem::invalid)?;
         match action {
             Action::VerifyAndSave => state.saved = Some(config),
@@ -307,8 +308,7 @@ impl ServiceState {
             candidates.map(|(id, stream)| (arbitration.is_primary(*id), arbitration.knows(*id), stream.is_local, *id));
         let Some((.., id)) = first.min() else { return };
         if let Some(stream) = self.streams.remove(&id) {
-            let why =
-                format!("there are {STREAMS_MAX} streams already, and another controller takes the place of this one");
+            let why = format!("all {STREAMS_MAX} streams are in use, and another controller takes this one's place");
             let _ = stream.out.try_send(Err(Status::resource_exhausted(why)));
         }
         let notices = self.arbitration.close(id);
@@ -331,10 +331,10 @@ impl ServiceState {
     fn update(&mut self, update: &v1::Update, target: &dyn Target) -> Result<(), Problem> {
         let kind = update::Type::try_from(update.r#type).unwrap_or(update::Type::Unspecified);
         if kind == update::Type::Unspecified {
-            return Err(Problem::invalid("an update of no type"));
+            return Err(Problem::invalid("an update has no type"));
         }
         match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
-            None => Err(Problem::invalid("an update of nothing")),
+            None => Err(Problem::invalid("an update has no entity")),
             Some(Entity::TableEntry(entry)) => self.store.write(kind, entry, target),
             Some(Entity::CounterEntry(entry)) => arrays::write_counter(kind, entry, target),
             Some(Entity::RegisterEntry(entry)) => arrays::write_register(kind, entry, target),
@@ -347,7 +347,7 @@ impl ServiceState {
     }
 
     fn read(&self, entity: &v1::Entity, target: &dyn Target) -> Result<Vec<Read>, Problem> {
-        let id = match entity.entity.as_ref().ok_or_else(|| Problem::invalid("nothing is asked for"))? {
+        let id = match entity.entity.as_ref().ok_or_else(|| Problem::invalid("the request names no entity"))? {
             Entity::TableEntry(asked) => {
                 let entity = |entry| v1::Entity { entity: Some(Entity::TableEntry(entry)) };
                 return Ok(vec![Read::Entities(self.store.read(asked)?.into_iter().map(entity).collect())]);

@@ -56,17 +56,17 @@ impl Store {
         let key = Key::of(entry)?;
         let is_there = self.get(key).is_some();
         match kind {
-            update::Type::Unspecified => return Err(Problem::invalid("an update of no type")),
+            update::Type::Unspecified => return Err(Problem::invalid("an update has no type")),
             update::Type::Insert if is_there => {
-                return Err(Problem::new(Code::AlreadyExists, "there is such an entry already"));
+                return Err(Problem::new(Code::AlreadyExists, "the entry exists already"));
             }
             update::Type::Modify | update::Type::Delete if !is_there => {
-                return Err(Problem::new(Code::NotFound, "there is no such entry"));
+                return Err(Problem::new(Code::NotFound, "the entry does not exist"));
             }
             _ => {}
         }
         if entry.is_const {
-            return Err(Problem::invalid("no entry here is constant"));
+            return Err(Problem::invalid("constant entries are not supported"));
         }
         if kind == update::Type::Delete {
             return self.replace(key, None, target);
@@ -166,7 +166,7 @@ impl Store {
     pub fn read(&self, asked: &v1::TableEntry) -> Result<Vec<v1::TableEntry>, Problem> {
         if asked.table_id == 0 {
             if *asked != v1::TableEntry::default() {
-                return Err(Problem::invalid("all tables are asked for whole, or not at all"));
+                return Err(Problem::invalid("a read of all tables takes no match fields"));
             }
             return Ok(self.tables.values().flatten().map(entry).collect());
         }
@@ -175,7 +175,7 @@ impl Store {
         }
         plain(asked)?;
         if asked.priority != 0 {
-            return Err(Problem::invalid("no table here has priorities"));
+            return Err(Problem::invalid("this device has no tables with priorities"));
         }
         let key = if asked.r#match.is_empty() { None } else { Some(Key::of(asked)?) };
         if room(asked.table_id) == 0 {
@@ -218,10 +218,10 @@ fn entry((key, stored): (&Key, &Stored)) -> v1::TableEntry {
 /// Checks that a request names no feature that no table here has.
 fn plain(entry: &v1::TableEntry) -> Result<(), Problem> {
     if entry.idle_timeout_ns != 0 || entry.time_since_last_hit.is_some() {
-        return Err(Problem::invalid("no table here knows how long its entries were idle"));
+        return Err(Problem::invalid("idle times of entries are not supported"));
     }
     if entry.meter_config.is_some() || entry.meter_counter_data.is_some() || entry.counter_data.is_some() {
-        return Err(Problem::invalid("no table here has counters or meters of its own"));
+        return Err(Problem::invalid("direct counters and meters are not supported"));
     }
     Ok(())
 }

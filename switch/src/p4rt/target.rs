@@ -51,7 +51,7 @@ impl Counted {
 
 /// Error of a port for which there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no room for another port")]
+#[error("the device has no room for another port")]
 pub struct NoRoom;
 
 /// Switch, as far as P4Runtime reaches into it.

@@ -6,10 +6,10 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// The string is empty; even 0 has one byte.
-    #[error("a number of no bytes")]
+    #[error("a number has no bytes")]
     Empty,
     /// The number is too great for this many bits.
-    #[error("a number of more than {0} bits")]
+    #[error("a number has more than {0} bits")]
     Wide(u32),
 }
 

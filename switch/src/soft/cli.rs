@@ -80,7 +80,7 @@ struct Given {
 /// Parses `HOST:PORT`.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     // A name is resolved once, at the start.
-    let mut found = text.to_socket_addrs().map_err(|_| "no HOST:PORT, or a name that is not known".to_owned())?;
+    let mut found = text.to_socket_addrs().map_err(|_| "not HOST:PORT, or an unknown host name".to_owned())?;
     found.next().ok_or_else(|| "a name without an address".to_owned())
 }
 
@@ -89,10 +89,10 @@ fn address_or_off(text: &str) -> Result<Endpoint, String> {
 }
 
 fn port(text: &str) -> Result<(Replica, SocketAddr), String> {
-    let (replica, at) = text.split_once('=').ok_or_else(|| "a port is REPLICA=HOST:PORT".to_owned())?;
-    let replica = replica.parse().map_err(|_| "a replica is a number".to_owned())?;
+    let (replica, at) = text.split_once('=').ok_or_else(|| "a port must be REPLICA=HOST:PORT".to_owned())?;
+    let replica = replica.parse().map_err(|_| "a replica must be a number".to_owned())?;
     match address(at)? {
-        at if at.port() == 0 => Err("nobody is at port 0".to_owned()),
+        at if at.port() == 0 => Err("port 0 is not a usable port".to_owned()),
         at => Ok((replica, at)),
     }
 }
@@ -100,12 +100,13 @@ fn port(text: &str) -> Result<(Replica, SocketAddr), String> {
 fn partition(text: &str) -> Result<Given, String> {
     let mut words = text.split(',');
     let number = words.next().and_then(|word| word.parse().ok());
-    let number = number.ok_or_else(|| "it begins with its number".to_owned())?;
+    let number = number.ok_or_else(|| "a partition must begin with its number".to_owned())?;
     let mut given = Given { number, term: 1, switch: 1, primary: 0, replicas: Vec::new() };
     let mut primary = None;
     for word in words {
-        let (name, value) = word.split_once('=').ok_or_else(|| "behind its number it has NAME=VALUE".to_owned())?;
-        let wrong = || format!("what {name} is cannot be read");
+        let (name, value) =
+            word.split_once('=').ok_or_else(|| "after a partition's number come settings NAME=VALUE".to_owned())?;
+        let wrong = || format!("the value of {name} is invalid");
         match name {
             "term" => given.term = value.parse().map_err(|_| wrong())?,
             "switch" => given.switch = value.parse().map_err(|_| wrong())?,
@@ -113,10 +114,10 @@ fn partition(text: &str) -> Result<Given, String> {
             "replicas" => {
                 given.replicas = value.split('+').map(weighed).collect::<Option<_>>().ok_or_else(wrong)?;
             }
-            _ => return Err("it has primary, replicas, term and switch".to_owned()),
+            _ => return Err("a partition's settings are primary, replicas, term and switch".to_owned()),
         }
     }
-    given.primary = primary.ok_or_else(|| "it has no primary".to_owned())?;
+    given.primary = primary.ok_or_else(|| "a partition needs a primary".to_owned())?;
     Ok(given)
 }
 
@@ -213,7 +214,7 @@ fn serve_controllers(endpoint: Endpoint, device: &Arc<Device>) -> Result<Option<
         #[cfg(not(feature = "p4runtime"))]
         Endpoint::At(_) => {
             let _ = device;
-            Err(Stop::Usage("this build has no P4Runtime: --p4runtime can only be off".into()))
+            Err(Stop::Usage("this build does not include P4Runtime: --p4runtime must be off".into()))
         }
     }
 }
@@ -234,7 +235,7 @@ fn stop_at_signals() -> io::Result<Arc<AtomicBool>> {
 
 fn set_tables(args: &SoftArgs, device: &Device) -> Result<(), String> {
     if args.p4runtime == Endpoint::Off && args.partition.is_empty() {
-        return Err("nobody would set its tables: give --p4runtime, or --ports and --partition".into());
+        return Err("no controller could set the switch's tables: give --p4runtime, or --ports and --partition".into());
     }
     let mut state = device.lock();
     for (replica, at) in &args.ports {

@@ -63,39 +63,39 @@ impl Monitored for Metrics {
         of_all(&mut out, &counters);
         of_partitions(&mut out, &partitions);
         out.one(("ports", "gauge", "Replicas that have a port."), ports as u64);
-        out.one(("clients_max", "gauge", "So many clients are remembered at most."), CLIENTS_MAX as u64);
+        out.one(("clients_max", "gauge", "Upper limit of remembered clients."), CLIENTS_MAX as u64);
         if let Some(lost) = Link::lost(&self.socket) {
-            let what = "Datagrams that the system lost, because they were not received in time.";
+            let what = "Datagrams that the kernel dropped because they were not received in time.";
             out.one(("kernel_dropped_total", "counter", what), lost);
         }
         if let Some(room) = Link::room(&self.socket) {
-            out.one(("receive_buffer_bytes", "gauge", "Memory for what waits to be received."), room);
+            out.one(("receive_buffer_bytes", "gauge", "Memory for datagrams that wait to be received."), room);
         }
         out.into_text()
     }
 
     fn health(&self) -> Option<Result<(), &'static str>> {
-        Some(if self.pulse.is_alive() { Ok(()) } else { Err("packets are not being moved") })
+        Some(if self.pulse.is_alive() { Ok(()) } else { Err("the switch does not forward packets") })
     }
 }
 
 fn of_all(out: &mut Exposition, counters: &Counters) {
     for (family, value) in [
-        (("packets_received_total", "counter", "Datagrams that came."), counters.received),
-        (("packets_forwarded_total", "counter", "Packets that were sent on."), counters.forwarded),
+        (("packets_received_total", "counter", "Datagrams received."), counters.received),
+        (("packets_forwarded_total", "counter", "Packets forwarded."), counters.forwarded),
         (("packets_absorbed_total", "counter", "Completions that were for the switch alone."), counters.absorbed),
         (("writes_total", "counter", "Writes."), counters.writes),
-        (("write_rests_total", "counter", "Packets of writes that are not their first."), counters.write_rests),
-        (("completions_total", "counter", "Completions that were believed."), counters.completions),
+        (("write_rests_total", "counter", "Packets of writes after the first of each write."), counters.write_rests),
+        (("completions_total", "counter", "Completions that were applied."), counters.completions),
         (("replies_total", "counter", "Answers from replicas."), counters.replies),
         (("clients_evicted_total", "counter", "Clients that were forgotten early."), counters.clients_evicted),
-        (("receive_errors_total", "counter", "Receiving that failed."), counters.receive_errors),
+        (("receive_errors_total", "counter", "Receive calls that failed."), counters.receive_errors),
     ] {
         out.one(family, value);
     }
-    let dropped = ("packets_dropped_total", "counter", "Packets that went no further.");
+    let dropped = ("packets_dropped_total", "counter", "Packets dropped.");
     out.many(dropped, "reason", Cut::ALL.iter().map(|cut| (cut.name(), counters.of(*cut))));
-    let reads = ("reads_total", "counter", "Reads, by whom they went to: any single replica, or the primary.");
+    let reads = ("reads_total", "counter", "Reads by destination: a single replica, or the primary.");
     out.many(reads, "to", [("single", counters.reads_single), ("primary", counters.reads_primary)]);
     batches(out, counters);
 }
@@ -111,7 +111,7 @@ fn of_partitions(out: &mut Exposition, partitions: &[(u32, PartitionCounters)]) 
         (("partition_writes_total", "counter", "Writes of a partition."), &[("", |of| of.writes)]),
         (("partition_completions_total", "counter", "Completions of a partition."), &[("", |of| of.completions)]),
         (
-            ("partition_dropped_total", "counter", "Packets of a partition that went no further."),
+            ("partition_dropped_total", "counter", "Packets of a partition that were dropped."),
             &[(",reason=\"full\"", |of| of.full), (",reason=\"stale\"", |of| of.stale)],
         ),
     ];
@@ -126,7 +126,7 @@ fn of_partitions(out: &mut Exposition, partitions: &[(u32, PartitionCounters)]) 
 }
 
 fn batches(out: &mut Exposition, counters: &Counters) {
-    out.head(("batch_packets", "histogram", "Datagrams that came at once."));
+    out.head(("batch_packets", "histogram", "Datagrams received in one batch."));
     let mut all = 0;
     for (bound, count) in BATCH_BOUNDS.into_iter().zip(counters.batches) {
         all += count;

@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Arguments of `scatter-switch replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The story: those that the pipeline must pass are in switch/tests/testdata
+    /// File with the story; the stories that a pipeline must pass are in switch/tests/testdata
     trace: PathBuf,
 
     /// Address to which packets are sent so that they pass the switch (UDP)
@@ -31,7 +31,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     p4runtime: SocketAddr,
 
-    /// The switch's number there
+    /// Device id of the switch at that address
     #[arg(long, value_name = "NUMBER", default_value_t = DEVICE)]
     device: u64,
 
@@ -57,7 +57,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
 
 /// Returns the story and the switch for it.
 fn given(args: &ReplayArgs) -> Result<(Trace, On), String> {
-    let text = String::from_utf8(read(&args.trace)?).map_err(|_| format!("{} is no text", args.trace.display()))?;
+    let text =
+        String::from_utf8(read(&args.trace)?).map_err(|_| format!("{} is not a text file", args.trace.display()))?;
     let trace = text.parse().map_err(|wrong| format!("{}: {wrong}", args.trace.display()))?;
     let device_config = args.device_config.as_deref().map(read).transpose()?.unwrap_or_default();
     // Other controllers of the switch are expected to have lower election ids.

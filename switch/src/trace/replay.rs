@@ -187,7 +187,7 @@ impl<'a> Stage<'a> {
         if synced.incarnation == self.lives {
             return Ok(());
         }
-        Err(Failed::Control("it began anew in the middle of the story".to_owned()))
+        Err(Failed::Control("the switch restarted in the middle of the story".to_owned()))
     }
 
     async fn synced(&mut self) -> Result<Synced, Failed> {
@@ -204,7 +204,7 @@ impl<'a> Stage<'a> {
             _ => Err(Failed::Control(match &*self.controller.state().borrow() {
                 SyncState::Failing(why) => why.clone(),
                 SyncState::Backup => "another controller has a higher election id".to_owned(),
-                SyncState::Synced(_) => "it takes too long".to_owned(),
+                SyncState::Synced(_) => "the switch took too long".to_owned(),
             })),
         }
     }
@@ -233,7 +233,7 @@ impl<'a> Stage<'a> {
             Ok(None) | Err(_) => return Ok(self.nothing_came(outcome)),
         };
         let Ok(Packet { header: came, .. }) = Packet::decode(&bytes) else {
-            return Ok(Err(format!("what came to {whom:?} is no packet")));
+            return Ok(Err(format!("{whom:?} received a datagram that is not a packet")));
         };
         let came = Header { partition: came.partition.wrapping_sub(self.base), ..came };
         Ok(self.check(header, outcome, whom, &came))
@@ -241,7 +241,7 @@ impl<'a> Stage<'a> {
 
     fn nothing_came(&self, outcome: &Outcome) -> Result<(), String> {
         match outcome.verdict {
-            Verdict::To(replica) => Err(format!("it should have come to {replica}, and came to nobody")),
+            Verdict::To(replica) => Err(format!("the packet should have come to {replica}, and was not received")),
             Verdict::On | Verdict::Drop(_) => Ok(()),
         }
     }
@@ -262,10 +262,10 @@ impl<'a> Stage<'a> {
             Verdict::To(replica) => whom == Whom::Replica(replica),
         };
         if !is_there {
-            return Err(format!("it came to {whom:?}, and should have gone {:?}", outcome.verdict));
+            return Err(format!("the packet came to {whom:?}, and should have gone {:?}", outcome.verdict));
         }
         if *came != wanted {
-            return Err(format!("it came as {came:?}, and should have been {wanted:?}"));
+            return Err(format!("the packet came as {came:?}, and should have been {wanted:?}"));
         }
         Ok(())
     }
