@@ -247,7 +247,7 @@ impl Streams {
         if self.shared.counters.refused(reason).is_power_of_two() {
             match by {
                 RefusedBy::Us => tracing::warn!(peer = %peer_id, reason = %refused, "refused a peer"),
-                RefusedBy::Them => tracing::warn!(peer = %peer_id, reason = %refused, "a peer refused us"),
+                RefusedBy::Them => tracing::warn!(peer = %peer_id, reason = %refused, "a peer refused this peer"),
             }
         }
         self.shared.inbox.tell(NetEvent::Refused { peer: key, reason, by });
@@ -318,7 +318,10 @@ impl NetworkBehaviour for Streams {
             ConnectionReport::Broken(why) => {
                 tracing::debug!(peer = %peer_id, %why, "closing a connection");
                 if let Some(key) = peer_key_of(&peer_id) {
-                    self.act(ToSwarm::GenerateEvent(StreamsEvent::Broken(key, format!("connected, and then: {why}"))));
+                    self.act(ToSwarm::GenerateEvent(StreamsEvent::Broken(
+                        key,
+                        format!("connected, then failed: {why}"),
+                    )));
                 }
                 self.close(peer_id, id);
             }

@@ -84,14 +84,14 @@ impl Driver {
         let now = Instant::now();
         for address in &shared.config.join {
             let Some((at, peer)) = split(address.clone()) else {
-                tracing::warn!(%address, "this address names no peer of ours");
+                tracing::warn!(%address, "this address names no peer of this program");
                 continue;
             };
             if peer == Some(shared.me) {
                 continue;
             }
             if !is_dialable(&at, true) {
-                tracing::warn!(%address, "neither /ip…/…/tcp/… nor /ip…/…/udp/…/quic-v1: nobody can be reached there");
+                tracing::warn!(%address, "neither /ip…/…/tcp/… nor /ip…/…/udp/…/quic-v1: this address cannot be dialled");
                 continue;
             }
             let target = peer.map_or(Target::Door(at.clone()), Target::Peer);
@@ -184,7 +184,7 @@ impl Driver {
                 self.addresses_changed(now);
             }
             SwarmEvent::ListenerError { error, .. } => {
-                tracing::warn!(%error, "could not take a connection")
+                tracing::warn!(%error, "could not accept a connection")
             }
             _ => {}
         }
@@ -259,7 +259,7 @@ impl Driver {
             let id = dial.connection_id();
             self.redial.dialing(&due, id, now);
             if let Err(error) = self.swarm.dial(dial) {
-                tracing::debug!(target = ?due.target, %error, "a dial did not begin");
+                tracing::debug!(target = ?due.target, %error, "a dial could not be started");
                 self.redial.note_dial(id, &error);
                 self.redial.failed(id, now);
             }

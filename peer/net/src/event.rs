@@ -72,7 +72,7 @@ pub struct Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The peer is neither connected nor asked for with [`Transport::dial`].
-    #[error("not connected to this peer, nor asked to be")]
+    #[error("not connected to this peer, and no connection was requested")]
     UnknownPeer,
     /// The peer's queue of this class, or the memory for all queues, is full.
     #[error("queue full")]

@@ -179,7 +179,7 @@ pub fn peer_key_of(peer_id: &PeerId) -> Option<PeerKey> {
 fn warn_if_readable_by_others(file: &File, path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     if file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
-        tracing::warn!(path = %path.display(), "others may read the identity file; chmod 600 it");
+        tracing::warn!(path = %path.display(), "other users may read the identity file: set its mode to 600 (chmod 600)");
     }
 }
 

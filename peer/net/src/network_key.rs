@@ -63,7 +63,7 @@ impl NetworkKey {
             return Ok(NetworkKey(key));
         }
         if text.len() < PASSPHRASE_BYTES_SAFE {
-            tracing::warn!(path = %path.display(), "a network passphrase this short can be guessed; 64 random hex digits cannot");
+            tracing::warn!(path = %path.display(), "a network passphrase this short can be guessed: use 64 random hex digits");
         }
         Ok(NetworkKey::from_passphrase(text))
     }

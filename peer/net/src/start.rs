@@ -39,7 +39,7 @@ const STREAMS_MAX: usize = 32;
 const QUIC_STREAMS_MAX: u32 = 16;
 /// Bytes in flight of one class beyond its window, and libp2p's own bytes.
 const QUIC_BYTES_MORE: usize = 64 * 1024;
-const NOT_SPOKEN: &str = "it is neither /ip…/…/tcp/PORT nor /ip…/…/udp/PORT/quic-v1";
+const NOT_SPOKEN: &str = "the address is neither /ip…/…/tcp/PORT nor /ip…/…/udp/PORT/quic-v1";
 /// Upper limit of one connection's streams with a hello under way.
 const GREETINGS_MAX: usize = 16;
 

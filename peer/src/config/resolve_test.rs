@@ -167,12 +167,12 @@ fn one_way_in() {
 fn addresses_that_lead_nowhere_are_refused() {
     for (flag, address, why) in [
         ("--listen", "/ip4/0.0.0.0/tcp/1/ws", "/tcp/PORT"),
-        ("--listen", "/dns/a.example/tcp/1", "not looked up"),
+        ("--listen", "/dns/a.example/tcp/1", "not resolved"),
         ("--join", "/ip4/192.0.2.1/tcp/1/p2p/12D3KooW", "multiaddress"),
         (
             "--join",
             "/dns/a.example/udp/1/quic-v1/p2p/12D3KooWAxgUiFAqBK9zUA7epQ5Q33dejeELJhohK5gbjbaA8e6Y",
-            "looked up",
+            "not resolved",
         ),
     ] {
         let said = error(sources(&[flag, address]));

@@ -37,7 +37,7 @@ pub enum StoreError {
     #[error(
         "this store was written in format {found} by {}; this program, {PROGRAM}, reads and writes format {}, and has \
          changed nothing: run the program that wrote it, or take its data over with the `scatter export` of that program",
-        .by.as_deref().unwrap_or("an older program, which did not say which"),
+        .by.as_deref().unwrap_or("an older program of unknown version"),
         StoreFormat::OURS
     )]
     Version {

@@ -45,7 +45,7 @@ impl Health {
             self.disk.sync_dir()
         });
         if let Err(error) = written {
-            tracing::warn!(%error, "the damage could not be written down");
+            tracing::warn!(%error, "the damage could not be recorded");
         }
     }
 }

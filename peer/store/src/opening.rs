@@ -181,7 +181,10 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     let mut last_batch = staged.map_or(0, |batch| batch.number);
     // In the frame that records the opening of the store: a start that ends right after it must not forget the doubt.
     if let Some(doubt) = &doubt {
-        tracing::warn!("{doubt}: this peer may have acknowledged that to others, and asks them before it votes again");
+        tracing::warn!(
+            "{doubt}: this peer may have acknowledged the missing part, and asks the other members before \
+            it votes again"
+        );
     }
     let doubts = node::doubt(&pending.meta(), doubt.is_some());
     let found = (!doubts.is_empty()).then(|| pending.stage(doubts));

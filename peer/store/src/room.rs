@@ -85,7 +85,7 @@ pub(crate) fn drop_ballast(disk: &dyn Disk, ballast_bytes: u64) -> Result<(), St
     let free = disk.space().doing(|| "measuring the free space".into())?.free;
     let there = disk.list().doing(|| "listing the store's directory".into())?.iter().any(|(name, _)| name == BALLAST);
     if there && free < ballast_bytes {
-        tracing::warn!(free, "little room on the disk: the ballast is freed");
+        tracing::warn!(free, "the disk has little room: the ballast file is removed");
         disk.remove(BALLAST).doing(|| "removing the ballast".into())?;
         disk.sync_dir().doing(|| "syncing the store's directory".into())?;
     }

@@ -208,7 +208,7 @@ impl StoreThread {
             std::mem::forget(left);
         });
         if joins.is_err() || stopped.recv_timeout(patience).is_err() {
-            tracing::warn!("a thread of the store does not stop; it ends with the process");
+            tracing::warn!("a thread of the store does not stop: it will end with the process");
         }
         self.lock = None;
     }

@@ -128,31 +128,31 @@ pub(crate) fn via_of_connection(remote: &Multiaddr) -> Via {
 pub fn complaint(text: &str, is_entry: bool) -> Option<String> {
     let address: Multiaddr = match text.parse() {
         Ok(address) => address,
-        Err(error) => return Some(format!("it is no multiaddress: {error}")),
+        Err(error) => return Some(format!("it is not a multiaddress: {error}")),
     };
     if matches!(
         address.iter().next(),
         Some(Protocol::Dns(_) | Protocol::Dns4(_) | Protocol::Dns6(_) | Protocol::Dnsaddr(_))
     ) {
-        return Some("names are not looked up: write the IP address".into());
+        return Some("host names are not resolved: write the IP address".into());
     }
     let Some((at, named)) = split(address) else {
-        return Some("no peer of this program has the name behind /p2p/: it begins with 12D3KooW".into());
+        return Some("the peer id after /p2p/ is not one of this program: peer ids begin with 12D3KooW".into());
     };
     let shape = "/ip4/… or /ip6/… is followed by /tcp/PORT or by /udp/PORT/quic-v1";
     match (via(&at), is_entry) {
-        (None, true) => Some(format!("{shape}, and that by /p2p/PEERID")),
+        (None, true) => Some(format!("{shape}, and then by /p2p/PEERID")),
         (None, false) => Some(shape.into()),
         (Some(_), false) if named.is_some() => {
-            Some("this peer's own name is not for it to choose: leave out /p2p/…".into())
+            Some("a peer cannot choose its own peer id: leave out /p2p/…".into())
         }
         (Some(_), true) if named.is_none() => {
             Some("append /p2p/PEERID: that peer prints the whole address when it starts, behind join= or as `listen` in JSON".into())
         }
         (Some(_), true) if ip_of(&at).is_some_and(|ip| ip.is_unspecified()) => {
-            Some("that is every address of this machine, and none of another".into())
+            Some("this address means all addresses of this machine: write the address of another machine".into())
         }
-        (Some(_), true) if port_of(&at) == Some(0) => Some("nobody is at port 0".into()),
+        (Some(_), true) if port_of(&at) == Some(0) => Some("port 0 is not a usable port".into()),
         (Some(_), _) => None,
     }
 }
@@ -252,7 +252,7 @@ mod tests {
             assert!(complaint(&format!("{good}/p2p/{peer}"), false).unwrap().contains("leave out"));
         }
         for (bad, why) in [
-            ("/dns/a.example/tcp/1", "not looked up"),
+            ("/dns/a.example/tcp/1", "not resolved"),
             ("/ip4/192.0.2.1/udp/1", "quic-v1"),
             ("/ip4/192.0.2.1/tcp/1/ws", "/tcp/PORT"),
             ("/ip4/192.0.2.1/tcp/1/p2p/QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N", "12D3KooW"),
@@ -263,7 +263,8 @@ mod tests {
                 assert!(said.contains(why), "{bad}: {said}");
             }
         }
-        for (bad, why) in [("/ip4/0.0.0.0/tcp/1", "none of another"), ("/ip4/192.0.2.1/tcp/0", "port 0")] {
+        for (bad, why) in [("/ip4/0.0.0.0/tcp/1", "all addresses of this machine"), ("/ip4/192.0.2.1/tcp/0", "port 0")]
+        {
             assert!(complaint(&format!("{bad}/p2p/{peer}"), true).unwrap().contains(why), "{bad}");
         }
     }

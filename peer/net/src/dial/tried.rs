@@ -45,7 +45,7 @@ impl DialOutcome {
             }
             // libp2p leaves out the given addresses that this peer itself listens at.
             DialError::NoAddresses if is_placed => itself(),
-            DialError::NoAddresses => passing("no address of it is known".into()),
+            DialError::NoAddresses => passing("no address of the peer is known".into()),
             other => passing(root(other)),
         }
     }
@@ -61,10 +61,10 @@ fn root(error: &(dyn Error + 'static)) -> String {
     }
     if is_foreign {
         // A program answers, but not in libp2p's protocol.
-        return "no peer is there, but another program".into();
+        return "another program than a peer answers there".into();
     }
     match is_of(error, io::ErrorKind::UnexpectedEof) {
-        true => "it hung up before it had greeted as a peer does: perhaps another program".into(),
+        true => "the other side closed the connection before the handshake: perhaps another program".into(),
         false => error.to_string(),
     }
 }

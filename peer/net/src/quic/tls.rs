@@ -72,8 +72,9 @@ pub(super) fn configs(secret: &[u8; 32]) -> io::Result<(Arc<QuicClientConfig>, A
 /// Returns the peer at the other end of a connection whose handshake is over.
 pub(super) fn peer_of(connection: &quinn::Connection) -> io::Result<PeerId> {
     let identity = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let key =
-        identity.and_then(|shown| public_key(shown.first()?)).ok_or_else(|| io::Error::other("no key was shown"))?;
+    let key = identity
+        .and_then(|shown| public_key(shown.first()?))
+        .ok_or_else(|| io::Error::other("the peer showed no key"))?;
     Ok(peer_id_of(&key))
 }
 

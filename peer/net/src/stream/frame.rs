@@ -13,7 +13,7 @@ pub(crate) const MOVED: u32 = u32::MAX;
 
 /// A length that the protocol forbids: the following bytes cannot be read, so the stream ends.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {0} bytes was announced")]
+#[error("the frame's announced length of {0} bytes is too long")]
 pub(crate) struct FrameTooLong(pub(crate) u32);
 
 /// Returns the length prefix of a frame. The queues hold no frame longer than [`FRAME_BYTES_MAX`].

@@ -73,9 +73,10 @@ pub(crate) fn version_text(version: u16) -> String {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::Version => "another protocol version: all peers of a network need programs that speak the same",
-            Refusal::Network => "another network name",
-            Refusal::Key => "the network key is not the same",
+            Refusal::Version => "another protocol version: all peers of a network need programs with the same protocol \
+                version",
+            Refusal::Network => "another network name: all peers of a network need the same --network",
+            Refusal::Key => "another network key: all peers of a network need the same --network-key",
             Refusal::Ring => {
                 "another ring under the same network name: two networks were founded with --new, and a peer stays in its own"
             }
@@ -157,7 +158,7 @@ pub(crate) enum GreetingError {
     #[error("refused: {0}")]
     RefusedByUs(Refused),
     /// The other side refused this side.
-    #[error("we were refused: {0}")]
+    #[error("refused by the other peer: {0}")]
     RefusedByThem(Refused),
     /// One side refused the other for its version: holds the refusing side, and the other side's version.
     #[error("another protocol version, {}", version_text(*.1))]
@@ -445,7 +446,7 @@ mod tests {
     }
 
     fn both_refuse(outcome: &Greeted, reason: Refusal, opener: &str, acceptor: &str) {
-        assert_eq!(outcome.0, Err(format!("we were refused: {reason} ({opener} here, {acceptor} there)")));
+        assert_eq!(outcome.0, Err(format!("refused by the other peer: {reason} ({opener} here, {acceptor} there)")));
         assert_eq!(outcome.1, Err(format!("refused: {reason} ({acceptor} here, {opener} there)")));
     }
 
@@ -472,7 +473,7 @@ mod tests {
         both_refuse(&greet(&us, &memory), Refusal::Durability, "sync", "memory");
         both_refuse(&greet(&memory, &us), Refusal::Durability, "memory", "sync");
         let outcome = greet(&member("net", Some(2), None), &member("net", Some(1), None));
-        assert_eq!(outcome.0, Err(format!("we were refused: {} (a key here, another there)", Refusal::Key)));
+        assert_eq!(outcome.0, Err(format!("refused by the other peer: {} (a key here, another there)", Refusal::Key)));
     }
 
     #[test]
@@ -486,7 +487,8 @@ mod tests {
                 write(&mut two, &HelloAnswer::Refused(Refusal::Network)).await.unwrap();
             };
             let (opened, ()) = join!(open(&mut one, &mine, &A, &B, Purpose::Check), acceptor);
-            assert_eq!(opened.unwrap_err().to_string(), "we were refused: another network name (\"net\" here)");
+            let reason = "another network name: all peers of a network need the same --network";
+            assert_eq!(opened.unwrap_err().to_string(), format!("refused by the other peer: {reason} (\"net\" here)"));
         });
     }
 

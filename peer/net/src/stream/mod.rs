@@ -59,7 +59,7 @@ impl From<FrameTooLong> for StreamEnd {
     fn from(FrameTooLong(announced): FrameTooLong) -> StreamEnd {
         match announced {
             MOVED => StreamEnd::Moved,
-            _ => StreamEnd::Violation("a frame too long was announced"),
+            _ => StreamEnd::Violation("an announced frame is too long"),
         }
     }
 }
@@ -103,7 +103,7 @@ where
         if let Some(confirmed) = confirmed {
             match confirmed.map(|bytes| unconfirmed.checked_sub(bytes)) {
                 Ok(Some(rest)) => unconfirmed = rest,
-                Ok(None) => return StreamEnd::Violation("more was confirmed than was sent"),
+                Ok(None) => return StreamEnd::Violation("the peer confirmed more than was sent"),
                 Err(error) => return ended(error),
             }
             continue;

@@ -160,7 +160,7 @@ impl Behind {
 
     /// Gives up a rebuild, or the beginning of one: the old table stays.
     pub(crate) fn give_up(&mut self, why: &str) {
-        tracing::warn!(why, "the store's table is not rebuilt; it stays as it is for now");
+        tracing::warn!(why, "the store's table could not be rebuilt: it stays unchanged for now");
         self.pending.meters.give_up();
         self.rebuild = None;
         self.remove(self.newest);

@@ -201,7 +201,7 @@ impl Turns<'_> {
         self.behind.remove_former();
         self.measure();
         let Some(now) = self.room.map(|room| room.table) else { return };
-        tracing::info!(before, now, "the store's table took several times the bytes in it, and is rebuilt");
+        tracing::info!(before, now, "the store's table takes several times the bytes of its records: it is rebuilt");
         self.fresh = Some(Size { files: now, held: self.held() });
         self.given_up = (self.given_up.0, 0, None);
     }
@@ -269,7 +269,7 @@ impl Turns<'_> {
             // No durable state depends on it.
             Err(error) => {
                 if let Some(failures) = self.unmeasured.failed(Instant::now()) {
-                    tracing::warn!(%error, failures, "the room on the disk is not known");
+                    tracing::warn!(%error, failures, "the free space on the disk cannot be measured");
                 }
                 return;
             }
@@ -283,16 +283,16 @@ impl Turns<'_> {
             Some(Shortage::Volume) => tracing::warn!(
                 free,
                 used,
-                "the disk is nearly full: other members take over what this peer is primary of, and where none has room \
-                 writes get -OOM"
+                "the disk is nearly full: other members take over this peer's primary ranges, and writes get -OOM \
+                where none has room"
             ),
             Some(Shortage::Given) => tracing::warn!(
                 free,
                 used,
-                "the store has reached --max-disk: other members take over what this peer is primary of, and where none \
-                 has room writes get -OOM"
+                "the store has reached --max-disk: other members take over this peer's primary ranges, and writes get \
+                -OOM where none has room"
             ),
-            None => tracing::info!(free, used, "there is room for the store again"),
+            None => tracing::info!(free, used, "the store has room again: this peer accepts writes"),
         }
         self.report.tell_all(StoreEvent::DiskLow(room.low));
     }

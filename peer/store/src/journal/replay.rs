@@ -119,7 +119,7 @@ impl Replayed {
         let Ok(at) = u32::try_from(at) else { return };
         let next = self.last_seq + 1;
         if is_begun(content, FramePlace { salt, segment: name.id, at }, next) {
-            self.doubt = Some(format!("{} has something of frame {next} at byte {at}, and not all of it", name.file()));
+            self.doubt = Some(format!("{} has a part of frame {next} at byte {at}, but not all of it", name.file()));
         }
     }
 }
@@ -178,7 +178,10 @@ fn read_frames(
         }
         if frame.seq > checkpoint {
             let Some(batches) = Reader::new(frame.body).batches() else {
-                return Err(StoreError::damaged(format!("frame {} is sound but makes no sense", frame.seq)));
+                return Err(StoreError::damaged(format!(
+                    "frame {} has a valid checksum but invalid contents",
+                    frame.seq
+                )));
             };
             let bytes = (frame.next - end.next) as u64;
             replayed.frames.push(ReplayedFrame { seq: frame.seq, segment: name, bytes, batches });

@@ -421,7 +421,7 @@ impl Ledger {
 impl Books {
     /// Reads the books of a table, and returns whether they are trusted already: the books of an empty table are.
     fn read(table: &Pieces) -> Result<(Books, bool), StoreError> {
-        let failed = |error: TableError| error.doing("reading the table's books");
+        let failed = |error: TableError| error.doing("reading the table's ledger");
         let Some(total) = table.get(TOTAL).map_err(failed)? else {
             if !table.scan(&[], &[0xff], 1).map_err(failed)?.is_empty() {
                 return Err(StoreError::damaged("the table has lost its total"));
@@ -429,7 +429,7 @@ impl Books {
             let ranges = BTreeMap::from([(Bytes::new(), Sum::default())]);
             return Ok((Books { stored: false, portions: 0, seq: 0, total: Sum::default(), ranges }, true));
         };
-        let nonsense = || StoreError::damaged("the table's books are unreadable");
+        let nonsense = || StoreError::damaged("the table's ledger is unreadable");
         let total = unseal(TOTAL, &total)?;
         let mut reader = Reader::new(&total);
         // The manifest is in our format, so this table came from elsewhere, for example out of a copy.
@@ -453,7 +453,7 @@ impl Books {
             }
         }
         if ranges.len() as u64 != count || found != total || !ranges.contains_key(&[][..]) {
-            return Err(StoreError::damaged("the table's books do not add up"));
+            return Err(StoreError::damaged("the table's ledger has a wrong total"));
         }
         Ok((Books { stored: true, portions, seq, total, ranges }, false))
     }

@@ -66,7 +66,7 @@ fn has_grown(files: u64, held: u64, fresh: Size) -> bool {
 /// Returns the reason to give up a new table, whose files take `new` bytes: `free` bytes were free when it was begun.
 pub(crate) fn is_in_vain(room: &Room, new: u64, free: u64) -> Option<&'static str> {
     if new > room.table {
-        Some("the new one takes more than the old one")
+        Some("the new table takes more space than the old one")
     } else if room.free < free / 8 {
         Some("there is too little room on the disk")
     } else {
