@@ -40,7 +40,7 @@ macro_rules! sayln {
 /// Version and commit, as `--version` prints them behind the name of the program.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("SCATTER_BUILD_COMMIT"), ")");
 
-/// Experiments with whole Scatter networks, and checks of what they did.
+/// Experiments with whole Scatter networks, and checks of their results.
 #[derive(Parser)]
 #[command(name = "scatter-testnet", version = VERSION)]
 struct Arguments {
@@ -50,16 +50,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs simulated networks: what a seed makes goes wrong, then all is healed, and the network must be well again
+    /// Runs simulated networks: injects the faults of a seed, heals them all, and checks that the network recovers
     Sim(Sim),
     /// Checks a recorded history of client operations
     Check(Check),
-    /// Measures this store beside others on this machine: etcd, ZooKeeper, Redis
+    /// Benchmarks Scatter against etcd, ZooKeeper and Redis on this machine
     ///
-    /// Every store is started, filled, put under each load and stopped, in each round; medians are printed. etcd is built
-    /// with Go and ZooKeeper fetched with Maven, once; what cannot be had is left out, and it is said why.
+    /// In each round every store is started, filled, put under each load and stopped; medians are printed. etcd is
+    /// built with Go and ZooKeeper fetched with Maven, once; a store that cannot be obtained is left out, with the
+    /// reason.
     Bench(Bench),
-    /// Runs an experiment of the papers, and prints its figures beside theirs
+    /// Runs an experiment of the papers, and prints its figures beside those of the paper
     Experiment(ExperimentArgs),
     /// Runs real daemons on this machine that are killed and replaced by new ones, while clients write and read
     ///
@@ -70,77 +71,77 @@ enum Command {
 
 #[derive(clap::Args)]
 struct ChurnArgs {
-    /// Peers on this machine
+    /// Number of peers on this machine
     #[arg(long, value_name = "PEERS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=1000))]
     local: u16,
-    /// The mean lifetime: 100, 100s, 5m, 2h
+    /// Mean lifetime of a peer: 100, 100s, 5m, 2h
     #[arg(long, value_name = "TIME", default_value = "180s", value_parser = parse_time)]
     lifetime: Duration,
-    /// Lifetimes are of a Pareto distribution (shape 1.1), not exponential
+    /// Draw lifetimes from a Pareto distribution (shape 1.1) instead of an exponential one
     #[arg(long)]
     pareto: bool,
-    /// How long peers die
+    /// Duration of the churn
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    /// From the last start of the first peers until clients begin
+    /// Time from the start of the last initial peer until clients begin
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_time)]
     warm_up: Duration,
-    /// Keys
+    /// Number of keys
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     keys: u32,
-    /// Operations a second, half of them writes
+    /// Operations per second, half of them writes
     #[arg(long, default_value_t = 40.0)]
     rate: f64,
-    /// Draws lifetimes, contacts and operations
+    /// Seed of the lifetimes, contacts and operations
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Percent of operations that may fail
+    /// Upper limit of failed operations, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
     failed_max: f64,
-    /// Where the daemons keep records
+    /// Durability of the daemons: records on disk or in memory
     #[arg(long, default_value = "memory", value_parser = ["memory", "sync"])]
     durability: String,
-    /// Write churn.csv there
+    /// Directory in which churn.csv is written
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The daemons' data [default: a temporary directory]
+    /// Directory of the daemons' data [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// The daemon [default: `scatter` beside this program]
+    /// Path of the daemon's program [default: `scatter` beside this program]
     #[arg(long, value_name = "FILE", env = "SCATTER_BIN")]
     program: Option<PathBuf>,
-    /// More flags for the daemons, behind `--`
+    /// Further flags for the daemons, after `--`
     #[arg(last = true)]
     flags: Vec<String>,
 }
 
 #[derive(clap::Args)]
 struct Sim {
-    /// So many machines, whatever the seed says
+    /// Number of machines, instead of the seed's
     #[arg(long)]
     nodes: Option<usize>,
-    /// The first seed
+    /// First seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Take the first seed from a text instead, a commit's hash for instance: always new, always repeatable
+    /// Derive the first seed from a text, such as a commit hash: always new, always repeatable
     #[arg(long, conflicts_with = "seed")]
     seed_from: Option<String>,
-    /// Run on so many cores
+    /// Number of cores to use
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// So many seeds [default: 1, or as many as fit in the minutes]
+    /// Number of seeds [default: 1, or as many as fit in the minutes]
     #[arg(long)]
     seeds: Option<u64>,
-    /// Stop after so many minutes
+    /// Stop after this number of minutes
     #[arg(long)]
     minutes: Option<f64>,
-    /// Let the machines run for so many hours of their time each, whatever the seed says
+    /// Hours of simulated time for which each network runs, instead of the seed's
     #[arg(long)]
     hours: Option<f64>,
     /// Small runs, of seconds instead of minutes: many more seeds in the same time
     #[arg(long, conflicts_with = "hours")]
     small: bool,
-    /// Small runs in which members come and go all the time
+    /// Small runs in which members join and leave all the time
     #[arg(long, conflicts_with_all = ["hours", "small", "nodes"])]
     members: bool,
     /// Small runs in which groups split, merge and move their boundaries all the time
@@ -152,13 +153,13 @@ struct Sim {
     /// Small runs of all these kinds, in which ends of journals are torn, and go bad
     #[arg(long, conflicts_with_all = ["hours", "small", "members", "ring", "nodes", "switch"])]
     torn: bool,
-    /// Print what happens
+    /// Print a trace of all events
     #[arg(long)]
     trace: bool,
-    /// Write what the clients of the first seed saw to this file, for `check`
+    /// Write the client history of the first seed to this file, for `check`
     #[arg(long)]
     history: Option<PathBuf>,
-    /// Go on after so many failures
+    /// Continue after this number of failures
     #[arg(long, default_value_t = 1)]
     failures: usize,
     #[command(flatten)]
@@ -167,43 +168,43 @@ struct Sim {
 
 #[derive(clap::Args)]
 struct Check {
-    /// JSON lines, one for each operation
+    /// File with the history: JSON lines, one for each operation
     history: PathBuf,
-    /// Requests were never kept back for long: what was read as not done must stay undone
+    /// Assume that no request was delayed for long: an operation that was observed as not done must stay undone
     #[arg(long)]
     settled: bool,
-    /// How far the group's clock can be off, in seconds
+    /// Upper limit of the error of the group's clock, in seconds
     #[arg(long, default_value_t = 10.0)]
     clock_slack: f64,
 }
 
 #[derive(clap::Args)]
 struct Bench {
-    /// Which stores
+    /// Stores to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = StoreKind::value_variants().to_vec())]
     stores: Vec<StoreKind>,
-    /// How often each is measured
+    /// Number of rounds for each store
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Each load for so many seconds, after a quarter of it to warm up, or ten seconds for ZooKeeper
+    /// Duration of each load in seconds, after a warm-up of a quarter of it, or of ten seconds for ZooKeeper
     #[arg(long, default_value_t = 6.0)]
     seconds: f64,
-    /// So many keys
+    /// Number of keys
     #[arg(long, default_value_t = 100_000)]
     keys: u64,
-    /// Bytes of a value
+    /// Size of a value in bytes
     #[arg(long, default_value_t = 100)]
     value_bytes: usize,
-    /// Write bench.json, with every round, and bench.svg there
+    /// Directory in which bench.json, with every round, and bench.svg are written
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The stores' data, on the disk that is to be measured [default: a temporary directory]
+    /// Directory of the stores' data, on the disk to be measured [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Where the other stores' programs are kept [default: ~/.cache/scatter-testnet]
+    /// Directory of the other stores' programs [default: ~/.cache/scatter-testnet]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// The daemon [default: `scatter` beside this program]
+    /// Path of the daemon's program [default: `scatter` beside this program]
     #[arg(long, value_name = "FILE", env = "SCATTER_BIN")]
     program: Option<PathBuf>,
 }
@@ -338,17 +339,17 @@ const STUDY_TIME: Duration = Duration::from_secs(600);
 
 fn run_study(sim: &Sim, first: u64) -> ExitCode {
     let asked = match (sim.hours, sim.minutes) {
-        (Some(_), Some(_)) => return fail("--hours and --minutes: one of them".into()),
+        (Some(_), Some(_)) => return fail("--hours and --minutes exclude each other".into()),
         (Some(hours), None) => Some(hours * 3600.0),
         (None, minutes) => minutes.map(|minutes| minutes * 60.0),
     };
     let time = asked.map_or(Ok(STUDY_TIME), Duration::try_from_secs_f64);
     let Some(time) = time.ok().filter(|time| !time.is_zero()) else {
-        return fail("--hours and --minutes are above zero".into());
+        return fail("--hours and --minutes must be above zero".into());
     };
     let peers = sim.nodes.unwrap_or(STUDY_PEERS);
     if !(1..=100_000).contains(&peers) {
-        return fail(format!("--nodes {peers} is not from 1 to 100000"));
+        return fail(format!("--nodes {peers} is outside of 1 to 100000"));
     }
     let seeds = first..first.saturating_add(sim.seeds.unwrap_or(1));
     let studies: Result<Vec<_>, String> = seeds.map(|seed| sim.study.study(seed, peers, time)).collect();
@@ -423,7 +424,7 @@ fn run_churn(churn: ChurnArgs) -> ExitCode {
     };
     let Some(time) = Duration::try_from_secs_f64(churn.minutes * 60.0).ok().filter(|time| *time > Duration::ZERO)
     else {
-        return fail(format!("--minutes {} is no time", churn.minutes));
+        return fail(format!("--minutes {} is not a valid duration", churn.minutes));
     };
     if !(churn.rate > 0.0 && churn.rate <= 10_000.0) {
         return fail(format!("--rate {} is not above 0 and at most 10000", churn.rate));
@@ -474,7 +475,7 @@ fn compare_stores(bench: Bench) -> ExitCode {
         Err(why) => return fail(why),
     };
     let Ok(seconds) = Duration::try_from_secs_f64(bench.seconds) else {
-        return fail(format!("--seconds {} is no time", bench.seconds));
+        return fail(format!("--seconds {} is not a valid duration", bench.seconds));
     };
     let home = std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
     let cache = bench.cache.unwrap_or_else(|| home.join(".cache/scatter-testnet"));

@@ -20,22 +20,22 @@ pub struct ExperimentArgs {
     /// An experiment; `all`; `list` prints all names; `report DIR` prints a page of Markdown about the results in DIR
     #[arg(value_parser = names(), hide_possible_values = true)]
     name: String,
-    /// The directory with results, for `report`
+    /// Directory with results, for `report`
     #[arg(value_name = "DIR")]
     results: Option<PathBuf>,
     /// A small run of at most about 90 s on two cores
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The paper's scale, however long that takes [default: at most about ten minutes on two cores]
+    /// The scale of the paper, without a limit of time [default: at most about ten minutes on two cores]
     #[arg(long)]
     full: bool,
-    /// Feeds all chance: the same seed gives the same figures
+    /// Seed of all random choices: the same seed gives the same figures
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write NAME.csv and NAME.svg there
+    /// Directory in which NAME.csv and NAME.svg are written
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Run on so many cores [default: all]
+    /// Number of cores to use [default: all]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 }

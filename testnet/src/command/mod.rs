@@ -30,9 +30,9 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         None => (text, 1.0),
     };
     let seconds =
-        number.parse::<f64>().map_err(|_| "a time is a number of seconds, or one with s, m or h behind it")?;
+        number.parse::<f64>().map_err(|_| "a duration is a number of seconds, or a number followed by s, m or h")?;
     match Duration::try_from_secs_f64(seconds * unit) {
         Ok(time) if time > Duration::ZERO => Ok(time),
-        _ => Err("a time is above zero".into()),
+        _ => Err("a duration must be above zero".into()),
     }
 }

@@ -11,42 +11,43 @@ use testnet::study::{Figures, HEADING, Places, Study, run, safe_sizes};
 /// Arguments of the churn study.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StudyArgs {
-    /// Peers live for random times, die for good, and are replaced by new peers: a churn study instead of a search for faults
+    /// Run a churn study instead of a search for faults: peers live for random times, die for good, and are replaced by
+    /// new peers
     #[arg(long, value_enum, conflicts_with_all = ["small", "members", "ring", "switch", "torn", "trace", "history"])]
     churn: Option<LifetimeKind>,
-    /// The mean lifetime: 100, 100s, 5m, 2h
+    /// Mean lifetime of a peer: 100, 100s, 5m, 2h
     #[arg(long, value_name = "TIME", default_value = "180s", value_parser = super::parse_time, requires = "churn")]
     lifetime: Duration,
-    /// Peers have died and been replaced for so long before the first death here, in a model without a network; 0s: all peers are
-    /// new [default: 0s, and ten lifetimes with --churn pareto]
+    /// Duration of the churn before the first death, in a model without a network; 0s: all peers are new [default: 0s,
+    /// and ten lifetimes with --churn pareto]
     #[arg(long, value_name = "TIME", value_parser = super::parse_time, requires = "churn")]
     aged: Option<Duration>,
-    /// Where the peers stand
+    /// Latencies between the peers
     #[arg(long, value_enum, default_value_t = LatencyKind::Planetlab, requires = "churn")]
     latency: LatencyKind,
-    /// From the first death until operations are counted
+    /// Time from the first death until operations are counted
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::parse_time, requires = "churn")]
     warm_up: Duration,
-    /// Updates a second, each followed by a fetch through another peer
+    /// Updates per second, each followed by a fetch through another peer
     #[arg(long, default_value_t = 50.0, value_parser = rate, requires = "churn")]
     rate: f64,
-    /// Keys
+    /// Number of keys
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000), requires = "churn")]
     keys: u32,
-    /// A group of fewer members is too small [default: the least size that keeps its majority with seven nines until dead members
-    /// are removed; 7 with --churn none]
+    /// Minimum number of members of a group [default: the least size that keeps its majority with seven nines until
+    /// dead members are removed; 7 with --churn none]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100), requires = "churn")]
     min_group: Option<u32>,
-    /// A group of more members is too large [default: one less than twice the least size; 15 with --churn none]
+    /// Maximum number of members of a group [default: one less than twice the least size; 15 with --churn none]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=200), requires = "churn")]
     max_group: Option<u32>,
-    /// A member that is silent for so long is removed
+    /// Silence after which a member is removed
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = super::parse_time, requires = "churn")]
     exclude_after: Duration,
-    /// How peers decide, DECISION=NAME; may be repeated: as `scatter run --policy`
+    /// Policies of the peers, DECISION=NAME; may be repeated, as in `scatter run --policy`
     #[arg(long, value_name = "DECISION=NAME", value_delimiter = ',', requires = "churn")]
     policy: Vec<String>,
-    /// Write churn.csv there, a line for each seed
+    /// Directory in which churn.csv is written, with one line for each seed
     #[arg(long, value_name = "DIR", requires = "churn")]
     out: Option<PathBuf>,
 }
@@ -74,8 +75,8 @@ enum LatencyKind {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().map_err(|_| "a rate is a number")?;
-    if rate > 0.0 && rate <= 100_000.0 { Ok(rate) } else { Err("a rate is above 0 and at most 100000".into()) }
+    let rate = text.parse::<f64>().map_err(|_| "the rate must be a number")?;
+    if rate > 0.0 && rate <= 100_000.0 { Ok(rate) } else { Err("the rate must be above 0 and at most 100000".into()) }
 }
 
 impl StudyArgs {
@@ -104,7 +105,8 @@ impl StudyArgs {
         let (least, greatest) = (self.min_group.unwrap_or(least), self.max_group.unwrap_or(greatest));
         if least > greatest || node::can_flap(least as usize, greatest as usize) {
             return Err(format!(
-                "--min-group {least} and --max-group {greatest}: halves of what is too large would be too small"
+                "--min-group {least} and --max-group {greatest}: the halves of a group above --max-group would be \
+                below --min-group"
             ));
         }
         // Many Pareto lives end soon after the shortest one: peers that are all new would die together.
