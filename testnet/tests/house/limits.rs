@@ -8,14 +8,7 @@ use crate::{crate_of, defined, sources};
 /// Upper limit of the source files in one folder; files of tests are not counted.
 const FILES_MAX: usize = 20;
 /// Folders that still have more, with their limits.
-const LARGE_FOLDERS: [(&str, usize); 6] = [
-    ("group/src", 45),
-    ("group/src/committee", 24),
-    ("peer/node/src", 43),
-    ("peer/src/machine", 21),
-    ("peer/src/net", 24),
-    ("peer/src/store", 36),
-];
+const LARGE_FOLDERS: [(&str, usize); 0] = [];
 
 /// Upper limit of the files that implement one type; implementations of traits are not counted.
 const IMPLS_MAX: usize = 6;
@@ -31,12 +24,8 @@ const WIDE_TYPES: [(&str, &str, usize); 5] = [
 /// Upper limit of the lines of one function.
 const LINES_MAX: usize = 100;
 /// Functions that are still longer, with their limits.
-const LONG_FUNCTIONS: [(&str, &str, usize); 4] = [
-    ("peer/node/src/replicas/storage.rs", "lanes_and_drawers_lie_apart", 109),
-    ("peer/src/config/resolve.rs", "settle", 144),
-    ("peer/src/machine/drive.rs", "run", 110),
-    ("peer/src/machine/launch.rs", "launch", 114),
-];
+const LONG_FUNCTIONS: [(&str, &str, usize); 1] =
+    [("peer/node/src/replicas/storage.rs", "lanes_and_namespaces_lie_apart", 109)];
 
 /// Compares counts with a limit and with the limits of exceptions, each of which must still be one.
 fn check<K: Ord + std::fmt::Debug>(counts: &BTreeMap<K, usize>, max: usize, exceptions: &BTreeMap<K, usize>) {
