@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use group::Group;
 use group::ballot::Number;
@@ -39,7 +40,10 @@ pub struct Trio {
     defects: Defects,
     /// Primaries of the divisions. All members know the first division.
     divisions: &'static [usize],
-    groups: Vec<Group>,
+    /// Members. A step copies only the one that it changes.
+    groups: Vec<Arc<Group>>,
+    /// Hash of each member's state, unless the member has changed since.
+    prints: [Option<u64>; MEMBERS],
     disks: Vec<Disk>,
     runs: [u64; MEMBERS],
     /// Messages on their way, by encoding: sender, receiver, message.
@@ -65,7 +69,8 @@ impl Trio {
         let mut trio = Trio {
             defects,
             divisions,
-            groups: groups.collect(),
+            groups: groups.map(Arc::new).collect(),
+            prints: [None; MEMBERS],
             disks: vec![Disk::default(); MEMBERS],
             runs: [0; MEMBERS],
             net: BTreeMap::new(),
@@ -146,6 +151,12 @@ impl Trio {
         next
     }
 
+    /// Returns a member that is about to change.
+    fn group_mut(&mut self, index: usize) -> &mut Group {
+        self.prints[index] = None;
+        Arc::make_mut(&mut self.groups[index])
+    }
+
     /// Takes a step.
     pub fn take(&mut self, step: &Step, asks: &[(usize, Ask)]) {
         match step {
@@ -173,7 +184,8 @@ impl Trio {
             Step::Restart(index) => {
                 self.restarts -= 1;
                 self.runs[*index] += 1;
-                self.groups[*index] = restarted(config(self.defects), *index, &self.disks[*index]);
+                let group = restarted(config(self.defects), *index, &self.disks[*index]);
+                *self.group_mut(*index) = group;
                 self.drain(*index);
             }
         }
@@ -198,21 +210,22 @@ impl Trio {
     fn ask(&mut self, index: usize, ask: Ask) {
         let number = self.asked.count() as u64;
         self.asked.ask();
-        let group = &mut self.groups[index];
-        let ballot = group.primaries().find(|primary| primary.is_serving()).map(|primary| primary.ballot());
-        group.operate(node(index), ask.operation(number, index, self.runs[index], ballot));
+        let serving = self.groups[index].primaries().find(|primary| primary.is_serving());
+        let ballot = serving.map(|primary| primary.ballot());
+        let operation = ask.operation(number, index, self.runs[index], ballot);
+        self.group_mut(index).operate(node(index), operation);
         self.drain(index);
     }
 
     fn deliver(&mut self, from: usize, to: usize, message: Message) {
         let epoch = Epoch(1);
-        self.groups[to].on_message(Sender { node: node(from), epoch }, message);
+        self.group_mut(to).on_message(Sender { node: node(from), epoch }, message);
         self.drain(to);
     }
 
     /// Carries out the outputs of a member.
     fn drain(&mut self, index: usize) {
-        while let Some(output) = self.groups[index].poll_output() {
+        while let Some(output) = self.group_mut(index).poll_output() {
             match output {
                 GroupOutput::Send(to, message @ Message::Committee(_), _) => {
                     for to in to {
@@ -225,15 +238,15 @@ impl Trio {
                     for change in changes {
                         self.disks[index].change(change);
                     }
-                    self.groups[index].on_persisted(token);
+                    self.group_mut(index).on_persisted(token);
                 }
                 GroupOutput::Load { key, .. } => {
                     let record = self.disks[index].records.get(&key).cloned();
-                    self.groups[index].on_loaded(&key, record);
+                    self.group_mut(index).on_loaded(&key, record);
                 }
                 GroupOutput::Scan(token, ..) => {
                     let records = self.disks[index].records.clone().into_iter().collect();
-                    self.groups[index].on_scanned(token, records, true);
+                    self.group_mut(index).on_scanned(token, records, true);
                 }
                 GroupOutput::Outcome(number, AttemptOutcome::Done(answer) | AttemptOutcome::Unchanged(answer)) => {
                     if let Err(why) = self.asked.answered(number as usize, &answer) {
@@ -245,10 +258,9 @@ impl Trio {
         }
     }
 
-    /// Looks for two values in one place.
+    /// Looks for two values in one place: at the members that have changed, as all others were looked at before.
     fn look(&mut self) {
-        let mut hasher = DefaultHasher::new();
-        for group in &self.groups {
+        for (group, print) in self.groups.iter().zip(&mut self.prints).filter(|(_, print)| print.is_none()) {
             for (_, record) in group.table().iter() {
                 let value = record.value.as_ref().map(|value| sum_of(value));
                 let first = *self.chosen.entry(record.version).or_insert(value);
@@ -265,8 +277,12 @@ impl Trio {
             }
             let primaries: Vec<_> = group.primaries().collect();
             let parts = (group.state().applied, group.acceptor(), primaries, group.table());
+            let mut hasher = DefaultHasher::new();
             format!("{parts:?}").hash(&mut hasher);
+            *print = Some(hasher.finish());
         }
+        let mut hasher = DefaultHasher::new();
+        self.prints.hash(&mut hasher);
         self.net.keys().for_each(|name| name.hash(&mut hasher));
         (&self.asked, &self.wrong, self.doubles, self.restarts).hash(&mut hasher);
         format!("{:?}{:?}", self.chosen, self.accepted).hash(&mut hasher);
@@ -286,7 +302,7 @@ impl Trio {
     /// Returns the members that serve as primaries, or believe that they do.
     pub fn serving(&self) -> BTreeSet<NodeId> {
         let serving = self.groups.iter().filter(|group| group.primaries().any(|primary| primary.is_serving()));
-        serving.map(Group::me).collect()
+        serving.map(|group| group.me()).collect()
     }
 }
 
