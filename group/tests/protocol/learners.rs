@@ -82,9 +82,9 @@ enum Gone {
     Away,
 }
 
-/// Returns whether the group still has its newcomer, so many milliseconds after it has gone. Members keep all data in memory where not
-/// `durable`.
-fn is_learner_after(gone: Gone, durable: bool, millis: u64) -> bool {
+/// Returns whether the group still has its newcomer, at two times after it has gone, in milliseconds. Members keep all data in memory where
+/// not `durable`.
+fn is_learner_after(gone: Gone, durable: bool, [early, late]: [u64; 2]) -> [bool; 2] {
     let all: Vec<usize> = (0..5).collect();
     let mut world = World::new(Rules { durable, ..Rules::of(5, 1) }, 5);
     world.slow.extend([5]);
@@ -98,45 +98,43 @@ fn is_learner_after(gone: Gone, durable: bool, millis: u64) -> bool {
             world.run(100, &[0, 1, 2, 3, 4, 5]);
         }
     }
-    world.run(millis, &all);
-    world.latest().is_learner(world.peers[5].node)
+    [early, late - early].map(|millis| {
+        world.run(millis, &all);
+        world.latest().is_learner(world.peers[5].node)
+    })
 }
 
 /// No transaction begins while there are learners. So a learner that has gone is released, after as long as an attempt to connect to it may
 /// take. Where it is known to have ended, it is released after as long as a member is removed after, which is 300 ms here.
 #[test]
 fn a_newcomer_that_died_is_let_go_of() {
-    let (early, late) = (11 * SECOND, 13 * SECOND);
-    assert_eq!([early, late].map(|millis| is_learner_after(Gone::Silent, true, millis)), [true, false]);
-    assert_eq!(
-        [early, late].map(|millis| is_learner_after(Gone::Closed, true, millis)),
-        [true, false],
-        "it may return"
-    );
-    assert_eq!([200, 600].map(|millis| is_learner_after(Gone::Closed, false, millis)), [true, false]);
-    let (early, late) = (29 * SECOND, 31 * SECOND);
-    assert_eq!([early, late].map(|millis| is_learner_after(Gone::Away, true, millis)), [true, false]);
+    let times = [11 * SECOND, 13 * SECOND];
+    assert_eq!(is_learner_after(Gone::Silent, true, times), [true, false]);
+    assert_eq!(is_learner_after(Gone::Closed, true, times), [true, false], "it may return");
+    assert_eq!(is_learner_after(Gone::Closed, false, [200, 600]), [true, false]);
+    assert_eq!(is_learner_after(Gone::Away, true, [29 * SECOND, 31 * SECOND]), [true, false]);
 }
 
-/// Returns five members, eight newcomers that never finish copying, and one more that comes later, so many seconds after that one came.
-fn behind_slow_ones(defects: Defects, seconds: u64) -> World {
+/// Returns five members, eight newcomers that never finish copying, and one more that has just come, with the indices of all of them.
+fn behind_slow_ones(defects: Defects) -> (World, Vec<usize>) {
     let (mut world, _, mut all) = led(5, 9, defects);
     all.extend(5..13);
     world.slow.extend(5..13);
     world.run(10 * SECOND, &all);
     assert_eq!(world.latest().learners.len(), 8, "{:#?}", world.notes);
     all.push(13);
-    world.run(seconds * SECOND, &all);
-    world
+    (world, all)
 }
 
 #[test]
 fn newcomers_that_copy_slowly_hold_up_nobody_for_long() {
-    let world = behind_slow_ones(Defects::NONE, 40);
+    let (mut world, all) = behind_slow_ones(Defects::NONE);
+    world.run(40 * SECOND, &all);
     let is_member = |world: &World| world.latest().is_member(world.peers[13].node);
     assert!(!is_member(&world), "there are eight places: {:#?}", world.notes);
-    let world = behind_slow_ones(Defects::NONE, 60);
+    world.run(20 * SECOND, &all);
     assert!(is_member(&world) && world.latest().learners.len() == 8, "{:#?}", world.notes);
-    let world = behind_slow_ones(Defects::NONE.with(Defect::SlowHoldUp), 60);
+    let (mut world, all) = behind_slow_ones(Defects::NONE.with(Defect::SlowHoldUp));
+    world.run(60 * SECOND, &all);
     assert!(!is_member(&world), "the mutant: {:#?}", world.notes);
 }
