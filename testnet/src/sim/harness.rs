@@ -10,6 +10,7 @@ use node::Node;
 
 use crate::checkers::Failure;
 use crate::history::History;
+use crate::live::is_long;
 use crate::marks::Marks;
 use crate::sim::fault::Fault;
 use crate::sim::host::Host;
@@ -83,14 +84,14 @@ pub fn shrink<H: Host>(scenario: &Scenario, property: &str, runs_max: u32) -> Sc
 
 /// Runs `scenario` for many seeds, or for `SCATTER_SEED` alone, and prints how to repeat the first one that fails.
 ///
-/// `SCATTER_SEEDS` sets the number of seeds, from `SCATTER_FIRST_SEED` (0) on.
+/// `SCATTER_SEEDS` sets the number of seeds, from `SCATTER_FIRST_SEED` (0) on; `SCATTER_LONG` makes it five times as many.
 pub fn for_each_seed(test: &str, count: u64, scenario: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds = match number("SCATTER_SEED") {
         Some(seed) => seed..seed + 1,
         None => {
             let first = number("SCATTER_FIRST_SEED").unwrap_or(0);
-            first..first + number("SCATTER_SEEDS").unwrap_or(count)
+            first..first + number("SCATTER_SEEDS").unwrap_or(if is_long() { 5 * count } else { count })
         }
     };
     for seed in seeds {

@@ -37,7 +37,7 @@ const ANY: [&str; 16] = [
 /// Hazard 14.
 #[test]
 fn purge_early() {
-    is_found(Defect::PurgeEarly, &ANY, 200, |seed| {
+    is_found_from(38, Defect::PurgeEarly, &ANY, 200, |seed| {
         let mut scenario = Scenario::churn(seed);
         scenario.timing.horizon = Duration::from_millis(100);
         scenario.timing.purge_every = Duration::from_millis(50);
@@ -49,7 +49,7 @@ fn purge_early() {
 /// Hazard 23.
 #[test]
 fn empty_members() {
-    is_found(Defect::EmptyMembers, &ANY, 200, Scenario::churn);
+    is_found_from(33, Defect::EmptyMembers, &ANY, 200, Scenario::churn);
 }
 
 /// Hazard 24.
@@ -61,7 +61,7 @@ fn back_to_back() {
 /// Hazard 25.
 #[test]
 fn late_chunk() {
-    is_found(Defect::LateChunk, &ANY, 200, Scenario::churn);
+    is_found_from(36, Defect::LateChunk, &ANY, 200, Scenario::churn);
 }
 
 /// Hazard 26.
@@ -79,7 +79,7 @@ fn without_tail() {
 /// Hazard 27.
 #[test]
 fn no_fence() {
-    is_found_from(200, Defect::NoFence, &ANY, 400, Scenario::churn);
+    is_found_from(412, Defect::NoFence, &ANY, 400, Scenario::churn);
 }
 
 /// Returns a run in which members are away for longer than the group waits for them. Keys are deleted all the time, and soon no

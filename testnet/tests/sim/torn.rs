@@ -41,7 +41,7 @@ const MET: [&str; 4] = [
 #[test]
 fn torn_journals_lose_nothing() {
     let marks = RefCell::new(Marks::default());
-    for_each_seed("torn_journals_lose_nothing", 100, |seed| {
+    for_each_seed("torn_journals_lose_nothing", 40, |seed| {
         marks.borrow_mut().merge(&expect_well::<Node>(&Scenario::torn(seed)).marks);
     });
     let marks = marks.into_inner();
