@@ -8,7 +8,7 @@ use crate::{crate_of, defined, sources};
 const WORDS: [&str; 5] = ["struct", "enum", "trait", "union", "type"];
 
 /// By crate: names that several types still share. A name leaves this list with the type that gets another one.
-const SHARED: [(&str, &[&str]); 2] = [("load", &["Timer"]), ("switch", &["Link"])];
+const SHARED: [(&str, &[&str]); 1] = [("switch", &["Link"])];
 
 /// Returns the names that each crate gives to more than one type, with the places.
 fn shared() -> BTreeMap<(String, String), Vec<String>> {

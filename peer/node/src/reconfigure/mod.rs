@@ -1,4 +1,4 @@
-//! Changes of groups and members that a leader decides by its policies, or that a peer asks for (Scatter §4.4, §6).
+//! Changes of groups and members that a leader decides by its policies, or that a peer asks for (Scatter §4, §6).
 //!
 //! - `sizing`: splits, merges and migrations; `repartition`: boundaries; `leading`: another leader.
 //! - `preparing` and [`copying`]: the copies of data before a transaction begins.
