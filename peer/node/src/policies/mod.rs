@@ -212,7 +212,7 @@ mod tests {
             assert!(policies.names().contains(&(decision, name)));
         }
         let why = policies.choose("lead", "youngest").unwrap_err().to_string();
-        assert_eq!(why, "there is no policy `youngest` for lead: it is one of agreement, oldest, random, anybody");
+        assert_eq!(why, "there is no policy `youngest` for lead: choose one of agreement, oldest, random, anybody");
         assert!(policies.choose("rule", "off").unwrap_err().to_string().contains("repartition"));
     }
 }
