@@ -96,6 +96,6 @@ mod tests {
         assert!(said(LeaveRefusal::Few { remain: 2 }).contains("--force"));
         assert!(said(LeaveRefusal::Few { remain: 1 }).contains("one member would remain"));
         assert!(said(LeaveRefusal::Last).contains("SIGTERM"));
-        assert!(said(LeaveRefusal::Unheard { remain: 3, heard: 1 }).contains("only 1 is heard of"));
+        assert!(said(LeaveRefusal::Unheard { remain: 3, heard: 1 }).contains("only 1 is heard"));
     }
 }

@@ -84,7 +84,11 @@ fn a_switch_has_to_be_of_use() {
     let config = resolve(with(&["--switch", "192.0.2.9:6477"])).unwrap();
     assert_eq!(config.switch, Some(([192, 0, 2, 9], 6477).into()));
     assert_eq!(resolve(with(&["--switch", "off"])).unwrap().switch, None);
-    for (nowhere, hint) in [("0.0.0.0:6477", "nowhere"), ("192.0.2.9:0", "nowhere"), ("[ff02::1]:6477", "nowhere")] {
+    for (nowhere, hint) in [
+        ("0.0.0.0:6477", "not a usable address"),
+        ("192.0.2.9:0", "not a usable address"),
+        ("[ff02::1]:6477", "not a usable address"),
+    ] {
         assert!(error(with(&["--switch", nowhere])).contains(hint));
     }
     let to = ["--switch", "192.0.2.9:6477"];
