@@ -303,17 +303,17 @@ mod tests {
     fn what_cannot_be_read_is_said() {
         let partition = "partition 5 index=0 first=0 slots=8 term=7 switch=1 primary=100";
         for (text, line, why) in [
-            ("look 5", 1, "nothing is called look"),
+            ("look 5", 1, "unknown verb look"),
             ("\n# all is well\nread", 3, "a partition's number is missing"),
             ("read 5", 1, "something comes of packets, and of nothing else"),
             ("remove 5 -> on", 1, "something comes of packets, and of nothing else"),
             ("read 5 object=x -> on", 1, "object is \"x\""),
-            ("read 5 object=1 object=2 -> on", 1, "object is there twice"),
-            ("read 5 subject=1 -> on", 1, "nothing is called subject here"),
+            ("read 5 object=1 object=2 -> on", 1, "object is given twice"),
+            ("read 5 subject=1 -> on", 1, "unknown name subject"),
             ("partition 5 first=0", 1, "slots is missing"),
             (&format!("{partition} replicas=1"), 1, "replicas are written as 101*1,102*3"),
             ("remove 5", 1, "there is no such partition"),
-            (&format!("{partition}\n{partition} primary=1"), 2, "primary is there twice"),
+            (&format!("{partition}\n{partition} primary=1"), 2, "primary is given twice"),
             ("read 5 -> to 1", 1, "it says \"to 1\", and \"drop no-partition\" comes of it"),
             (&partition.replace("slots=8", "slots=7"), 1, "slots 0 to 7 are taken, or are none"),
         ] {
