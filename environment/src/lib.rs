@@ -23,6 +23,7 @@
 
 mod clock;
 mod hangup;
+mod host;
 mod lock;
 mod priority;
 mod seldom;
@@ -36,6 +37,7 @@ use clap::{Arg, Command};
 
 pub use clock::{unix_ms, unix_time};
 pub use hangup::is_hangup_ignored;
+pub use host::names_this_machine;
 pub use lock::lock;
 pub use priority::step_back;
 pub use seldom::Seldom;

@@ -22,15 +22,7 @@ pub(crate) async fn only_this_machine(request: Request, next: Next) -> Response 
 /// Returns whether a request names this machine. A request without `Host` comes from no browser.
 fn is_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST) else { return true };
-    let Ok(host) = host.to_str() else { return false };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let is_local = |name: &str| name == "localhost" || name.ends_with(".localhost");
-    // A dot at the end of a name says that it is whole.
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name.parse::<std::net::IpAddr>().is_ok() || is_local(&name.to_ascii_lowercase())
+    host.to_str().is_ok_and(environment::names_this_machine)
 }
 
 #[cfg(test)]

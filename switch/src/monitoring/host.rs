@@ -3,7 +3,7 @@
 //!
 //! The same rule, and the same words, as at a peer's endpoint (`peer/src/http/host.rs`).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Answer to a request for another name, with status 403.
 pub const REFUSAL: &str =
@@ -28,21 +28,9 @@ impl Hosts {
     pub fn answers(self, host: Option<&[u8]>) -> bool {
         match (self, host) {
             (Hosts::Any, _) | (_, None) => true,
-            (Hosts::ThisMachine, Some(host)) => std::str::from_utf8(host).is_ok_and(is_this_machine),
+            (Hosts::ThisMachine, Some(host)) => std::str::from_utf8(host).is_ok_and(environment::names_this_machine),
         }
     }
-}
-
-/// Returns whether a `Host` names this machine, with or without a port.
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let is_local = |name: &str| name == "localhost" || name.ends_with(".localhost");
-    // A dot at the end of a name means that it is fully qualified.
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name.parse::<IpAddr>().is_ok() || is_local(&name.to_ascii_lowercase())
 }
 
 #[cfg(test)]
