@@ -429,7 +429,7 @@ fn run_churn(churn: ChurnArgs) -> ExitCode {
     if !(churn.rate > 0.0 && churn.rate <= 10_000.0) {
         return fail(format!("--rate {} is not above 0 and at most 10000", churn.rate));
     }
-    let lives = if churn.pareto { Lives::Pareto(churn.lifetime) } else { Lives::Exponential(churn.lifetime) };
+    let lives = if churn.pareto { Lives::pareto(churn.lifetime) } else { Lives::Exponential(churn.lifetime) };
     let mut flags = vec!["--durability".into(), churn.durability];
     flags.extend(churn.flags);
     let parameters = testnet::churn::ChurnParameters {

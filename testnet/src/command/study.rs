@@ -97,7 +97,7 @@ impl StudyArgs {
         }
         let lives = match self.churn {
             Some(LifetimeKind::Poisson) => Some(Lives::Exponential(self.lifetime)),
-            Some(LifetimeKind::Pareto) => Some(Lives::Pareto(self.lifetime)),
+            Some(LifetimeKind::Pareto) => Some(Lives::pareto(self.lifetime)),
             Some(LifetimeKind::None) | None => None,
         };
         let study = Study::new(seed, peers, lives);

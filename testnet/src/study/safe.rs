@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn safer_lives_need_fewer_members() {
-        let size = |seconds| safe_sizes(Lives::Pareto(Duration::from_secs(seconds)), DETECTION, 1).0;
+        let size = |seconds| safe_sizes(Lives::pareto(Duration::from_secs(seconds)), DETECTION, 1).0;
         let sizes = [100, 500, 1_000].map(size);
         assert!(sizes[0] > sizes[1] && sizes[1] >= sizes[2] && sizes[2] >= 5 && sizes[0] <= 25, "{sizes:?}");
     }
@@ -69,9 +69,9 @@ mod tests {
     fn later_detection_needs_more_members() {
         let sizes = |lives, detection| safe_sizes(lives, Duration::from_secs(detection), 1);
         let mean = Duration::from_secs(180);
-        let (pareto, exponential) = (sizes(Lives::Pareto(mean), 2), sizes(Lives::Exponential(mean), 2));
+        let (pareto, exponential) = (sizes(Lives::pareto(mean), 2), sizes(Lives::Exponential(mean), 2));
         assert!(
-            exponential.0 <= pareto.0 && pareto.0 < sizes(Lives::Pareto(mean), 10).0,
+            exponential.0 <= pareto.0 && pareto.0 < sizes(Lives::pareto(mean), 10).0,
             "{exponential:?}, {pareto:?}"
         );
         assert!(!node::can_flap(pareto.0 as usize, pareto.1 as usize));

@@ -72,7 +72,7 @@ impl ChurnSetting {
     }
 
     fn pareto(options: &ExperimentOptions) -> ChurnSetting {
-        ChurnSetting { aged: Lives::WARM, ..ChurnSetting::of(options, Lives::Pareto) }
+        ChurnSetting { aged: Lives::WARM, ..ChurnSetting::of(options, Lives::pareto) }
     }
 
     /// Returns the study of a mean life.
@@ -81,7 +81,7 @@ impl ChurnSetting {
         let lives = (self.lives)(mean);
         let members = match lives {
             Lives::Exponential(_) => self.study.members,
-            Lives::Pareto(_) => safe_sizes(lives, self.study.exclude_after, self.study.seed),
+            Lives::Pareto { .. } => safe_sizes(lives, self.study.exclude_after, self.study.seed),
         };
         Study { lives: Some(lives), aged: mean * self.aged, members, ..self.study.clone() }
     }

@@ -27,8 +27,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// The paper's lives, and exponential ones to compare with.
 const LIVES: [Lives; 3] = [
-    Lives::Pareto(Duration::from_secs(100)),
-    Lives::Pareto(Duration::from_secs(500)),
+    Lives::pareto(Duration::from_secs(100)),
+    Lives::pareto(Duration::from_secs(500)),
     Lives::Exponential(Duration::from_secs(100)),
 ];
 /// Members of a group.

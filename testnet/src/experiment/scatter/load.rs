@@ -39,7 +39,7 @@ impl LoadSetting {
         let peers = options.size.pick(50, 100, 840);
         let seconds = |quick, default, full| Duration::from_secs(options.size.pick(quick, default, full));
         let mut study = Study {
-            lives: Some(Lives::Pareto(MEAN)),
+            lives: Some(Lives::pareto(MEAN)),
             aged: MEAN * Lives::WARM,
             settle: seconds(80, 120, 200),
             warm_up: seconds(60, 120, 250),
