@@ -54,8 +54,16 @@ struct HistoryLine {
 /// # Errors
 /// The file cannot be read, or a line is not an operation.
 pub fn read(path: &Path) -> io::Result<History> {
+    read_from(BufReader::new(File::open(path)?))
+}
+
+/// Reads a history from any source, as [`read`] does.
+///
+/// # Errors
+/// The source cannot be read, or a line is not an operation.
+pub fn read_from(source: impl BufRead) -> io::Result<History> {
     let mut operations = Vec::new();
-    for (index, line) in BufReader::new(File::open(path)?).lines().enumerate() {
+    for (index, line) in source.lines().enumerate() {
         let line = line?;
         if line.trim().is_empty() {
             continue;

@@ -6,6 +6,7 @@
 //! - [`study`]: simulated networks whose peers die and are replaced, at any size.
 //! - `baseline`: a DHT without agreement, as another host of the simulator, to compare with.
 //! - [`churn`]: real daemons that die and are replaced, while clients watch.
+//! - [`fleet`]: networks of real daemons on any hosts.
 //! - [`mod@bench`]: benchmarks beside other stores.
 //! - [`experiment`]: the papers' figures, by name; `picture` draws them, [`parallel`] runs them on several cores.
 //! - [`tool`]: external programs that produce files.
@@ -23,6 +24,7 @@ pub mod checkers;
 pub mod churn;
 pub mod experiment;
 pub mod file;
+pub mod fleet;
 pub mod history;
 pub mod live;
 pub mod marks;

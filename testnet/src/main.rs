@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use command::experiment::ExperimentArgs;
+use command::net::NetArgs;
 use command::parse_time;
 use command::study::StudyArgs;
 
@@ -67,6 +68,14 @@ enum Command {
     /// Each peer lives for a random time, is killed with SIGKILL and replaced at once by a new peer with an empty store. Ends with 1 if
     /// a read was wrong, a key was lost, or more operations failed than allowed.
     Churn(ChurnArgs),
+    /// Runs a network of real daemons on the hosts of an inventory: this machine, network namespaces, others by ssh
+    Net(NetArgs),
+    /// The clients on one host of a network; `net load` runs it
+    #[command(hide = true)]
+    Worker {
+        /// What to do, as JSON
+        order: String,
+    },
 }
 
 #[derive(clap::Args)]
@@ -229,6 +238,8 @@ fn main() -> ExitCode {
         Command::Bench(bench) => compare_stores(bench),
         Command::Experiment(arguments) => run_experiment(&arguments),
         Command::Churn(churn) => run_churn(churn),
+        Command::Net(net) => run_net(net),
+        Command::Worker { order } => run_worker(&order),
     }
 }
 
@@ -253,7 +264,41 @@ fn put(text: std::fmt::Arguments<'_>) {
 }
 
 fn run_experiment(arguments: &ExperimentArgs) -> ExitCode {
-    match arguments.run(&|line| sayln!("{line}"), &|line| note!("{line}")) {
+    exit_code(arguments.run(&|line| sayln!("{line}"), &|line| note!("{line}")))
+}
+
+fn run_net(net: NetArgs) -> ExitCode {
+    stop_on_signals();
+    exit_code(net.run(&STOPPED, &|line| sayln!("{line}"), &|line| note!("{line}")))
+}
+
+fn run_worker(order: &str) -> ExitCode {
+    use testnet::fleet::worker::{stop_with_input, work};
+    let order = match serde_json::from_str(order) {
+        Ok(order) => order,
+        Err(error) => return fail(format!("the order is not understood: {error}")),
+    };
+    stop_on_signals();
+    stop_with_input(&STOPPED);
+    let print = |line: serde_json::Result<String>| match line {
+        Ok(line) => sayln!("{line}"),
+        Err(error) => note!("{error}"),
+    };
+    match work(&order, &STOPPED, |clock| print(serde_json::to_string(clock))) {
+        Ok(summary) => {
+            print(serde_json::to_string(&summary));
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            note!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the exit code of a command, and prints why it failed.
+fn exit_code(result: Result<(), command::Error>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(command::Error::Refused(why)) => fail(why),
         Err(command::Error::Failed(why)) => {
@@ -417,6 +462,14 @@ extern "C" fn on_signal(_: libc::c_int) {
     STOPPED.store(true, Ordering::Relaxed);
 }
 
+/// Lets SIGINT and SIGTERM set [`STOPPED`].
+fn stop_on_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(signal, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    }
+}
+
 fn run_churn(churn: ChurnArgs) -> ExitCode {
     let program = match daemon_program(churn.program) {
         Ok(program) => program,
@@ -444,10 +497,7 @@ fn run_churn(churn: ChurnArgs) -> ExitCode {
         work: churn.work.unwrap_or_else(std::env::temp_dir).join(format!("scatter-churn-{}", std::process::id())),
         flags,
     };
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the handler only stores to an atomic.
-        unsafe { libc::signal(signal, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
-    }
+    stop_on_signals();
     sayln!("{} peers, {lives:?}, seed {}", churn.local, churn.seed);
     let report = match testnet::churn::run(&parameters, &STOPPED, &mut |line| sayln!("{line}")) {
         Ok(report) => report,

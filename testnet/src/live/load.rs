@@ -141,6 +141,16 @@ impl Recorder {
         outcome
     }
 
+    /// Returns the keys that were asked for.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.history().by_key().into_keys().cloned().collect()
+    }
+
+    /// Takes the history so far.
+    pub(crate) fn taken(&self) -> History {
+        std::mem::take(&mut self.history())
+    }
+
     /// Returns the number of operations for which `is` is true.
     pub fn count(&self, is: impl Fn(&Operation) -> bool) -> usize {
         self.history().operations.iter().filter(|operation| is(operation)).count()
@@ -176,7 +186,7 @@ impl Recorder {
     /// Reads every key once more through the daemons in turn, then judges the whole history. A bad history is kept in a file; its
     /// name is part of the panic.
     pub fn judge(&self, daemons: &[Endpoint]) {
-        let keys: Vec<Key> = self.history().by_key().into_keys().cloned().collect();
+        let keys = self.keys();
         for (index, key) in keys.iter().enumerate() {
             self.read_until_answered(daemons, index, key);
         }
@@ -185,7 +195,7 @@ impl Recorder {
 
     /// Judges as [`Recorder::judge`] does, but reads every key through every daemon.
     pub fn judge_everywhere(&self, daemons: &[Endpoint]) {
-        let keys: Vec<Key> = self.history().by_key().into_keys().cloned().collect();
+        let keys = self.keys();
         std::thread::scope(|scope| {
             for (via, daemon) in daemons.iter().enumerate() {
                 let keys = &keys;

@@ -9,19 +9,19 @@ const RATE_EXPONENT: f64 = 0.5;
 
 /// Rates at which the users, or keys, are written.
 #[derive(Clone, Debug)]
-pub(super) struct Popularity {
+pub(crate) struct Popularity {
     /// Sums of the rates up to each user.
     sums: Vec<f64>,
 }
 
 impl Popularity {
     /// Returns equal rates for `users` users.
-    pub(super) fn even(users: usize) -> Popularity {
+    pub(crate) fn even(users: usize) -> Popularity {
         Popularity { sums: (1..=users).map(|user| user as f64).collect() }
     }
 
     /// Returns the posting rates of Chirp's users.
-    pub(super) fn chirp(users: usize) -> Popularity {
+    pub(crate) fn chirp(users: usize) -> Popularity {
         let rates = (0..users).map(|rank| followers(rank, users).powf(RATE_EXPONENT));
         let sum = |sum: &mut f64, rate: f64| {
             *sum += rate;
@@ -31,7 +31,7 @@ impl Popularity {
     }
 
     /// Draws a user.
-    pub(super) fn draw(&self, rng: &mut Rng) -> usize {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> usize {
         let all = self.sums.last().copied().unwrap_or(0.0);
         let drawn = rng.fraction() * all;
         self.sums.partition_point(|sum| *sum <= drawn).min(self.sums.len().saturating_sub(1))

@@ -4,6 +4,7 @@
 //! Unlike the runs of [`crate::sim::harness`] no rule spares a group: a group that loses its majority is lost, and counted.
 
 mod chirp;
+pub(crate) use chirp::Popularity;
 mod executed;
 mod groups;
 mod load;
