@@ -3,6 +3,7 @@
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
 //! - [`checkers`]: the properties that must always hold; a table of them.
 //! - [`live`]: real daemons on loopback.
+//! - [`lab`]: network namespaces with emulated wide-area paths and NATs, for real daemons.
 //! - [`study`]: simulated networks whose peers die and are replaced, at any size.
 //! - `baseline`: a DHT without agreement, as another host of the simulator, to compare with.
 //! - [`churn`]: real daemons that die and are replaced, while clients watch.
@@ -26,6 +27,7 @@ pub mod experiment;
 pub mod file;
 pub mod fleet;
 pub mod history;
+pub mod lab;
 pub mod live;
 pub mod marks;
 pub mod parallel;

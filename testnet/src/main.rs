@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use command::experiment::ExperimentArgs;
+use command::lab::LabArgs;
 use command::net::NetArgs;
 use command::parse_time;
 use command::study::StudyArgs;
@@ -76,6 +77,8 @@ enum Command {
         /// What to do, as JSON
         order: String,
     },
+    /// Builds networks of namespaces on this machine, with wide-area delays and NATs, and runs commands in their hosts
+    Lab(LabArgs),
 }
 
 #[derive(clap::Args)]
@@ -240,6 +243,7 @@ fn main() -> ExitCode {
         Command::Churn(churn) => run_churn(churn),
         Command::Net(net) => run_net(net),
         Command::Worker { order } => run_worker(&order),
+        Command::Lab(arguments) => exit_code(arguments.run(&|line| sayln!("{line}"))),
     }
 }
 

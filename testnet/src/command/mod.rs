@@ -1,6 +1,7 @@
 //! Commands of `scatter-testnet`, a file each.
 
 pub mod experiment;
+pub mod lab;
 pub mod net;
 pub mod study;
 

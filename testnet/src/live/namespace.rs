@@ -5,13 +5,14 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::resp::Connection;
 
-/// A network namespace without a name. It is gone, with all its contents, with the last handle and the last process in it, however
+/// A network namespace. One without a name is gone, with all its contents, with the last handle and the last process in it, however
 /// these end.
 #[derive(Clone, Debug)]
 pub struct Namespace(Arc<OwnedFd>);
@@ -31,6 +32,14 @@ impl Namespace {
             }
         });
         made.join().expect("it does not panic").map(|namespace| Namespace(Arc::new(namespace)))
+    }
+
+    /// Opens a namespace that has a name in the file system, such as `/run/netns/NAME`.
+    ///
+    /// # Errors
+    /// There is no such file, or this process may not read it.
+    pub fn open(path: &Path) -> io::Result<Namespace> {
+        File::open(path).map(|file| Namespace(Arc::new(file.into())))
     }
 
     /// Runs `act` in the namespace, in this thread. Sockets that are made there stay there.

@@ -54,7 +54,7 @@ impl Planet {
 }
 
 /// Draws from the normal distribution of mean 0 and deviation 1 (Box and Muller).
-fn normal(rng: &mut Rng) -> f64 {
+pub(crate) fn normal(rng: &mut Rng) -> f64 {
     let (radius, angle) =
         ((-2.0 * rng.positive_fraction().ln()).sqrt(), std::f64::consts::TAU * rng.positive_fraction());
     radius * angle.cos()
