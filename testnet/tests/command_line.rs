@@ -96,3 +96,66 @@ fn experiments_refuse_what_they_cannot_run() {
     assert_eq!(empty.status.code(), Some(1));
     assert!(String::from_utf8(empty.stderr).unwrap().contains("/nowhere/at/all"));
 }
+
+/// Refusals of the laboratory say how to go on, with or without the right to build one.
+#[test]
+fn the_laboratory_refuses_with_advice() {
+    let plan = std::env::temp_dir().join(format!("lab-test-{}.toml", std::process::id()));
+    std::fs::write(&plan, "name = 'x'\nlatency = { model = 'planet' }\nhosts = [{ name = 'a', behind = 'r' }]")
+        .unwrap();
+    let file = plan.display().to_string();
+    for (arguments, code, named) in [
+        (&["up", &file][..], 1, "behind names a router"),
+        (&["up", "/nowhere/at/all"], 1, "/nowhere/at/all"),
+        (&["exec", "no-such-lab", "a", "--", "true"], 1, "there is no laboratory"),
+        (&["exec", "no-such-lab", "a"], 2, "CMD"),
+        (&["fault", "no-such-lab", "heal"], 1, "no-such-lab"),
+        (&["measure", "../x"], 1, "is no name"),
+        (&["measure", "x", "--samples", "0"], 2, "--samples"),
+        (&["down", "no-such-lab"], 0, ""),
+    ] {
+        let refused = testnet(&[&["lab"], arguments].concat()).output().unwrap();
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains(named), "{arguments:?}: {told}");
+    }
+    std::fs::remove_file(&plan).unwrap();
+}
+
+/// The path is a process of its own, and a command in a host ends with the laboratory.
+#[test]
+fn a_laboratory_stays_until_it_is_taken_down() {
+    let name = format!("t{}-stays", std::process::id());
+    let text = format!(
+        "name = '{name}'\nlatency = {{ model = 'constant', one_way_ms = 1 }}\n\
+         hosts = [{{ name = 'a', site = 'p' }}, {{ name = 'b', site = 'q' }}]"
+    );
+    if let Some(why) = testnet::lab::missing(&testnet::lab::LabPlan::parse(&text).unwrap()) {
+        return eprintln!("SKIPPED: {why}");
+    }
+    let plan = std::env::temp_dir().join(format!("{name}.toml"));
+    std::fs::write(&plan, text).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = testnet(&[&["lab"], arguments].concat()).output().unwrap();
+        let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), told)
+    };
+    let up = run(&["up", &plan.display().to_string()]);
+    assert!(up.0, "{}", up.1);
+    let inside = run(&["exec", &name, "a", "--", "ip", "-o", "address"]);
+    assert!(inside.0 && inside.1.contains("5.0.1.1/32") && !inside.1.contains("5.0.2.1"), "{}", inside.1);
+    let mut long = testnet(&["lab", "exec", &name, "b", "--", "sleep", "600"]).spawn().unwrap();
+    let measured = run(&["measure", &name, "--samples", "5"]);
+    assert!(measured.0 && measured.1.contains("a to b") && measured.1.contains("b to a"), "{}", measured.1);
+    let (is_refused, told) = run(&["fault", &name, "cut", "a", "c"]);
+    assert!(!is_refused && told.contains("there are: *, @p, @q, a, b"), "{told}");
+    assert_eq!(run(&["fault", &name, "cut", "@p", "*"]), (true, "ok\n".into()));
+    let (_, status) = run(&["status", &name]);
+    assert!(status.contains("\"links_cut\":1") && status.contains("5.0.2.1"), "{status}");
+    assert_eq!(run(&["down", &name]), (true, String::new()));
+    assert!(!long.wait().unwrap().success(), "the command in the host was ended");
+    assert!(!run(&["status", &name]).0);
+    let left = std::fs::read_dir("/run/netns").unwrap().flatten();
+    assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().contains(&name)));
+    std::fs::remove_file(&plan).unwrap();
+}

@@ -44,66 +44,113 @@ pub(super) fn build(plan: &LabPlan, layout: &Layout, state: &mut LabState) -> Re
     }
     for name in layout.namespaces() {
         state.enter(&StateEntry::Namespace(name.into()))?;
-        run(Command::new("ip").args(["netns", "add", name]), "")?;
+        run(state.command("ip").args(["netns", "add", name]), "")?;
     }
+    let tools = Tools(state);
     for (place, host) in layout.hosts.iter().zip(&plan.hosts) {
         let namespace = open(&place.namespace)?;
-        settings(&namespace, host.families(), false)?;
+        tools.settings(&namespace, host.families(), false)?;
         if !host.nat.has_router() {
-            wire(&namespace, place.wire, host.families())?;
+            tools.wire(&namespace, place.wire, host.families())?;
         }
     }
-    for router in &layout.routers {
-        build_router(router, layout)?;
-    }
-    Ok(())
+    layout.routers.iter().try_for_each(|router| tools.build_router(router, layout))
 }
 
-/// Makes the TUN device of a wire, with its public addresses and routes.
-fn wire(namespace: &Namespace, wire: usize, families: LinkKind) -> Result<(), String> {
-    let mut lines =
-        format!("tuntap add dev {OUTSIDE} mode tun\nlink set {OUTSIDE} mtu {MTU} txqueuelen {DEVICE_PACKETS} up\n");
-    if families.has_v4() {
-        let _ = writeln!(
-            lines,
-            "address add {}/32 dev {OUTSIDE}\nroute add default dev {OUTSIDE}",
-            layout::public_v4(wire)
-        );
-    }
-    if families.has_v6() {
-        let address = layout::address_v6(wire, 0, 1);
-        let _ = writeln!(lines, "address add {address}/128 dev {OUTSIDE} nodad\nroute add ::/0 dev {OUTSIDE}");
-    }
-    ip(namespace, &lines)
-}
+/// The programs, started for the builder of a laboratory.
+struct Tools<'a>(&'a LabState);
 
-/// Makes a router, the wires of its hosts, and the carrier's router where there is one.
-fn build_router(router: &LabRouter, layout: &Layout) -> Result<(), String> {
-    let (namespace, families, at) = (open(&router.namespace)?, router.families, router.wire);
-    settings(&namespace, families, true)?;
-    match &router.carrier {
-        None => wire(&namespace, at, families)?,
-        Some(carrier) => {
-            let outer = open(carrier)?;
-            settings(&outer, families, true)?;
-            wire(&outer, at, families)?;
-            let net = Net { v4: |host| layout::carrier_v4(at, host), v6: 2, wire: at, families };
-            net.bridge(&outer)?;
-            net.connect(&outer, &router.namespace, 2, families)?;
-            if families.has_v6() {
-                let (inside, via) = (layout::address_v6(at, 1, 0), layout::address_v6(at, 2, 2));
-                ip(&outer, &format!("route add {inside}/64 via {via} dev {INSIDE}\n"))?;
+impl Tools<'_> {
+    /// Makes the TUN device of a wire, with its public addresses and routes.
+    fn wire(&self, namespace: &Namespace, wire: usize, families: LinkKind) -> Result<(), String> {
+        let mut lines =
+            format!("tuntap add dev {OUTSIDE} mode tun\nlink set {OUTSIDE} mtu {MTU} txqueuelen {DEVICE_PACKETS} up\n");
+        if families.has_v4() {
+            let _ = writeln!(
+                lines,
+                "address add {}/32 dev {OUTSIDE}\nroute add default dev {OUTSIDE}",
+                layout::public_v4(wire)
+            );
+        }
+        if families.has_v6() {
+            let address = layout::address_v6(wire, 0, 1);
+            let _ = writeln!(lines, "address add {address}/128 dev {OUTSIDE} nodad\nroute add ::/0 dev {OUTSIDE}");
+        }
+        self.ip(namespace, &lines)
+    }
+
+    /// Makes a router, the wires of its hosts, and the carrier's router where there is one.
+    fn build_router(&self, router: &LabRouter, layout: &Layout) -> Result<(), String> {
+        let (namespace, families, at) = (open(&router.namespace)?, router.families, router.wire);
+        self.settings(&namespace, families, true)?;
+        match &router.carrier {
+            None => self.wire(&namespace, at, families)?,
+            Some(carrier) => {
+                let outer = open(carrier)?;
+                self.settings(&outer, families, true)?;
+                self.wire(&outer, at, families)?;
+                let net = Net { v4: |host| layout::carrier_v4(at, host), v6: 2, wire: at, families };
+                net.bridge(self, &outer)?;
+                net.connect(self, &outer, &router.namespace, 2, families)?;
+                if families.has_v6() {
+                    let (inside, via) = (layout::address_v6(at, 1, 0), layout::address_v6(at, 2, 2));
+                    self.ip(&outer, &format!("route add {inside}/64 via {via} dev {INSIDE}\n"))?;
+                }
+                self.nft(&outer, &nat::rules(NatKind::AddressAndPortFiltered, layout::carrier_v4(at, 2)))?;
             }
-            nft(&outer, &nat::rules(NatKind::AddressAndPortFiltered, layout::carrier_v4(at, 2)))?;
         }
+        let net = Net { v4: |host| layout::behind_v4(at, host), v6: 1, wire: at, families };
+        net.bridge(self, &namespace)?;
+        for (index, host) in router.hosts.iter().map(|host| &layout.hosts[*host]).enumerate() {
+            let last = u8::try_from(index + 2).expect("a plan has at most 200 hosts behind a router");
+            net.connect(self, &namespace, &host.namespace, last, families_of(host))?;
+        }
+        self.nft(&namespace, &nat::rules(router.nat, layout::behind_v4(at, 2)))
     }
-    let net = Net { v4: |host| layout::behind_v4(at, host), v6: 1, wire: at, families };
-    net.bridge(&namespace)?;
-    for (index, host) in router.hosts.iter().map(|host| &layout.hosts[*host]).enumerate() {
-        let last = u8::try_from(index + 2).expect("a plan has at most 200 hosts behind a router");
-        net.connect(&namespace, &host.namespace, last, families_of(host))?;
+
+    /// Sets the switches of the kernel in a new namespace, and takes its loopback up.
+    fn settings(&self, namespace: &Namespace, families: LinkKind, is_router: bool) -> Result<(), String> {
+        let forward = if is_router { "1" } else { "0" };
+        let mut values = vec![("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")];
+        values.push(("ipv4/ip_forward", forward));
+        if families.has_v6() {
+            let v6 = [
+                "ipv6/conf/default/accept_dad",
+                "ipv6/conf/default/accept_ra",
+                "ipv6/conf/default/router_solicitations",
+            ];
+            values.extend(v6.map(|name| (name, "0")));
+            values.push(("ipv6/conf/all/forwarding", forward));
+        } else {
+            values.extend([("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")]);
+        }
+        let set = || {
+            values.iter().try_for_each(|(name, value)| {
+                let file = PathBuf::from("/proc/sys/net").join(name);
+                // A kernel without IPv6 has none of its switches.
+                match std::fs::write(&file, value) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound && !families.has_v6() => Ok(()),
+                    set => set.map_err(|error| format!("{}: {error}", file.display())),
+                }
+            })
+        };
+        namespace.within(set).map_err(|error| format!("no way into a namespace: {error}"))??;
+        self.ip(namespace, "link set lo up\n")
     }
-    nft(&namespace, &nat::rules(router.nat, layout::behind_v4(at, 2)))
+
+    fn ip(&self, namespace: &Namespace, lines: &str) -> Result<(), String> {
+        let mut command = self.0.command("ip");
+        command.args(["-batch", "-"]);
+        namespace.put(&mut command);
+        run(&mut command, lines)
+    }
+
+    fn nft(&self, namespace: &Namespace, rules: &str) -> Result<(), String> {
+        let mut command = self.0.command("nft");
+        command.args(["-f", "-"]);
+        namespace.put(&mut command);
+        run(&mut command, rules)
+    }
 }
 
 fn families_of(host: &HostPlace) -> LinkKind {
@@ -126,7 +173,7 @@ struct Net<V4> {
 
 impl<V4: Fn(u8) -> std::net::Ipv4Addr> Net<V4> {
     /// Makes the bridge in the router.
-    fn bridge(&self, router: &Namespace) -> Result<(), String> {
+    fn bridge(&self, tools: &Tools<'_>, router: &Namespace) -> Result<(), String> {
         let mut lines = format!("link add name {INSIDE} type bridge\nlink set {INSIDE} mtu {MTU} up\n");
         if self.families.has_v4() {
             let _ = writeln!(lines, "address add {}/24 dev {INSIDE}", (self.v4)(1));
@@ -134,12 +181,19 @@ impl<V4: Fn(u8) -> std::net::Ipv4Addr> Net<V4> {
         if self.families.has_v6() {
             let _ = writeln!(lines, "address add {}/64 dev {INSIDE} nodad", layout::address_v6(self.wire, self.v6, 1));
         }
-        ip(router, &lines)
+        tools.ip(router, &lines)
     }
 
     /// Connects a namespace to the bridge of the router.
-    fn connect(&self, router: &Namespace, host: &str, last: u8, families: LinkKind) -> Result<(), String> {
-        ip(
+    fn connect(
+        &self,
+        tools: &Tools<'_>,
+        router: &Namespace,
+        host: &str,
+        last: u8,
+        families: LinkKind,
+    ) -> Result<(), String> {
+        tools.ip(
             router,
             &format!(
                 "link add name port{last} type veth peer name {OUTSIDE} netns {host}\n\
@@ -156,49 +210,8 @@ impl<V4: Fn(u8) -> std::net::Ipv4Addr> Net<V4> {
             let (own, via) = (address(last.into()), address(1));
             let _ = writeln!(lines, "address add {own}/64 dev {OUTSIDE} nodad\nroute add ::/0 via {via} dev {OUTSIDE}");
         }
-        ip(&open(host)?, &lines)
+        tools.ip(&open(host)?, &lines)
     }
-}
-
-/// Sets the switches of the kernel in a new namespace, and takes its loopback up.
-fn settings(namespace: &Namespace, families: LinkKind, is_router: bool) -> Result<(), String> {
-    let forward = if is_router { "1" } else { "0" };
-    let mut values = vec![("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")];
-    values.push(("ipv4/ip_forward", forward));
-    if families.has_v6() {
-        let v6 =
-            ["ipv6/conf/default/accept_dad", "ipv6/conf/default/accept_ra", "ipv6/conf/default/router_solicitations"];
-        values.extend(v6.map(|name| (name, "0")));
-        values.push(("ipv6/conf/all/forwarding", forward));
-    } else {
-        values.extend([("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")]);
-    }
-    let set = || {
-        values.iter().try_for_each(|(name, value)| {
-            let file = PathBuf::from("/proc/sys/net").join(name);
-            // A kernel without IPv6 has none of its switches.
-            match std::fs::write(&file, value) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !families.has_v6() => Ok(()),
-                set => set.map_err(|error| format!("{}: {error}", file.display())),
-            }
-        })
-    };
-    namespace.within(set).map_err(|error| format!("no way into a namespace: {error}"))??;
-    ip(namespace, "link set lo up\n")
-}
-
-fn ip(namespace: &Namespace, lines: &str) -> Result<(), String> {
-    let mut command = Command::new("ip");
-    command.args(["-batch", "-"]);
-    namespace.put(&mut command);
-    run(&mut command, lines)
-}
-
-fn nft(namespace: &Namespace, rules: &str) -> Result<(), String> {
-    let mut command = Command::new("nft");
-    command.args(["-f", "-"]);
-    namespace.put(&mut command);
-    run(&mut command, rules)
 }
 
 /// Runs a program with an input, to its end.

@@ -157,7 +157,7 @@ impl Lab {
         use std::os::unix::process::CommandExt as _;
         let (program, arguments) = words.split_first().ok_or("name a command after --")?;
         let mut command = self.command(host, program)?;
-        state::enter_this_process(&self.plan.name)?;
+        state::enter_this_process(&self.plan.name, false)?;
         let error = command.args(arguments).exec();
         Err(format!("{} cannot be started: {error}", program.to_string_lossy()))
     }
@@ -264,6 +264,8 @@ fn start_process(name: &str, program: &Path) -> Result<(), String> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+    // A builder that lives on takes notice of its end.
+    std::thread::spawn(move || child.wait());
     Ok(())
 }
 
@@ -272,7 +274,7 @@ fn start_process(name: &str, program: &Path) -> Result<(), String> {
 /// # Errors
 /// There is no such laboratory, or its path cannot run.
 pub fn serve_path(name: &str) -> Result<(), String> {
-    state::enter_this_process(name)?;
+    state::enter_this_process(name, true)?;
     let plan = state::plan_in(name)?;
     run_path(&plan, &state::control(name))
 }

@@ -5,6 +5,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -87,6 +89,23 @@ impl LabState {
     pub(super) fn enter(&mut self, entry: &StateEntry) -> Result<(), String> {
         append(&mut self.list, entry)
     }
+
+    /// Returns a command for a program that makes something. It ends with the builder, and holds the builder's lock until then: no
+    /// other process removes the laboratory while the program may still make something.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let (mut command, list) = (Command::new(program), self.list.as_raw_fd());
+        // SAFETY: prctl and fcntl are async-signal-safe and take no pointers; the list is open while this process lives.
+        unsafe {
+            command.pre_exec(move || {
+                let ends = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0;
+                match ends && libc::fcntl(list, libc::F_DUPFD, 3) >= 0 {
+                    true => Ok(()),
+                    false => Err(io::Error::last_os_error()),
+                }
+            });
+        }
+        command
+    }
 }
 
 fn append(list: &mut File, entry: &StateEntry) -> Result<(), String> {
@@ -94,13 +113,17 @@ fn append(list: &mut File, entry: &StateEntry) -> Result<(), String> {
     list.write_all(format!("{line}\n").as_bytes()).map_err(|error| format!("the list of the laboratory: {error}"))
 }
 
-/// Enters this process in the list of a laboratory: it ends with the laboratory.
+/// Enters this process in the list of a laboratory: it ends with the laboratory. Waits for a process that removes the laboratory,
+/// unless this process belongs to the builder, who holds the same lock.
 ///
 /// # Errors
 /// There is no such laboratory, or it is being removed.
-pub(super) fn enter_this_process(name: &str) -> Result<(), String> {
+pub(super) fn enter_this_process(name: &str, is_builders: bool) -> Result<(), String> {
     let path = directory(name).join(LIST);
     let mut list = OpenOptions::new().append(true).open(&path).map_err(|_| unknown(name))?;
+    if !is_builders {
+        rustix::fs::flock(&list, FlockOperation::LockShared).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let start = start_of(pid).ok_or("this process has no entry in /proc")?;
     append(&mut list, &StateEntry::Process { pid, start })?;
@@ -162,10 +185,8 @@ fn entries(name: &str) -> Option<Vec<StateEntry>> {
 pub(super) fn destroy(name: &str) -> Result<(), String> {
     check_name("the name of the laboratory", name)?;
     let path = directory(name).join(LIST);
-    let lock = File::open(&path).ok();
-    if let Some(list) = &lock
-        && rustix::fs::flock(list, FlockOperation::NonBlockingLockExclusive).is_err()
-    {
+    let list = File::open(&path).ok();
+    if !list.as_ref().is_none_or(lock) {
         return Err(format!("the laboratory {name:?} is being built: wait for the builder, or end its process first"));
     }
     let mut done = 0;
@@ -193,6 +214,18 @@ pub(super) fn destroy(name: &str) -> Result<(), String> {
     // Other laboratories keep it.
     let _ = fs::remove_dir(ROOT);
     Ok(())
+}
+
+/// Locks a list, and returns whether that succeeded. The programs of a builder that was killed may hold it for a moment.
+fn lock(list: &File) -> bool {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match rustix::fs::flock(list, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return true,
+            Err(_) if Instant::now() > end => return false,
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
 }
 
 /// Sends a signal to the process of an entry, if that process still runs.
