@@ -11,6 +11,7 @@ use super::build;
 use super::layout::{HostPlace, Layout};
 use super::path::{PathLoop, run_path};
 use super::plan::LabPlan;
+use super::running;
 use super::state::{self, LabState, StateEntry};
 use crate::live::Namespace;
 
@@ -83,6 +84,7 @@ impl Lab {
             PathMode::Process(program) => start_process(&lab.plan.name, program)?,
         }
         lab.tell("stats")?;
+        running::wait(&lab.layout)?;
         state.enter(&StateEntry::Ready)?;
         Ok(lab)
     }

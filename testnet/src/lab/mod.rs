@@ -22,6 +22,7 @@ mod measure;
 mod nat;
 mod path;
 mod plan;
+mod running;
 mod state;
 #[cfg(test)]
 mod tests;
