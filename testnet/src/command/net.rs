@@ -9,8 +9,8 @@ use testnet::checkers::{Circumstances, Limits, check_history};
 use testnet::churn::Lives;
 use testnet::fleet::worker::LoadKind;
 use testnet::fleet::{
-    self, ChurnFigures, Fleet, FleetError, Inventory, LoadOptions, LoadReport, PeerState, ProcessFault, Replacement,
-    Schedule, UpOptions,
+    self, ChurnFigures, Fleet, FleetError, Inventory, LoadOptions, LoadReport, PathFault, PeerState, ProcessFault,
+    Replacement, Schedule, UpOptions,
 };
 
 use super::{Error, parse_time};
@@ -99,15 +99,12 @@ enum NetCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Causes a fault of a peer, or of all peers of a host, or ends it
+    /// Causes a fault of peers or of the paths between hosts, or ends it
     Fault {
         /// Inventory
         inventory: PathBuf,
-        /// The fault
-        #[arg(value_enum)]
-        fault: FaultName,
-        /// Name of a peer or a host
-        name: String,
+        #[command(subcommand)]
+        fault: FaultCommand,
     },
     /// Puts load on the network from all hosts, records all operations, and checks them
     ///
@@ -198,23 +195,84 @@ impl From<Successor> for Replacement {
     }
 }
 
-/// Fault of peers.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum FaultName {
-    /// The processes freeze
-    Pause,
+#[derive(Clone, Debug, Subcommand)]
+enum FaultCommand {
+    /// The processes of a peer, or of all peers of a host, freeze
+    Pause {
+        /// Name of a peer or a host
+        name: String,
+    },
     /// Frozen processes go on
-    Resume,
+    Resume {
+        /// Name of a peer or a host
+        name: String,
+    },
     /// The processes die
-    Kill,
+    Kill {
+        /// Name of a peer or a host
+        name: String,
+    },
+    /// No packet passes between two hosts. In a laboratory; @SITE means all hosts of a site, and * all hosts
+    Cut {
+        /// A host
+        a: String,
+        /// Another host
+        b: String,
+        /// Only packets from A to B are lost
+        #[arg(long)]
+        one_way: bool,
+    },
+    /// Packets between two hosts take longer, each way
+    Slow {
+        /// A host
+        a: String,
+        /// Another host
+        b: String,
+        /// One-way delay in milliseconds
+        ms: u32,
+    },
+    /// Packets between two hosts are lost, each way
+    Lossy {
+        /// A host
+        a: String,
+        /// Another host
+        b: String,
+        /// Lost packets of 1,000
+        #[arg(value_parser = clap::value_parser!(u32).range(..=1000))]
+        per_mille: u32,
+    },
+    /// All paths between hosts are as planned again
+    Heal,
+    /// Clocks cannot be changed: said, and nothing is done
+    #[command(hide = true)]
+    Clock {
+        /// Anything
+        words: Vec<String>,
+    },
 }
 
-impl From<FaultName> for ProcessFault {
-    fn from(kind: FaultName) -> ProcessFault {
-        match kind {
-            FaultName::Pause => ProcessFault::Pause,
-            FaultName::Resume => ProcessFault::Resume,
-            FaultName::Kill => ProcessFault::Kill,
+impl FaultCommand {
+    fn run(self, fleet: &Fleet, say: &dyn Fn(&str)) -> Result<(), Error> {
+        let processes = |fault: ProcessFault, name: &str| {
+            let met = fleet.fault(&fault, name)?;
+            say(&format!("{} peers: {}", met.len(), met.join(" ")));
+            Ok(())
+        };
+        let paths = |fault: PathFault| Ok(fleet.path_fault(&fault)?);
+        match self {
+            FaultCommand::Pause { name } => processes(ProcessFault::Pause, &name),
+            FaultCommand::Resume { name } => processes(ProcessFault::Resume, &name),
+            FaultCommand::Kill { name } => processes(ProcessFault::Kill, &name),
+            FaultCommand::Cut { a, b, one_way: true } => paths(PathFault::CutOneWay(a, b)),
+            FaultCommand::Cut { a, b, one_way: false } => paths(PathFault::Cut(a, b)),
+            FaultCommand::Slow { a, b, ms } => paths(PathFault::Slow(a, b, ms)),
+            FaultCommand::Lossy { a, b, per_mille } => paths(PathFault::Lossy(a, b, per_mille)),
+            FaultCommand::Heal => paths(PathFault::Heal),
+            FaultCommand::Clock { .. } => Err(Error::Refused(
+                "clocks cannot be changed on any kind of host: all processes of a machine share its clock. The simulator has faults of clocks \
+                 (`scatter-testnet sim`)"
+                    .into(),
+            )),
         }
     }
 }
@@ -320,10 +378,8 @@ impl NetArgs {
                 report.files.iter().for_each(|file| say(&file.display().to_string()));
                 Ok(())
             }
-            NetCommand::Fault { inventory, fault, name } => {
-                let met = Fleet::open(Inventory::read(&inventory)?, false)?.fault(&fault.into(), &name)?;
-                say(&format!("{} peers: {}", met.len(), met.join(" ")));
-                Ok(())
+            NetCommand::Fault { inventory, fault } => {
+                fault.run(&Fleet::open(Inventory::read(&inventory)?, false)?, say)
             }
             NetCommand::Load { kind, inventory, minutes, clients, pause, users, seed, history } => {
                 let options = LoadOptions {

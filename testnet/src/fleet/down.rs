@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::host_view::HOSTS_AT_ONCE;
 use super::remote::{Feed, OPERATION_MAX, Remote};
 use super::{Fleet, FleetError, HostError, Note};
+use crate::lab::{Lab, LabPlan};
 use crate::parallel::in_parallel;
 
 /// Time within which a peer stops that was asked to; it is killed then. A daemon stops within 10 s.
@@ -21,7 +22,8 @@ pub struct DownReport {
     pub failed: Vec<HostError>,
 }
 
-/// Ends all peers, each with a request to stop at first. `wipe`: removes programs, data and logs, and forgets the network.
+/// Ends all peers, each with a request to stop at first. `wipe`: removes programs, data and logs, and forgets the network. The laboratory of
+/// the inventory, if it names one, is taken down, too.
 ///
 /// Does nothing for what is down already. Where a host fails, the state stays, so that the command can be repeated.
 ///
@@ -47,6 +49,12 @@ pub fn down(fleet: &Fleet, wipe: bool, note: Note<'_>) -> Result<DownReport, Fle
             }
             Err(error) => report.failed.push(error),
         }
+    }
+    if report.failed.is_empty()
+        && let Some(file) = &fleet.inventory.lab
+    {
+        let plan = LabPlan::read(file).map_err(FleetError::Refused)?;
+        Lab::destroy(&plan.name).map_err(FleetError::Failed)?;
     }
     let killed = if report.killed > 0 { format!(", {} of them killed", report.killed) } else { String::new() };
     note(&format!("{} peers ended{killed}", report.ran));

@@ -1,10 +1,9 @@
 //! Faults of peers and hosts, by hand.
 
 use super::events::{FleetEvent, FleetEventKind};
-use super::host_view::PeerState;
-use super::inventory::HostKind;
 use super::remote::{Feed, OPERATION_MAX};
 use super::{Fleet, FleetError};
+use crate::lab::{Lab, LabPlan};
 
 /// A fault that [`Fleet::fault`] causes, or ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +22,37 @@ impl ProcessFault {
             ProcessFault::Pause => "STOP",
             ProcessFault::Resume => "CONT",
             ProcessFault::Kill => "KILL",
+        }
+    }
+}
+
+/// A fault of the paths between hosts of a laboratory. Names are those of hosts; `@SITE` means all of a site, and `*` all hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathFault {
+    /// No packet of either of the two reaches the other.
+    Cut(String, String),
+    /// No packet of the first reaches the second.
+    CutOneWay(String, String),
+    /// Packets between the two take this much longer each way, in milliseconds.
+    Slow(String, String, u32),
+    /// Of 1,000 packets between the two, each way, this many are lost.
+    Lossy(String, String, u32),
+    /// All paths are as planned again.
+    Heal,
+}
+
+impl PathFault {
+    /// Returns the commands for the path.
+    fn commands(&self) -> Vec<String> {
+        let both = |word: &str, a: &str, b: &str, value: &str| {
+            [(a, b), (b, a)].map(|(from, to)| format!("{word} {from} {to} {value}").trim_end().to_owned()).to_vec()
+        };
+        match self {
+            PathFault::Cut(a, b) => both("cut", a, b, ""),
+            PathFault::CutOneWay(a, b) => vec![format!("cut {a} {b}")],
+            PathFault::Slow(a, b, more) => both("delay", a, b, &more.to_string()),
+            PathFault::Lossy(a, b, rate) => both("loss", a, b, &rate.to_string()),
+            PathFault::Heal => vec!["heal".to_owned()],
         }
     }
 }
@@ -59,23 +89,23 @@ impl Fleet {
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    /// Checks that a fault of the network between hosts can be made here.
+    /// Causes or ends a fault of the paths between hosts.
     ///
     /// # Errors
-    /// The kinds of hosts that do not permit it.
-    pub fn check_paths(&self) -> Result<(), FleetError> {
-        match self.inventory().hosts.iter().find(|host| host.kind != HostKind::Netns) {
-            None => Ok(()),
-            Some(host) => Err(FleetError::Refused(format!(
-                "host {} is of kind {:?}: paths between hosts can be cut, slowed and made lossy only where all hosts are network \
-                 namespaces of one laboratory (`scatter-testnet lab`)",
-                host.name, host.kind
-            ))),
-        }
-    }
-
-    /// Returns the number of peers that serve.
-    pub fn serving(&self) -> usize {
-        self.look().count(PeerState::Serves)
+    /// The hosts do not stand in a laboratory; one of the names is unknown to it.
+    pub fn path_fault(&self, fault: &PathFault) -> Result<(), FleetError> {
+        let Some(file) = &self.inventory().lab else {
+            let kinds =
+                self.inventory().hosts.iter().map(|host| format!("{} is {:?}", host.name, host.kind).to_lowercase());
+            return Err(FleetError::Refused(format!(
+                "paths between hosts can be cut, slowed and made lossy only in a laboratory, which the inventory names with `lab = \"PLAN\"`; \
+                 here {}",
+                kinds.take(4).collect::<Vec<_>>().join(", ")
+            )));
+        };
+        let plan = LabPlan::read(file).map_err(FleetError::Refused)?;
+        let lab = Lab::open(&plan.name).map_err(FleetError::Refused)?;
+        self.note_events(&[FleetEvent::now(FleetEventKind::Fault, format!("{fault:?}"))])?;
+        fault.commands().iter().try_for_each(|command| lab.tell(command).map(drop).map_err(FleetError::Refused))
     }
 }

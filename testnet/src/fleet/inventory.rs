@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::FleetError;
+use crate::lab::{LabPlan, Layout};
 
 /// First port of a host that names none.
 const FIRST_PORT: u16 = 21_000;
@@ -49,6 +50,10 @@ pub struct Inventory {
     /// Flags of `scatter run` for all peers.
     #[serde(default)]
     pub flags: Vec<String>,
+    /// File with the plan of a laboratory ([`crate::lab`]), relative to the inventory: hosts of kind `netns` that have the names of its hosts
+    /// need no more settings.
+    #[serde(default)]
+    pub lab: Option<PathBuf>,
     /// The hosts.
     #[serde(default, rename = "host")]
     pub hosts: Vec<HostEntry>,
@@ -157,7 +162,9 @@ impl HostEntry {
                 Err("ssh is no destination: it is empty, or begins with -".into())
             }
             HostKind::Ssh if self.address.is_none() => needs("address = \"IP\", where the other hosts reach it", "ssh"),
-            HostKind::Netns if self.netns.is_none() => needs("netns = \"NAME\", as `ip netns list` shows it", "netns"),
+            HostKind::Netns if self.netns.is_none() => {
+                needs("netns = \"NAME\", as `ip netns list` shows it, or a lab with a host of its name", "netns")
+            }
             HostKind::Netns if self.address.is_none() => needs("address = \"IP\" of the namespace", "netns"),
             HostKind::Local | HostKind::Netns if self.ssh.is_some() => has_no_use("ssh"),
             HostKind::Local | HostKind::Ssh if self.netns.is_some() => has_no_use("netns"),
@@ -183,7 +190,28 @@ impl Inventory {
     pub fn read(path: &Path) -> Result<Inventory, FleetError> {
         let refused = |why: String| FleetError::Refused(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-        Inventory::parse(&text).map_err(refused)
+        let mut inventory: Inventory = toml::from_str(&text).map_err(|error| refused(error.to_string()))?;
+        if let Some(plan) = inventory.lab.take() {
+            let plan = path.parent().unwrap_or(Path::new("")).join(plan);
+            let plan = std::path::absolute(&plan).unwrap_or(plan);
+            inventory.place_in(&LabPlan::read(&plan).map_err(FleetError::Refused)?);
+            inventory.lab = Some(plan);
+        }
+        inventory.check().map_err(refused)?;
+        Ok(inventory)
+    }
+
+    /// Gives hosts of kind `netns` the namespaces and addresses of the laboratory's hosts with the same names.
+    fn place_in(&mut self, plan: &LabPlan) {
+        let layout = Layout::new(plan);
+        for host in self.hosts.iter_mut().filter(|host| host.kind == HostKind::Netns) {
+            let Some(place) = layout.host(&host.name) else { continue };
+            host.netns.get_or_insert_with(|| place.namespace.clone());
+            host.address = host.address.or_else(|| place.public.first().or(place.local.first()).copied());
+            if !place.site.is_empty() {
+                host.labels.entry("site".to_owned()).or_insert_with(|| place.site.clone());
+            }
+        }
     }
 
     /// Returns the inventory that a text describes.
@@ -199,7 +227,7 @@ impl Inventory {
     /// Returns an inventory of peers on this machine.
     pub fn local(name: &str, peers: u16) -> Inventory {
         let hosts = vec![HostEntry::local("here", peers)];
-        Inventory { name: name.to_owned(), program: None, flags: Vec::new(), hosts }
+        Inventory { name: name.to_owned(), program: None, flags: Vec::new(), lab: None, hosts }
     }
 
     /// Checks the inventory as a whole.

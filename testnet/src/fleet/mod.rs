@@ -30,7 +30,7 @@ pub use churn::{ChurnFigures, Death, Replacement, Schedule, churn};
 pub use collect::{CollectReport, collect};
 pub use down::{DownReport, down, forget};
 pub use events::{FleetEvent, FleetEventKind};
-pub use fault::ProcessFault;
+pub use fault::{PathFault, ProcessFault};
 pub use host_view::{FleetView, PeerState, PeerView};
 pub use inventory::{HostEntry, HostKind, Inventory};
 pub use load::{LoadOptions, LoadReport};

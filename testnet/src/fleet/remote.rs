@@ -61,12 +61,14 @@ impl Remote {
         let directory = self.directory.display().to_string();
         let words =
             ["sh", "-c", SCRIPT, "sh", &directory, operation].into_iter().chain(arguments.iter().map(String::as_str));
+        // Files of a namespace's peers lie on this machine: only what needs its addresses is run inside.
+        let is_inside = ["survey", "start", "work", "run"].contains(&operation);
         match self.entry.kind {
-            HostKind::Local => program(words),
-            HostKind::Netns => {
+            HostKind::Netns if is_inside => {
                 let namespace = self.entry.netns.as_deref().unwrap_or_default();
                 program(["ip", "netns", "exec", namespace].into_iter().chain(words))
             }
+            HostKind::Local | HostKind::Netns => program(words),
             HostKind::Ssh => {
                 let mut ssh = Command::new("ssh");
                 ssh.args(["-T", "-o", "BatchMode=yes", "-o", &format!("ConnectTimeout={CONNECT_MAX}")]);

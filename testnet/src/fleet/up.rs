@@ -12,6 +12,7 @@ use super::inventory::{HostEntry, HostKind, PORTS_PER_PEER};
 use super::remote::{Feed, OPERATION_MAX, Remote};
 use super::state::{self, NetState, PeerRecord};
 use super::{Fleet, FleetError, HostError, Note};
+use crate::lab::{Lab, LabPlan, PathMode};
 use crate::parallel::in_parallel;
 use crate::rng::Rng;
 
@@ -107,9 +108,9 @@ impl HostEntry {
         let ports = self.ports_of(place);
         // A host may be reached at an address that is not its own.
         let at = match self.kind {
-            HostKind::Ssh if self.reached_at().is_ipv6() => "/ip6/::".to_owned(),
-            HostKind::Ssh => "/ip4/0.0.0.0".to_owned(),
-            HostKind::Local | HostKind::Netns => multiaddr(self.reached_at()),
+            HostKind::Ssh | HostKind::Netns if self.reached_at().is_ipv6() => "/ip6/::".to_owned(),
+            HostKind::Ssh | HostKind::Netns => "/ip4/0.0.0.0".to_owned(),
+            HostKind::Local => multiaddr(self.reached_at()),
         };
         let mut flags = vec![
             "--network".to_owned(),
@@ -158,6 +159,7 @@ impl Fleet {
     /// A host that cannot run its peers, before anything is started; a founder that does not serve.
     pub fn up(&self, options: &UpOptions, stop: &AtomicBool, note: Note<'_>) -> Result<UpReport, FleetError> {
         let mut state = self.state_to_begin()?;
+        self.build_lab(note)?;
         let (surveys, hosts) = self.survey_all(options, note)?;
         if state.founded && self.inventory.is_in_memory() && surveys.values().all(|survey| survey.running.is_empty()) {
             note("no peer runs, and with --durability memory nothing is kept: a new network begins");
@@ -317,6 +319,21 @@ impl Fleet {
             true => Ok(()),
             false => Err(FleetError::Refused(format!("nothing was started:\n{}", failed.join("\n")))),
         }
+    }
+}
+
+impl Fleet {
+    /// Builds the laboratory that the inventory names, unless it is there.
+    fn build_lab(&self, note: Note<'_>) -> Result<(), FleetError> {
+        let Some(file) = &self.inventory.lab else { return Ok(()) };
+        let plan = LabPlan::read(file).map_err(FleetError::Refused)?;
+        if let Ok(lab) = Lab::open(&plan.name) {
+            // A path that has ended carries nothing.
+            return lab.tell("stats").map(drop).map_err(FleetError::Refused);
+        }
+        note(&format!("building the laboratory {}", plan.name));
+        let program = std::env::current_exe().map_err(|error| FleetError::Failed(error.to_string()))?;
+        Lab::build(plan, &PathMode::Process(program)).map(drop).map_err(FleetError::Failed)
     }
 }
 
