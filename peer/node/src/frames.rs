@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use group::Group;
 use group::control::state::GroupState;
@@ -12,18 +11,17 @@ use group::transaction::driver::GroupEnvelope;
 use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey};
 
 use crate::api::{Class, Event};
+use crate::context::context;
 use crate::node::Node;
+use crate::routing::Located;
 use crate::wire::{self, Frame, FrameError, Stamp};
 
-/// Upper limit of the time for which a newcomer waits before it asks again; a longer wait that a leader asks for is cut
-/// to it.
-const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Number of points in a former range at which the owner is looked up: the group may have become several.
 const PLACES: u32 = 1 << 16;
 
 impl Node {
     pub(crate) fn on_frame(&mut self, from: PeerKey, frame: &[u8]) {
-        if !self.replicas.is_empty() && !self.entered {
+        if !self.replicas.is_empty() && !self.stage.entered {
             return;
         }
         match wire::decode(frame, self.config.lane) {
@@ -48,9 +46,9 @@ impl Node {
         }
         let own = wire::FRAME_VERSION;
         let note = format!("{} speaks frames of version {version}, and this peer version {own}", self.called(from));
-        self.event(Event::Note(note));
+        self.out.event(Event::Note(note));
         if !wire::is_not_understood(frame, self.config.lane) {
-            self.post(from, Class::Control, &Frame::NotUnderstood { version: own });
+            self.cx().post(from, Class::Control, &Frame::NotUnderstood { version: own });
         }
     }
 
@@ -79,7 +77,7 @@ impl Node {
                 } else if self.replicas.is_empty() {
                     match message {
                         Message::State(state) => self.on_invitation(*state),
-                        Message::Wait(millis) => self.on_wait(group, from, millis),
+                        Message::Wait(millis) => self.routing.join.on_wait(&mut context!(self), group, from, millis),
                         _ => {}
                     }
                 } else {
@@ -95,17 +93,17 @@ impl Node {
                 let sender = Sender { node: member.node, epoch: group.state().epoch };
                 group.on_message(sender, Message::Join(member));
             }
-            Frame::Locate(locate) => self.on_locate(from, *locate),
-            Frame::Astray(astray) => self.on_astray(from, *astray),
-            Frame::Located(located) => self.on_located(from, *located),
-            Frame::Sample(sample) => self.on_sample(from, *sample),
-            Frame::Sampled(sampled) => self.on_sampled(*sampled),
+            Frame::Locate(locate) => self.routing.table.on_locate(&mut context!(self), &self.lives, from, *locate),
+            Frame::Astray(astray) => self.routing.table.on_astray(&mut context!(self), from, *astray),
+            Frame::Located(located) => self.on_located(from, &located),
+            Frame::Sample(sample) => self.routing.table.on_sample(&mut context!(self), &self.lives, from, *sample),
+            Frame::Sampled(sampled) => self.routing.join.on_sampled(&mut context!(self), *sampled),
             Frame::AdminRequest(forwarded) => self.on_forwarded_request(from, *forwarded),
             Frame::AdminOutcome { ring, number, outcome } => self.on_granted(from, ring, number, outcome),
-            Frame::Probe { ring, number } => self.on_probe(from, ring, number),
-            Frame::Probed { number, .. } => self.on_probed(from, number),
-            Frame::AskLifetimes { ring } => self.on_ask_lifetimes(from, ring),
-            Frame::Lifetimes(told) => self.on_lifetimes(from, &told),
+            Frame::Probe { ring, number } => self.routing.probes.on_probe(&mut context!(self), from, ring, number),
+            Frame::Probed { number, .. } => self.routing.join.on_probed(&mut context!(self), from, number),
+            Frame::AskLifetimes { ring } => self.lives.on_ask_lifetimes(&mut context!(self), from, ring),
+            Frame::Lifetimes(told) => self.lives.on_lifetimes(&mut context!(self), from, &told),
             Frame::Patience { ring, number } => self.on_patience(from, ring, number),
             Frame::CopyOrder(order) => self.on_copy_order(from, *order),
             Frame::CopyTold(told) => self.on_copy_told(from, *told),
@@ -113,6 +111,23 @@ impl Node {
             // A peer of another version sends this frame under its own version: see `on_foreign_version`.
             Frame::NotUnderstood { .. } => self.frames_dropped += 1,
             Frame::Started | Frame::Refused(_) | Frame::Lineage(_) => {}
+        }
+    }
+
+    /// Handles the answer to a question for the owner of a point.
+    fn on_located(&mut self, from: PeerKey, located: &Located) {
+        let Some(news) = self.routing.table.on_located(&mut context!(self), from, located) else { return };
+        if news.serves {
+            let (part, ballot) = (located.part, located.ballot);
+            self.with_sessions(|sessions, ctx| sessions.on_located(ctx, part, ballot));
+        }
+        if self.routing.table.on_looked(&mut context!(self), located.point) {
+            self.lives.ask(&mut context!(self), &located.group);
+        }
+        self.on_seen_beyond(located);
+        self.routing.walks.on_answer(&mut context!(self), &mut self.routing.table, located);
+        if !news.is_asked {
+            self.routing.table.hear(located, from, self.now.time);
         }
     }
 
@@ -147,20 +162,20 @@ impl Node {
     /// Sends an envelope from one group to another: to its former members, and to the groups that are known to succeed it.
     pub(crate) fn send_envelope(&mut self, envelope: GroupEnvelope) {
         let to = envelope.to.clone();
-        let heirs = self.routing.hints.overlapping(to.range).into_iter().filter(|group| group.epoch > to.epoch);
+        let heirs = self.routing.table.hints.overlapping(to.range).into_iter().filter(|group| group.epoch > to.epoch);
         let contacts: Vec<Contact> = to.members.iter().cloned().chain(heirs.flat_map(|group| group.members)).collect();
-        contacts.iter().for_each(|contact| self.reach(contact));
+        contacts.iter().for_each(|contact| self.cx().reach(contact));
         let mut nodes: Vec<NodeId> = contacts.iter().map(|contact| contact.node).collect();
         nodes.sort_unstable();
         nodes.dedup_by_key(|node| node.peer);
         if envelope.message.is_said_again() {
             // All former members may be gone: the owner of the former range is known when the envelope is repeated.
             let cut = self.rng.below(u64::from(PLACES)) as u32;
-            self.routing.want(to.range.cut_at(cut, PLACES), self.now.time);
+            self.routing.table.want(to.range.cut_at(cut, PLACES), self.now.time);
         }
         // The receiver may be born of the very group that asks.
         self.on_envelope(envelope.clone());
-        self.send_as(to.id, &nodes, Message::Envelope(Box::new(envelope)), to.epoch);
+        self.cx().send_as(to.id, &nodes, Message::Envelope(Box::new(envelope)), to.epoch);
     }
 
     /// Handles an envelope from another group, for a group that this node has a part in, or for its successors.
@@ -191,30 +206,15 @@ impl Node {
             Some(node) if node == self.me => {
                 self.enter(state, false);
                 let addresses = self.addresses.clone();
-                self.each_group(|group| group.set_addresses(addresses.clone()));
+                self.replicas.each(|group| group.set_addresses(addresses.clone()));
             }
             Some(node) if node > self.me => {
                 // The node has been a member before, with a later incarnation than its clock gave it now.
                 let later = node.incarnation.0.saturating_add(1 + self.rng.below(1 << 16));
                 self.me.incarnation = Incarnation(later);
-                self.join_due = self.now.time;
+                self.routing.join.due = self.now.time;
             }
             _ => {}
         }
-    }
-
-    /// Handles a group's answer that it noted this node's request to join, or has no room to note it. Each question is
-    /// answered once.
-    fn on_wait(&mut self, group: GroupId, leader: PeerKey, millis: u64) {
-        if !self.on_noted(group, leader) {
-            return;
-        }
-        let wait = Duration::from_millis(millis).min(WAIT_MAX);
-        self.join_due = self.join_due.max(self.now.time + wait);
-    }
-
-    pub(crate) fn ask_to_join(&mut self, peer: PeerKey) {
-        let join = Frame::Join { ring: self.ring, member: self.member() };
-        self.post(peer, Class::Control, &join);
     }
 }

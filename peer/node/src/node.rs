@@ -1,6 +1,6 @@
 //! The node itself: its groups, its sessions, and its interface to the driver.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -8,9 +8,8 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use bytes::Bytes;
-use group::ballot::LogSlot;
 use group::config::GroupConfig;
-use group::control::state::{GroupState, Member, Settings};
+use group::control::state::{GroupState, Settings};
 use group::message::{Message, Sender};
 use group::op::{Answer, Limit, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
@@ -19,11 +18,13 @@ use group::watched::Watched;
 use group::{Doubt, Group, Stored};
 use overlay::rng::Rng;
 use overlay::time::{Now, Time};
-use overlay::{Called, Contact, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
+use overlay::{Called, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
 
 use crate::admin::{AdminOutcome, AdminRequests};
 use crate::api::{Event, Input, Output, Request, RequestId};
 use crate::config::{Durability, NodeConfig, Restored, Tail};
+use crate::context::{Context, Stage, context};
+use crate::outbox::Outbox;
 use crate::policies::capacity::CapacityWatch;
 use crate::policies::divide_as_agreed;
 use crate::policies::lifetimes::LifeWatch;
@@ -37,11 +38,8 @@ use crate::replicas::keyspace::Walk;
 use crate::replicas::storage::{self, Life, NAMESPACES, Space, StorageError};
 use crate::replicas::sweep::Sweep;
 use crate::replicas::{LocalReplica, LocalReplicas, Scan};
-use crate::routing::RoutingTable;
-use crate::routing::join::JoinSearch;
-use crate::routing::probing::Probes;
-use crate::routing::ring_walk::{RingWalk, Walking};
-use crate::routing::successor_search::SuccessorSearch;
+use crate::routing::Routing;
+use crate::routing::ring_walk::RingWalk;
 use crate::sessions::harmonia::HarmoniaState;
 use crate::sessions::requester::Requester;
 use crate::sessions::{SessionContext, Sessions};
@@ -81,9 +79,7 @@ pub struct Node {
     /// Group whose first batch stores the generations that changed with its birth.
     pub(crate) keyspace_due: Option<u64>,
     pub(crate) sweep: Sweep,
-    pub(crate) successor_search: SuccessorSearch,
-    pub(crate) routing: RoutingTable,
-    pub(crate) ring_walks: Vec<Walking>,
+    pub(crate) routing: Routing,
     pub(crate) requests: AdminRequests,
     pub(crate) copies: Copies,
     pub(crate) preparing: Option<Preparing>,
@@ -92,23 +88,16 @@ pub struct Node {
     pub(crate) lead_watch: LeadWatch,
     pub(crate) lives: LifeWatch,
     pub(crate) capacities: CapacityWatch,
-    pub(crate) join_search: JoinSearch,
-    pub(crate) probes: Probes,
     pub(crate) harmonia: HarmoniaState,
     /// Source of the tags of packets that pass a switch, and of nothing else.
     pub(crate) tags: Rng,
     pub(crate) starts: Starts,
     sessions: Sessions,
-    pub(crate) outputs: VecDeque<Output>,
-    connected: BTreeSet<PeerKey>,
+    pub(crate) stage: Stage,
+    pub(crate) out: Outbox,
     /// Peers that sent a frame of another version since they connected.
     pub(crate) foreign: BTreeSet<PeerKey>,
     pub(crate) addresses: Vec<String>,
-    pub(crate) join_due: Time,
-    /// Whether the store has durably that this node is in its group. Until then the node ignores received frames and does not look
-    /// around the ring, so that no peer hears of the group.
-    pub(crate) entered: bool,
-    pub(crate) ready: bool,
     /// Limit of the store's room, where the room is low.
     pub(crate) full: Option<Limit>,
     probe_due: Time,
@@ -116,12 +105,10 @@ pub struct Node {
     probe_patience: Duration,
     /// Key of the probe, in the range of the node's own group: other groups may or may not serve.
     probe_key: Option<Key>,
-    pub(crate) stopping: Option<Time>,
     /// `Some` once the node leaves for good; true if it leaves in any case.
     pub(crate) leaving: Option<bool>,
     /// Step of leaving that was last reported.
     pub(crate) leave_step: Option<LeaveStep>,
-    pub(crate) over: bool,
     wake_at: Time,
     /// Time at which the node last ran its timers.
     ticked: Time,
@@ -148,13 +135,15 @@ const CONFIRM_FACTOR: u32 = 10;
 impl Node {
     /// Creates a node at its start. `seed` feeds its only source of random numbers.
     pub fn new(config: NodeConfig, seed: u64, now: Now, restored: Restored) -> Node {
+        let starts = Starts::new(seed);
         let mut node = Node {
             me: NodeId { peer: config.me, incarnation: config.incarnation },
             ring: config.ring,
             tags: Rng::new(config.secret),
             config,
             now,
-            starts: Starts::new(seed),
+            out: Outbox::new(starts.own()),
+            starts,
             sessions: Sessions::new(Rng::new(!seed).draw()),
             rng: Rng::new(seed),
             replicas: LocalReplicas::default(),
@@ -171,9 +160,7 @@ impl Node {
             handed: Vec::new(),
             keyspace_due: None,
             sweep: Sweep::default(),
-            successor_search: SuccessorSearch::default(),
-            routing: RoutingTable::default(),
-            ring_walks: Vec::new(),
+            routing: Routing::new(now.time),
             requests: AdminRequests::default(),
             copies: Copies::default(),
             preparing: None,
@@ -182,24 +169,16 @@ impl Node {
             lead_watch: LeadWatch::default(),
             lives: LifeWatch::new(now, seed.rotate_left(17)),
             capacities: CapacityWatch::default(),
-            join_search: JoinSearch::default(),
-            probes: Probes::default(),
             harmonia: HarmoniaState::default(),
-            outputs: VecDeque::new(),
-            connected: BTreeSet::new(),
+            stage: Stage::default(),
             foreign: BTreeSet::new(),
             addresses: Vec::new(),
-            join_due: now.time,
-            entered: false,
-            ready: false,
             probe_due: now.time,
             probe_patience: ASK_AGAIN,
             probe_key: None,
-            stopping: None,
             leaving: None,
             leave_step: None,
             full: None,
-            over: false,
             wake_at: Time(0),
             ticked: now.time,
             frames_dropped: 0,
@@ -212,10 +191,10 @@ impl Node {
     fn begin(&mut self, restored: &Restored) {
         let is_stored = self.config.durability == Durability::Sync && restored.tail != Tail::Empty;
         if is_stored && let Err(error) = self.restore(restored) {
-            self.over = true;
-            self.event(Event::Damaged(format!("{error}: the store is damaged")));
+            self.stage.over = true;
+            self.out.event(Event::Damaged(format!("{error}: the store is damaged")));
         }
-        if self.replicas.is_empty() && self.config.found && self.ring.is_none() && !self.over {
+        if self.replicas.is_empty() && self.config.found && self.ring.is_none() && !self.stage.over {
             self.found();
         }
         self.tick();
@@ -242,7 +221,7 @@ impl Node {
             return Ok(());
         }
         (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
-        self.starts.resume(self.space().restore_lineage(&restored.meta)?);
+        self.starts.resume(self.space().restore_lineage(&restored.meta)?, &mut self.out);
         self.kept = self.space().restore_finals(&restored.meta)?;
         for (namespace, stored) in stored {
             let seed = self.rng.draw();
@@ -279,7 +258,7 @@ impl Node {
             self.space().over(&[]),
             self.space().finals(&[]),
         ]);
-        self.persist_own(changes);
+        self.cx().persist_own(changes);
     }
 
     /// Founds a new network, with this node as its first member.
@@ -296,7 +275,7 @@ impl Node {
             policies: self.config.policies.agreed_on(self.config.members_min, self.config.members_max),
             horizon_ms: timing.horizon.as_millis() as u64,
         };
-        let state = GroupState::founded(ring, id, self.member(), settings);
+        let state = GroupState::founded(ring, id, self.cx().member(), settings);
         self.enter(state, true);
     }
 
@@ -307,7 +286,7 @@ impl Node {
         };
         let copied = self.take_copies(claimed);
         if !copied.is_empty() {
-            self.event(Event::Note("continues from the data that it held before: only changes are copied".into()));
+            self.out.event(Event::Note("continues from the data that it held before: only changes are copied".into()));
         }
         let (ring, seed) = (state.ring, self.rng.draw());
         let config = self.group_config();
@@ -316,14 +295,14 @@ impl Node {
             false => Group::join_holding(config, self.me, state, self.now, seed, copied),
         };
         group.set_full(self.full);
-        group.set_history(self.history());
+        group.set_history(self.lives.history(&self.config, self.now));
         self.replicas.keyspace = keyspace;
         self.end_copies();
         if self.replicas.add(group).is_none() {
             return self.damaged("this peer has no room for another group");
         }
         self.in_ring(ring);
-        self.join_search = JoinSearch::default();
+        self.routing.join.begin_anew();
     }
 
     pub(crate) fn life(&self, ring: RingId) -> Life {
@@ -337,22 +316,22 @@ impl Node {
             let (space, life) = (self.space(), self.life(ring));
             let lineage = space.lineage(&self.starts.lineage);
             let changes = alloc::vec![space.life(&life), space.keyspace(&self.replicas.keyspace), lineage];
-            self.outputs.push_back(Output::Persist { token: 0, changes });
+            self.out.push(Output::Persist { token: 0, changes });
         }
         self.share_memory();
         if self.config.durability == Durability::Memory || self.config.ring == Some(ring) {
-            self.entered = true;
-            self.event(Event::InRing(ring));
+            self.stage.entered = true;
+            self.out.event(Event::InRing(ring));
         }
     }
 
     /// Handles the report that batches are durable. After the first batch, a crash finds this node in its group again. Before
     /// it, a founder that died would found another network, so it must not have told any peer of this one (hazard 41).
     fn on_persisted(&mut self, token: u64) {
-        if token > 0 && !self.entered {
-            self.entered = true;
+        if token > 0 && !self.stage.entered {
+            self.stage.entered = true;
             if let Some(ring) = self.ring {
-                self.event(Event::InRing(ring));
+                self.out.event(Event::InRing(ring));
             }
         }
         self.on_starts_persisted(token);
@@ -360,6 +339,17 @@ impl Node {
             self.on_copy_persisted(own);
             self.go_on_sweeping();
         }
+    }
+
+    /// Lends the context of this node to a part of it.
+    pub(crate) fn cx(&mut self) -> Context<'_> {
+        context!(self)
+    }
+
+    /// Returns the stamp of this node's frames.
+    #[cfg(test)]
+    pub(crate) fn stamp(&self) -> crate::wire::Stamp {
+        crate::wire::Stamp { incarnation: self.me.incarnation, start: self.out.start(), to: 0 }
     }
 
     pub(crate) fn space(&self) -> Space {
@@ -372,16 +362,6 @@ impl Node {
         let mut members = states.flat_map(|state| state.members.iter().chain(&state.learners));
         let known = members.find(|member| member.node.peer == peer);
         Called { name: known.and_then(|member| member.name.as_ref()), id: peer }
-    }
-
-    /// Returns the contact under which other peers should know this node.
-    pub(crate) fn contact(&self) -> Contact {
-        Contact { node: self.me, addresses: self.addresses.clone(), name: self.config.name.clone() }
-    }
-
-    pub(crate) fn member(&self) -> Member {
-        let Contact { node, addresses, name } = self.contact();
-        Member { node, addresses, name, cluster: self.config.cluster.clone(), joined: self.now.wall, since: LogSlot(0) }
     }
 
     pub(crate) fn group_config(&self) -> GroupConfig {
@@ -415,14 +395,6 @@ impl Node {
         self.me
     }
 
-    pub(crate) fn is_connected_to(&self, peer: PeerKey) -> bool {
-        self.connected.contains(&peer)
-    }
-
-    pub(crate) fn connected_peers(&self) -> Vec<PeerKey> {
-        self.connected.iter().copied().collect()
-    }
-
     /// Returns whether this node leads its group.
     fn leads(&self) -> bool {
         self.replicas.home().is_some_and(|group| group.log().leads())
@@ -430,7 +402,7 @@ impl Node {
 
     /// Returns whether any peer is connected.
     pub fn is_connected(&self) -> bool {
-        !self.connected.is_empty()
+        !self.out.connected.is_empty()
     }
 
     /// Returns the group that this node is a member of, for checks.
@@ -471,21 +443,21 @@ impl Node {
 
     /// Calls [`Group::stop_epoch`] for each group, for tests.
     pub fn stop_epoch(&mut self) {
-        self.each_group(Group::stop_epoch);
+        self.replicas.each(Group::stop_epoch);
     }
 
     /// Takes one input; `now` never goes backwards. Outputs queue for [`Node::poll_output`]. Hand in all waiting inputs before
     /// polling: then one drained batch becomes one frame a peer and one sync.
     pub fn handle(&mut self, now: Now, input: Input) {
         self.set_now(now);
-        if self.over {
+        if self.stage.over {
             match input {
                 Input::Routecast(request) => self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup))),
                 Input::AdminRequest { number, .. } => {
-                    self.outputs.push_back(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
+                    self.out.push(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
                 }
                 Input::RingWalk { number, .. } => {
-                    self.outputs.push_back(Output::RingWalked { number, walk: RingWalk::default() });
+                    self.out.push(Output::RingWalked { number, walk: RingWalk::default() });
                 }
                 _ => {}
             }
@@ -493,61 +465,64 @@ impl Node {
         }
         match input {
             Input::AdminRequest { number, .. } if self.starts.is_barred() => {
-                self.outputs.push_back(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
+                self.out.push(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
             }
             Input::RingWalk { number, .. } if self.starts.is_barred() => {
-                self.outputs.push_back(Output::RingWalked { number, walk: RingWalk::default() });
+                self.out.push(Output::RingWalked { number, walk: RingWalk::default() });
             }
             Input::Frame { from, frame } => self.on_frame(from, &frame),
             Input::PeerUp(peer) => {
-                self.connected.insert(peer);
+                self.out.connected.insert(peer);
                 self.tell_lineage(peer);
                 if self.replicas.is_empty() {
-                    self.ask_for_sample(peer);
-                    self.send_no_op(peer);
+                    self.routing.join.ask_for_sample(&mut context!(self), peer);
+                    self.routing.join.send_no_op(&mut context!(self), peer);
                 }
             }
             Input::PeerDown(peer) => {
-                self.connected.remove(&peer);
+                self.out.connected.remove(&peer);
                 self.foreign.remove(&peer);
-                self.each_group(|group| group.on_broken(peer));
+                self.replicas.each(|group| group.on_broken(peer));
             }
             Input::Routecast(request) => self.routecast(request),
             Input::Packet { from, bytes } => self.on_packet(from, &bytes),
             Input::Persisted(token) => self.on_persisted(token),
             Input::StoreFailed(why) => {
-                self.each_group(Group::on_store_failed);
-                self.ready = false;
-                self.event(Event::Fatal(why));
+                self.replicas.each(Group::on_store_failed);
+                self.stage.ready = false;
+                self.out.event(Event::Fatal(why));
             }
             Input::DiskLow(limit) => {
                 self.copies.disk_low = limit.is_some();
                 self.full = limit;
-                self.each_group(|group| group.set_full(limit));
+                self.replicas.each(|group| group.set_full(limit));
             }
             Input::StoreBehind(behind) => {
                 self.copies.store_behind = behind;
-                self.each_group(|group| group.on_store_behind(behind));
+                self.replicas.each(|group| group.on_store_behind(behind));
             }
-            Input::Busy { window, busy } => self.on_busy(window, busy),
+            Input::Busy { window, busy } => self.capacities.on_busy(self.work(), window, busy),
             Input::Loaded { record_key, record } => self.on_loaded(&record_key, record.as_deref()),
             Input::Scanned { token, records, done } => self.on_scanned(token, records, done),
             Input::Tick => {}
             Input::Addresses(addresses) => {
                 let addresses = group::validate::acceptable(addresses);
                 self.addresses.clone_from(&addresses);
-                self.each_group(|group| group.set_addresses(addresses.clone()));
+                self.replicas.each(|group| group.set_addresses(addresses.clone()));
             }
             Input::Stop => {
-                self.stopping.get_or_insert(now.time);
+                self.stage.stopping.get_or_insert(now.time);
                 let away = self.config.away;
                 // A node that leaves hands over in its own way, and need not be waited for.
                 if self.leaving.is_none() {
-                    self.each_group(|group| group.stop_soon(away));
+                    self.replicas.each(|group| group.stop_soon(away));
                 }
             }
             Input::AdminRequest { number, group, request } => self.on_admin_request(number, group, request),
-            Input::RingWalk { number, from, count } => self.walk_ring(number, from, count),
+            Input::RingWalk { number, from, count } => {
+                let walk = (number, from, count);
+                self.routing.walks.begin(&mut context!(self), &mut self.routing.table, walk);
+            }
             Input::Leave { force } => self.leave(force),
         }
         if self.now.time >= self.wake_at {
@@ -561,19 +536,25 @@ impl Node {
         self.groups().map(Group::operations_taken).sum::<u64>() + self.harmonia.counts.alone
     }
 
-    pub(crate) fn each_group(&mut self, act: impl FnMut(&mut Group)) {
-        self.replicas.living_mut().for_each(act);
-    }
-
     fn set_now(&mut self, now: Now) {
         self.now = now;
         self.replicas.all.iter_mut().for_each(|replica| replica.group.set_now(now));
     }
 
+    /// Returns the work of the node, in operations that it executed as a primary.
+    ///
+    /// An operation of another primary in which it takes part counts as half of one, and so does an operation of its own clients: each
+    /// comes with about as many messages as half of an operation of its own. Without these, a member with a small part of the range would
+    /// seem weak, and its part would shrink further.
+    fn work(&self) -> f64 {
+        let assisted: u64 = self.groups().map(Group::operations_assisted).sum();
+        self.operations_taken() as f64 + (assisted + self.answered) as f64 / 2.0
+    }
+
     /// Returns the next output, or `None` if there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         loop {
-            if let Some(output) = self.outputs.pop_front() {
+            if let Some(output) = self.out.queue.pop_front() {
                 return Some(output);
             }
             if self.starts.is_barred() {
@@ -582,7 +563,7 @@ impl Node {
             let wanted = |replica: &mut LocalReplica| Some((replica.serial, replica.group.poll_output()?));
             if let Some((serial, output)) = self.replicas.all.iter_mut().find_map(wanted) {
                 self.carry(serial, output);
-            } else if !self.attend() && !self.flush_routing() {
+            } else if !self.attend() && !self.routing.table.flush(&mut context!(self)) {
                 break;
             }
         }
@@ -600,7 +581,7 @@ impl Node {
     pub fn status(&self) -> NodeStatus {
         NodeStatus {
             node: self.me,
-            ready: self.ready,
+            ready: self.stage.ready,
             group: self.replicas.home().map(|group| self.group_status(group)),
             groups: self.replicas.living().map(|group| self.group_status(group)).collect(),
             operations: self.sessions.len(),
@@ -617,7 +598,7 @@ impl Node {
     }
 
     fn group_status(&self, group: &Group) -> GroupStatus {
-        GroupStatus::of(group, self.lifetimes_status(), self.risk_of(group))
+        GroupStatus::of(group, self.lives.status(), self.lives.risk_of(&self.config, group))
     }
 
     /// Carries out an output of a group.
@@ -627,7 +608,7 @@ impl Node {
         match output {
             GroupOutput::Send(to, message, epoch) => {
                 let id = state.id;
-                self.send_as(id, &to, message, epoch);
+                self.cx().send_as(id, &to, message, epoch);
             }
             GroupOutput::Persist(token, durable) => {
                 let namespace = self.space().namespace(namespace);
@@ -639,11 +620,11 @@ impl Node {
                     changes.extend(self.places());
                 }
                 let token = self.replicas.name_batch(serial, token);
-                self.outputs.push_back(Output::Persist { token, changes });
+                self.out.push(Output::Persist { token, changes });
             }
             GroupOutput::Load { key, urgent } => {
                 let record_key = self.space().record_key(self.replicas.keyspace.of(key.point()), &key);
-                self.outputs.push_back(Output::Load { record_key, urgent });
+                self.out.push(Output::Load { record_key, urgent });
             }
             GroupOutput::Scan(token, from, bytes_max) => {
                 let walk = Walk::new(self.replicas.keyspace.parts(state.range), from, bytes_max);
@@ -661,10 +642,10 @@ impl Node {
             GroupOutput::Lost(why) => self.departed.push((serial, Some(Event::Damaged(why.into())))),
             GroupOutput::Halted(why) => {
                 let id = state.id;
-                self.event(Event::Alarm(format!("stops serving {}: {why}", id.called())));
-                if self.ready && self.replicas.home().is_some_and(|home| home.state().id == id) {
-                    self.ready = false;
-                    self.event(Event::NotReady);
+                self.out.event(Event::Alarm(format!("stops serving {}: {why}", id.called())));
+                if self.stage.ready && self.replicas.home().is_some_and(|home| home.state().id == id) {
+                    self.stage.ready = false;
+                    self.out.event(Event::NotReady);
                 }
             }
             GroupOutput::Envelope(envelope) => self.send_envelope(*envelope),
@@ -672,7 +653,7 @@ impl Node {
                 self.birth_wanted = true;
                 self.follow_admin_requests();
             }
-            GroupOutput::Note(text) => self.event(Event::Note(format!("{}: {text}", state.id.called()))),
+            GroupOutput::Note(text) => self.out.event(Event::Note(format!("{}: {text}", state.id.called()))),
         }
     }
 
@@ -682,7 +663,7 @@ impl Node {
             Some(from) => {
                 let bytes_max = scan.walk.bytes_max;
                 let token = self.replicas.name_scan(scan);
-                self.outputs.push_back(Output::Scan { token, from, bytes_max });
+                self.out.push(Output::Scan { token, from, bytes_max });
             }
             None => self.scanned(scan, Vec::new(), true),
         }
@@ -709,8 +690,8 @@ impl Node {
         let mut ctx = SessionContext {
             now: self.now,
             replicas: &mut self.replicas,
-            routing: &mut self.routing,
-            outputs: &mut self.outputs,
+            routing: &mut self.routing.table,
+            outputs: &mut self.out.queue,
             own_replies: &mut own_replies,
             answered: &mut self.answered,
             harmonia: &mut self.harmonia,
@@ -730,9 +711,9 @@ impl Node {
     /// Handles the answer to the node's own probe, which shows whether the node can serve.
     fn on_probe_answered(&mut self, served: bool) {
         self.probe_patience = if served { ASK_AGAIN } else { (self.probe_patience * 2).min(PROBE_PATIENCE_MAX) };
-        if served && !self.ready {
-            self.ready = true;
-            self.event(Event::Ready);
+        if served && !self.stage.ready {
+            self.stage.ready = true;
+            self.out.event(Event::Ready);
         }
     }
 
@@ -740,7 +721,7 @@ impl Node {
         if self.starts.is_barred() {
             return self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup)));
         }
-        if self.stopping.is_some() && self.replicas.living().all(Group::is_idle) {
+        if self.stage.stopping.is_some() && self.replicas.living().all(Group::is_idle) {
             let error = OpError::TryAgain(Refusal::Stopping);
             self.reply(request.id, Err(error));
             return;
@@ -775,7 +756,7 @@ impl Node {
 
     /// Ends this incarnation because of damage. Damage is *unknown*, never *empty*.
     pub(crate) fn damaged(&mut self, what: &str) {
-        self.each_group(Group::on_store_failed);
+        self.replicas.each(Group::on_store_failed);
         self.end_life(Event::Damaged(what.to_string()));
     }
 
@@ -786,11 +767,11 @@ impl Node {
 
     /// Ends this incarnation, with this event.
     pub(crate) fn end_life(&mut self, why: Event) {
-        self.over = true;
-        self.ready = false;
+        self.stage.over = true;
+        self.stage.ready = false;
         self.end_admin_requests();
         self.with_sessions(Sessions::stop);
-        self.event(why);
+        self.out.event(why);
     }
 
     /// Handles a change of a group's state: other peers may have to be reached, and operations may have to go elsewhere.
@@ -800,45 +781,45 @@ impl Node {
         let all = group.state().members.iter().chain(&group.state().learners);
         for member in all.filter(|member| member.node.peer != self.me.peer && !member.addresses.is_empty()) {
             let (peer, addresses) = (member.node.peer, member.addresses.clone());
-            self.outputs.push_back(Output::Dial { peer, addresses });
+            self.out.push(Output::Dial { peer, addresses });
         }
-        if self.learn_neighbours(serial) {
-            self.look_soon();
+        if self.routing.table.learn_neighbours(&mut context!(self), serial) {
+            self.routing.table.look_soon(&mut context!(self));
         }
-        self.time_changes();
+        self.lives.time_changes(&mut context!(self));
         self.follow_admin_requests();
         self.with_sessions(Sessions::on_division);
-        self.answer_anew();
+        self.routing.table.answer_anew(&mut context!(self));
         self.tell_leave();
     }
 
     fn tick(&mut self) {
         self.ticked = self.now.time;
-        if self.over {
+        if self.stage.over {
             return;
         }
         self.tick_starts();
         self.with_sessions(Sessions::tick);
-        if self.over || self.starts.is_barred() {
+        if self.stage.over || self.starts.is_barred() {
             return self.tick_stopping();
         }
-        self.each_group(Group::tick);
+        self.replicas.each(Group::tick);
         self.harmonia.forget(self.now.time);
         self.tend_groups();
-        self.search_successors();
-        self.seek();
-        self.continue_ring_walk();
-        self.routing.questions.forget(self.now.time);
-        self.look_around();
+        self.routing.successors.search(&mut context!(self), &mut self.routing.table);
+        self.routing.join.seek(&mut context!(self));
+        self.routing.walks.go_on(&mut context!(self), &mut self.routing.table);
+        self.routing.table.questions.forget(self.now.time);
+        self.routing.table.look_around(&mut context!(self));
         self.go_on_copying();
         self.go_on_preparing();
         self.follow_admin_requests();
-        self.watch_lives();
-        self.watch_capacities();
+        self.lives.watch(&mut context!(self));
+        self.capacities.watch(&mut context!(self));
         self.watch_size();
         self.watch_load();
         self.watch_lead();
-        if !self.replicas.is_empty() && !self.ready && self.now.time >= self.probe_due {
+        if !self.replicas.is_empty() && !self.stage.ready && self.now.time >= self.probe_due {
             self.probe_due = self.now.time + self.probe_patience;
             self.probe();
         }
@@ -848,16 +829,16 @@ impl Node {
 
     /// Ends a stopping node once it has nothing left to wait for.
     fn tick_stopping(&mut self) {
-        if let Some(since) = self.stopping {
+        if let Some(since) = self.stage.stopping {
             // No client waits for the node's own probe.
             let idle = self.replicas.living().all(Group::is_idle) && self.sessions.is_empty_but(Requester::Probe);
             let stays = if self.replicas.living().any(Group::stops_together) { SETTLE } else { Duration::ZERO };
             let waited = self.now.time.since(since);
             if idle && waited >= stays || waited >= HAND_OVER_MAX {
-                self.over = true;
+                self.stage.over = true;
                 self.end_admin_requests();
                 self.with_sessions(Sessions::stop);
-                self.event(Event::Stopped);
+                self.out.event(Event::Stopped);
             }
         }
     }
@@ -916,7 +897,7 @@ impl Node {
     }
 
     fn next_timeout(&mut self) -> Time {
-        if self.over {
+        if self.stage.over {
             return Time::NEVER;
         }
         let mut next = self.sessions.next_timeout().min(self.starts_due());
@@ -926,21 +907,24 @@ impl Node {
         for group in self.replicas.living_mut() {
             next = next.min(group.next_timeout());
         }
-        next = match (self.replicas.is_empty(), self.ready) {
-            (true, _) => next.min(self.join_due),
+        next = match (self.replicas.is_empty(), self.stage.ready) {
+            (true, _) => next.min(self.routing.join.due),
             (false, false) => next.min(self.probe_due),
             (false, true) => next,
         };
         if self.awaits_birth() {
             next = next.min(self.finals_due);
         }
-        next =
-            next.min(self.ring_walks_due()).min(self.admin_requests_due()).min(self.sweep_due()).min(self.looks_due());
+        next = next
+            .min(self.routing.walks.due())
+            .min(self.admin_requests_due())
+            .min(self.sweep_due())
+            .min(self.routing.table.looks_due(&self.replicas));
         next = next.min(self.copies_due()).min(self.preparing_due());
         if self.leads() {
             next = next.min(self.size_due()).min(self.load_due()).min(self.lead_due());
         }
-        if self.stopping.is_some() {
+        if self.stage.stopping.is_some() {
             next = next.min(self.now.time + ASK_AGAIN / 10);
         }
         // A timeout is never in the past, and not so soon that it leaves no time for other work.
@@ -949,11 +933,7 @@ impl Node {
 
     fn reply(&mut self, id: RequestId, result: Result<Answer, OpError>) {
         self.answered += 1;
-        self.outputs.push_back(Output::Reply { id, result });
-    }
-
-    pub(crate) fn event(&mut self, event: Event) {
-        self.outputs.push_back(Output::Event(event));
+        self.out.push(Output::Reply { id, result });
     }
 }
 

@@ -81,7 +81,7 @@ fn timers_are_not_put_off_by_work() {
 fn operations_on_one_key_follow_each_other_at_once() {
     let mut now = Time(1_000_000_000);
     let (mut node, mut wake_at) = (node(true, now), Time(0));
-    while !node.ready {
+    while !node.stage.ready {
         now = now + Duration::from_millis(10);
         node.handle(at(now), Input::Tick);
         pull(&mut node, &mut wake_at);
@@ -111,7 +111,7 @@ fn what_was_never_begun_certainly_did_nothing() {
         }
         replies
     };
-    while !node.ready {
+    while !node.stage.ready {
         now = now + Duration::from_millis(10);
         node.handle(at(now), Input::Tick);
         pull(&mut node, now, true);
@@ -140,7 +140,7 @@ impl Lone {
         let now = Time(1_000_000_000);
         let node = node_that_is(Durability::Sync, true, now);
         let mut lone = Lone { node, now, waiting: Vec::new(), replies: Vec::new(), stopped: false };
-        while !lone.node.ready {
+        while !lone.node.stage.ready {
             lone.turn(Duration::from_millis(10));
             lone.persist();
         }
@@ -211,7 +211,7 @@ fn the_last_member_that_is_heard_stops_at_once() {
         net.cut[1..].fill(true);
         net.run_until(|net| net.nodes[0].group().is_some_and(|group| group.hears().is_empty()));
         if !serves {
-            net.nodes[0].ready = false;
+            net.nodes[0].stage.ready = false;
             net.run_for(ASK_AGAIN);
             assert!(!net.nodes[0].sessions.is_empty_but(Requester::Client(RequestId(1))), "it asks itself");
         }

@@ -28,7 +28,8 @@ use serde::{Deserialize, Serialize};
 
 use self::own::{Own, OwnPatience};
 
-use crate::api::{Class, Output};
+use crate::api::Output;
+use crate::context::context;
 use crate::node::Node;
 use crate::policies::views::member_views;
 use crate::reconfigure::preparing::{Begun, COPY_MAX};
@@ -301,7 +302,7 @@ impl Node {
 
     fn answer_request(&mut self, asker: Asker, number: u64, outcome: AdminOutcome) {
         match (asker, self.ring) {
-            (Asker::Peer(peer), Some(ring)) => self.say_to(peer, &Frame::AdminOutcome { ring, number, outcome }),
+            (Asker::Peer(peer), Some(ring)) => self.cx().say_to(peer, &Frame::AdminOutcome { ring, number, outcome }),
             _ => self.report_outcome(number, outcome),
         }
     }
@@ -385,7 +386,7 @@ impl Node {
         let (asker, number) = (taken.asker, taken.number);
         if let (true, Asker::Peer(asker), Some(ring)) = (is_due, asker, self.ring) {
             self.requests.taken[index].told = Some(now);
-            self.say_to(asker, &Frame::Patience { ring, number });
+            self.cx().say_to(asker, &Frame::Patience { ring, number });
         }
     }
 
@@ -402,9 +403,9 @@ impl Node {
                 continue;
             }
             self.requests.taken[index].asked = Some(now);
-            match self.locate_here(point) {
+            match Located::here(&self.replicas, point) {
                 Some(located) => self.requests.taken[index].before = Some(located.group),
-                None => self.ask_where(point),
+                None => self.routing.table.ask_where(&mut context!(self), point),
             }
         }
     }
@@ -428,11 +429,7 @@ impl Node {
     }
 
     fn report_outcome(&mut self, number: u64, outcome: AdminOutcome) {
-        self.outputs.push_back(Output::AdminOutcome { number, outcome });
-    }
-
-    pub(crate) fn say_to(&mut self, to: PeerKey, frame: &Frame) {
-        self.post(to, Class::Control, frame);
+        self.out.push(Output::AdminOutcome { number, outcome });
     }
 }
 

@@ -82,12 +82,12 @@ impl Node {
             return true;
         }
         let heard = |group: &Group| group.log().leader().filter(|leader| group.hears().contains(leader));
-        let leader = heard(replica).map(|leader| leader.peer).filter(|peer| self.is_connected_to(*peer));
+        let leader = heard(replica).map(|leader| leader.peer).filter(|peer| self.cx().is_connected_to(*peer));
         let (Some(leader), Some(ring)) = (leader, self.ring) else { return false };
         let own = &mut self.requests.own[index];
         own.asked = Some((leader, self.now.time));
         let forwarded = ForwardedRequest { ring, group: own.group, number: own.number, request: own.request.clone() };
-        self.say_to(leader, &Frame::AdminRequest(forwarded.into()));
+        self.cx().say_to(leader, &Frame::AdminRequest(forwarded.into()));
         false
     }
 

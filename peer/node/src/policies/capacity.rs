@@ -11,14 +11,13 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::Group;
 use group::config::Defect;
 use group::control::capacity::Believed;
 use overlay::NodeId;
 use overlay::time::Time;
 use policy::capacity::{Claim, believed, relative, settled};
 
-use crate::node::Node;
+use crate::context::Context;
 
 /// Time between two checks of the members' reports.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -70,36 +69,25 @@ impl CapacityWatch {
     }
 }
 
-impl Node {
+impl CapacityWatch {
     /// Takes a window that the driver has measured.
-    pub(crate) fn on_busy(&mut self, window: Duration, busy: Duration) {
-        let work = self.work();
+    pub(crate) fn on_busy(&mut self, work: f64, window: Duration, busy: Duration) {
         // A group that was let go of takes its count along.
-        let served = (work - core::mem::replace(&mut self.capacities.served, work)).max(0.0);
-        self.capacities.measure(served, window, busy);
-    }
-
-    /// Returns the work of the node, in operations that it executed as a primary.
-    ///
-    /// An operation of another primary in which it takes part counts as half of one, and so does an operation of its own clients: each
-    /// comes with about as many messages as half of an operation of its own. Without these, a member with a small part of the range would
-    /// seem weak, and its part would shrink further.
-    fn work(&self) -> f64 {
-        let assisted: u64 = self.groups().map(Group::operations_assisted).sum();
-        self.operations_taken() as f64 + (assisted + self.answered) as f64 / 2.0
+        let served = (work - core::mem::replace(&mut self.served, work)).max(0.0);
+        self.measure(served, window, busy);
     }
 
     /// Checks from time to time the capacities of the members of the node's own group.
-    pub(crate) fn watch_capacities(&mut self) {
-        let now = self.now.time;
-        if now.since(self.capacities.looked) < LOOK_EVERY {
+    pub(crate) fn watch(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now.time;
+        if now.since(self.looked) < LOOK_EVERY {
             return;
         }
-        self.capacities.looked = now;
-        let own = self.capacities.own();
-        self.each_group(|group| group.set_capacity(own));
-        let defects = self.config.defects;
-        let Some(group) = self.replicas.home() else { return };
+        self.looked = now;
+        let own = self.own();
+        cx.replicas.each(|group| group.set_capacity(own));
+        let defects = cx.config.defects;
+        let Some(group) = cx.replicas.home() else { return };
         let is_checked = !defects.has(Defect::CapacityUnchecked);
         let claim = |node| Claim {
             told: group.told_capacity(node),
@@ -108,9 +96,9 @@ impl Node {
         let claims: Vec<(NodeId, Claim)> = group.state().nodes().into_iter().map(|node| (node, claim(node))).collect();
         let believed = match defects.has(Defect::CapacityIgnored) {
             true => BTreeMap::new(),
-            false => self.capacities.believe(&claims),
+            false => self.believe(&claims),
         };
-        if let Some(group) = self.replicas.home_mut() {
+        if let Some(group) = cx.replicas.home_mut() {
             group.expect_capacities(believed);
         }
     }

@@ -8,6 +8,7 @@ use group::config::{Defect, Defects};
 use group::control::capacity::CAPACITY_MAX;
 
 use crate::config::NodeConfig;
+use crate::routing::join::Sampled;
 use crate::tests::small_net::Net;
 
 /// Sets the measured operations a second of each node.
@@ -80,8 +81,12 @@ fn neighbours_and_newcomers_learn_the_sum() {
         .map(|group| group.successor_health().expect("its leader told it").1.capacity)
         .collect();
     assert_eq!(told, [Some(1_100), Some(3_000)]);
-    let start = net.nodes[4].group().expect("is in one").state().range.start();
-    assert_eq!(net.nodes[4].sampled(start).expect("it is here").capacity, Some(1_100));
+    let node = &net.nodes[4];
+    let start = node.group().expect("is in one").state().range.start();
+    assert_eq!(
+        Sampled::of(&node.replicas, &node.config, &node.lives, start).expect("it is here").capacity,
+        Some(1_100)
+    );
 }
 
 /// Scatter §6.3: of two groups with equal load, the one with a quarter of the capacity gives up a part of its range.

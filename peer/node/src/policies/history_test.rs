@@ -27,7 +27,7 @@ fn five(last: Option<History>, defects: Defects, age_s: u64) -> Net {
 /// Returns the probability that the group loses its majority within the time of a change.
 fn risk(net: &Net) -> f64 {
     let group = net.nodes[0].group().expect("it is in one");
-    net.nodes[0].risk_of(group).expect("lifetimes are known").in_window
+    net.nodes[0].lives.risk_of(&net.nodes[0].config, group).expect("lifetimes are known").in_window
 }
 
 /// Returns the time that the last node is expected to live on.
@@ -74,7 +74,8 @@ fn of_strangers_the_worst_is_expected() {
 #[test]
 fn the_present_session_is_added() {
     let net = five(Some(History { failures: 1, lived_s: u32::MAX }), Defects::NONE, 2);
-    assert_eq!(net.nodes[4].history(), Some(History { failures: 1, lived_s: u32::MAX }));
-    let first = net.nodes[0].history().expect("told").lived_s;
+    let history = |index: usize| net.nodes[index].lives.history(&net.nodes[index].config, net.now);
+    assert_eq!(history(4), Some(History { failures: 1, lived_s: u32::MAX }));
+    let first = history(0).expect("told").lived_s;
     assert!((600..700).contains(&first) && u64::from(first) == 600 + net.now.time.0 / 1_000_000_000 - 1, "{first}");
 }

@@ -22,7 +22,8 @@ use policy::lifetimes::{CLASSES, DEATHS_MIN, Estimate, LifeTable, Lifetimes as M
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
-use crate::node::Node;
+use crate::config::NodeConfig;
+use crate::context::Context;
 use crate::wire::Frame;
 
 /// Time between two checks of the members.
@@ -238,43 +239,50 @@ impl LifeWatch {
     }
 }
 
-impl Node {
+impl LifeWatch {
     /// Notes the time that changes of members take.
-    pub(crate) fn time_changes(&mut self) {
-        if let Some(group) = self.replicas.home() {
+    pub(crate) fn time_changes(&mut self, cx: &mut Context<'_>) {
+        if let Some(group) = cx.replicas.home() {
             let state = group.state();
-            self.lives.changes.note((state.id, state.epoch), state.recovery.is_empty(), self.now.time);
+            self.changes.note((state.id, state.epoch), state.recovery.is_empty(), cx.now.time);
         }
     }
 
     /// Checks the members of the node's own group if that is due, and asks other nodes for their observations.
-    pub(crate) fn watch_lives(&mut self) {
-        let now = self.now.time;
-        let Some(group) = self.replicas.home().filter(|_| now.since(self.lives.looked) >= LOOK_EVERY) else { return };
+    pub(crate) fn watch(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now.time;
+        let Some(group) = cx.replicas.home().filter(|_| now.since(self.looked) >= LOOK_EVERY) else { return };
         let id = group.state().id;
-        self.lives.look(group, now);
-        let history = self.history();
-        self.each_group(|group| group.set_history(history));
-        if now >= self.lives.fit_due {
-            self.lives.fit(id, now);
+        self.look(group, now);
+        let history = self.history(cx.config, cx.now);
+        cx.replicas.each(|group| group.set_history(history));
+        if now >= self.fit_due {
+            self.fit(id, now);
         }
-        self.tell_outlook();
-        if now >= self.lives.ask_due {
-            self.lives.ask_due = now + ASK_EVERY / 2 + self.lives.rng.duration_below(ASK_EVERY);
-            self.ask_beside();
+        self.tell_outlook(cx);
+        if now >= self.ask_due {
+            self.ask_due = now + ASK_EVERY / 2 + self.rng.duration_below(ASK_EVERY);
+            self.ask_beside(cx);
         }
     }
 
     /// Returns the sessions that this peer remembers, the present one included; `None` where this is the first.
-    pub(crate) fn history(&self) -> Option<History> {
-        let present = u32::try_from(self.now.awake.since(self.lives.started).as_secs()).unwrap_or(u32::MAX);
+    pub(crate) fn history(&self, config: &NodeConfig, now: Now) -> Option<History> {
+        let present = u32::try_from(now.awake.since(self.started).as_secs()).unwrap_or(u32::MAX);
         let with_present = |before: History| History { lived_s: before.lived_s.saturating_add(present), ..before };
-        self.config.history.map(with_present)
+        config.history.map(with_present)
     }
 
     /// Returns the probability, from 0 to 1, that a member of one of this node's groups dies within `window`.
-    pub(crate) fn dies_within(&self, group: &Group, node: NodeId, all: &Model, window: Duration) -> f64 {
-        let (age, told, defects) = (group.age_of(node), told(group, node), &self.config.defects);
+    pub(crate) fn dies_within(
+        &self,
+        config: &NodeConfig,
+        group: &Group,
+        node: NodeId,
+        all: &Model,
+        window: Duration,
+    ) -> f64 {
+        let (age, told, defects) = (group.age_of(node), told(group, node), &config.defects);
         match told {
             _ if defects.has(Defect::UnknownTrusted) => all.dies_within(age, window),
             Some(Told { failures, lived }) if defects.has(Defect::HistoryBelieved) => {
@@ -285,9 +293,9 @@ impl Node {
     }
 
     /// Tells the node's own group the expected residual lives of its members.
-    fn tell_outlook(&mut self) {
-        let model = self.lives.model();
-        if let Some(group) = self.replicas.home_mut() {
+    fn tell_outlook(&mut self, cx: &mut Context<'_>) {
+        let model = self.model();
+        if let Some(group) = cx.replicas.home_mut() {
             let of = |node: NodeId| Some((node, residual(&model?, group.age_of(node), told(group, node))));
             let residuals = group.state().nodes().into_iter().filter_map(of).collect();
             group.expect_lives(residuals);
@@ -295,54 +303,54 @@ impl Node {
     }
 
     /// Asks a group beside this node's own. If this node has seen few deaths, it may ask another member of its own group instead.
-    fn ask_beside(&mut self) {
-        let Some(group) = self.replicas.home() else { return };
+    fn ask_beside(&mut self, cx: &mut Context<'_>) {
+        let Some(group) = cx.replicas.home() else { return };
         let links = &group.state().transactions;
         let mut known: Vec<GroupRef> = links.neighbours().cloned().collect();
-        if self.lives.own.deaths() < DEATHS_MIN {
+        if self.own.deaths() < DEATHS_MIN {
             known.push(group.state().reference());
         }
-        let chosen = self.lives.rng.below(known.len().max(1) as u64) as usize;
+        let chosen = self.rng.below(known.len().max(1) as u64) as usize;
         if let Some(chosen) = known.get(chosen) {
-            self.ask_for_lifetimes(chosen);
+            self.ask(cx, chosen);
         }
     }
 
     /// Asks one of a group's members for its observations: a connected one if there is one.
-    pub(crate) fn ask_for_lifetimes(&mut self, group: &GroupRef) {
-        let Some(ring) = self.ring else { return };
-        let connected = self.other_members(group, true);
-        let among = if connected.is_empty() { self.other_members(group, false) } else { connected };
-        let chosen = self.lives.rng.below(among.len().max(1) as u64) as usize;
+    pub(crate) fn ask(&mut self, cx: &mut Context<'_>, group: &GroupRef) {
+        let Some(ring) = cx.ring else { return };
+        let connected = cx.other_members(group, true);
+        let among = if connected.is_empty() { cx.other_members(group, false) } else { connected };
+        let chosen = self.rng.below(among.len().max(1) as u64) as usize;
         let Some(member) = among.get(chosen).copied() else { return };
-        if self.lives.asked.len() >= ASKED_MAX {
-            self.lives.asked.remove(0);
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.remove(0);
         }
-        self.lives.asked.push((member.node.peer, group.id));
-        self.tell(member, &Frame::AskLifetimes { ring });
+        self.asked.push((member.node.peer, group.id));
+        cx.tell(member, &Frame::AskLifetimes { ring });
     }
 
     /// Answers a question for this node's observations.
-    pub(crate) fn on_ask_lifetimes(&mut self, from: PeerKey, ring: RingId) {
-        if self.ring != Some(ring) {
-            self.frames_dropped += 1;
+    pub(crate) fn on_ask_lifetimes(&mut self, cx: &mut Context<'_>, from: PeerKey, ring: RingId) {
+        if cx.ring != Some(ring) {
+            cx.drop_frame();
         } else {
-            let told = Lifetimes::new(ring, &self.lives.own);
-            self.post(from, Class::Control, &Frame::Lifetimes(told.into()));
+            let told = Lifetimes::new(ring, &self.own);
+            cx.post(from, Class::Control, &Frame::Lifetimes(told.into()));
         }
     }
 
     /// Handles the answer, if the peer was asked.
-    pub(crate) fn on_lifetimes(&mut self, from: PeerKey, told: &Lifetimes) {
-        let asked = self.lives.asked.iter().position(|(peer, _)| *peer == from);
-        let table = told.table().filter(|_| self.ring == Some(told.ring));
+    pub(crate) fn on_lifetimes(&mut self, cx: &mut Context<'_>, from: PeerKey, told: &Lifetimes) {
+        let asked = self.asked.iter().position(|(peer, _)| *peer == from);
+        let table = told.table().filter(|_| cx.ring == Some(told.ring));
         match (asked, table) {
             (Some(asked), Some(table)) => {
-                let (_, group) = self.lives.asked.remove(asked);
-                self.lives.hear(group, table, self.now.time);
+                let (_, group) = self.asked.remove(asked);
+                self.hear(group, table, cx.now.time);
             }
             (None, Some(_)) => {} // Its question was forgotten.
-            (_, None) => self.frames_dropped += 1,
+            (_, None) => cx.drop_frame(),
         }
     }
 }

@@ -16,7 +16,8 @@ use policy::lifetimes::Lifetimes;
 use policy::nines::Prospects;
 use policy::risk::{Exposure, after_a_death, cannot_go_on, nines, per_hour};
 
-use crate::node::Node;
+use crate::config::NodeConfig;
+use crate::policies::lifetimes::LifeWatch;
 use crate::policies::networks::sites;
 use crate::policies::views::age;
 
@@ -60,37 +61,42 @@ impl Dangers {
     }
 }
 
-impl Node {
+impl LifeWatch {
     /// Returns this node's estimate of lifetimes.
-    pub(crate) fn lifetimes_status(&self) -> LifetimesStatus {
-        LifetimesStatus { model: self.lives.model(), deaths: self.lives.deaths() }
+    pub(crate) fn status(&self) -> LifetimesStatus {
+        LifetimesStatus { model: self.model(), deaths: self.deaths() }
     }
 
     /// Returns the risk of a group; `None` before enough deaths were seen, or where this node is no member.
-    pub(crate) fn risk_of(&self, group: &Group) -> Option<RiskStatus> {
-        self.risk_with(group, |members| members)
+    pub(crate) fn risk_of(&self, config: &NodeConfig, group: &Group) -> Option<RiskStatus> {
+        self.risk_with(config, group, |members| members)
     }
 
-    /// Returns the risk that the group would have if one more of its members died now; `None` as for [`Node::risk_of`]. The next member may
+    /// Returns the risk that the group would have if one more of its members died now; `None` as for [`LifeWatch::risk_of`]. The next member may
     /// well die before the next newcomer comes, so this risk tells whether a group needs a newcomer.
-    pub(crate) fn risk_after_a_death(&self, group: &Group) -> Option<RiskStatus> {
-        self.risk_with(group, after_a_death)
+    pub(crate) fn risk_after_a_death(&self, config: &NodeConfig, group: &Group) -> Option<RiskStatus> {
+        self.risk_with(config, group, after_a_death)
     }
 
     /// Returns the risk of a group with other exposures of its members, which keep their order.
-    fn risk_with(&self, group: &Group, change: impl FnOnce(Vec<Exposure>) -> Vec<Exposure>) -> Option<RiskStatus> {
-        let lifetimes = self.lives.model()?;
+    fn risk_with(
+        &self,
+        config: &NodeConfig,
+        group: &Group,
+        change: impl FnOnce(Vec<Exposure>) -> Vec<Exposure>,
+    ) -> Option<RiskStatus> {
+        let lifetimes = self.model()?;
         let state = group.state();
         if !state.is_member(group.me()) {
             return None;
         }
-        let window = self.risk_window(group);
-        let current = change(self.exposures(group, &lifetimes, window));
+        let window = self.risk_window(config, group);
+        let current = change(self.exposures(config, group, &lifetimes, window));
         let former = state.recovery.iter().map(|config| {
             let of = |node: &NodeId| match state.members.iter().position(|member| member.node == *node) {
                 Some(index) => current[index],
                 // The node went to another group, or was removed.
-                None if self.lives.is_seen_dead(*node) => Exposure { dies: 1.0, site: None },
+                None if self.is_seen_dead(*node) => Exposure { dies: 1.0, site: None },
                 None => Exposure { dies: lifetimes.dies_within(Duration::ZERO, window), site: None },
             };
             config.members.iter().map(of).collect()
@@ -103,12 +109,12 @@ impl Node {
 
     /// Returns the probabilities of death of the members of a group and of its successor, each by its age; `None` if lifetimes are not
     /// known. A learner that is about to vote counts as a new member. For a neighbour's members only the ages are known, not the histories.
-    pub(crate) fn dangers_of(&self, group: &Group) -> Option<Dangers> {
-        let lifetimes = self.lives.model()?;
-        let window = self.risk_window(group);
+    pub(crate) fn dangers_of(&self, config: &NodeConfig, group: &Group) -> Option<Dangers> {
+        let lifetimes = self.model()?;
+        let window = self.risk_window(config, group);
         let learners = group.strength().saturating_sub(group.living().len());
         let newcomer = history::dies_within(&lifetimes, Duration::ZERO, window, None);
-        let own = self.exposures(group, &lifetimes, window).into_iter().map(|member| member.dies);
+        let own = self.exposures(config, group, &lifetimes, window).into_iter().map(|member| member.dies);
         let now = group.group_time();
         let theirs = |member: &LivingMember| match member.is_heard {
             true => history::dies_within(&lifetimes, age(member, now), window, None),
@@ -121,15 +127,15 @@ impl Node {
         })
     }
 
-    fn risk_window(&self, group: &Group) -> Duration {
-        let copying = group.table().bytes() as f64 / self.config.transfer_bytes_per_s.max(1) as f64;
+    fn risk_window(&self, config: &NodeConfig, group: &Group) -> Duration {
+        let copying = group.table().bytes() as f64 / config.transfer_bytes_per_s.max(1) as f64;
         let copying = Duration::try_from_secs_f64(copying).unwrap_or(Duration::MAX);
-        let change = self.lives.reconfiguration().unwrap_or(RECONFIGURATION);
-        self.config.timing.exclude_after.saturating_add(change).saturating_add(copying)
+        let change = self.reconfiguration().unwrap_or(RECONFIGURATION);
+        config.timing.exclude_after.saturating_add(change).saturating_add(copying)
     }
 
     /// Returns each member's exposure, in the order of the members.
-    fn exposures(&self, group: &Group, lifetimes: &Lifetimes, window: Duration) -> Vec<Exposure> {
+    fn exposures(&self, config: &NodeConfig, group: &Group, lifetimes: &Lifetimes, window: Duration) -> Vec<Exposure> {
         let (members, hears) = (&group.state().members, group.hears());
         let places: Vec<(&str, &[String])> =
             members.iter().map(|member| (member.cluster.as_str(), member.addresses.as_slice())).collect();
@@ -137,7 +143,7 @@ impl Node {
         let is_here = |node: NodeId| node == group.me() || (hears.contains(&node) && !stops(node));
         let exposure = |(member, site): (&Member, Option<u32>)| Exposure {
             dies: match is_here(member.node) {
-                true => self.dies_within(group, member.node, lifetimes, window),
+                true => self.dies_within(config, group, member.node, lifetimes, window),
                 false => 1.0,
             },
             site,
@@ -158,8 +164,11 @@ mod tests {
         let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, ..config });
         // After this time no member counts as a stranger.
         net.run_for(Duration::from_secs(15));
-        let risk = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_of(group));
-        let after = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_after_a_death(group));
+        let risk =
+            |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].lives.risk_of(&net.nodes[0].config, group));
+        let after = |net: &Net| {
+            net.nodes[0].group().and_then(|group| net.nodes[0].lives.risk_after_a_death(&net.nodes[0].config, group))
+        };
         assert_eq!((risk(&net), after(&net)), (None, None), "no death was seen");
         net.nodes[0].lives.assume(Lifetimes::Exponential { mean: Duration::from_secs(100) });
         let known = risk(&net).expect("known");

@@ -285,7 +285,7 @@ impl Node {
         if self.keyspace_due.is_none() {
             // After a crash the remains must be found. If a group's first batch is to store the generations, no earlier batch does.
             let changes = alloc::vec![self.space().keyspace(&self.replicas.keyspace)];
-            self.persist_own(changes);
+            self.cx().persist_own(changes);
         }
         self.copies.last_serial += 1;
         let share = if durable { 8 } else { 4 };
@@ -328,7 +328,7 @@ impl Node {
         let told = CopyTold { ring, number, source, records, done: copying.is_done() };
         match copying.orderer {
             me if me == self.me.peer => self.on_copy_told(me, told),
-            other => self.say_to(other, &Frame::CopyTold(told.into())),
+            other => self.cx().say_to(other, &Frame::CopyTold(told.into())),
         }
     }
 
@@ -399,8 +399,8 @@ impl Node {
         }
         let node = nodes[copying.turns % nodes.len()];
         let ask = AskCopy { piece: copying.parts[copying.done].range, after: copying.after.clone(), number };
-        source.members.iter().filter(|contact| contact.node == node).for_each(|contact| self.reach(contact));
-        self.send_as(source.id, &[node], Message::AskCopy(ask), source.epoch);
+        source.members.iter().filter(|contact| contact.node == node).for_each(|contact| self.cx().reach(contact));
+        self.cx().send_as(source.id, &[node], Message::AskCopy(ask), source.epoch);
     }
 
     /// Handles a page. A page of a node that does not know its group's present state is dropped.
@@ -452,7 +452,7 @@ impl Node {
         copying.written = written.then_some(page.number);
         self.copies.throttle.take(self.now.time, bytes, self.config.transfer_bytes_per_s);
         if written {
-            self.persist_named(page.number, changes);
+            self.cx().persist_named(page.number, changes);
         }
         if is_done {
             self.tell_copy(index);

@@ -82,7 +82,7 @@ impl Node {
     /// Returns the reason against leaving now, as far as this node knows; `None` if there is none, or if it leaves
     /// already.
     pub fn refuses_leave(&self, force: bool) -> Option<LeaveRefusal> {
-        if self.over || self.stopping.is_some() {
+        if self.stage.over || self.stage.stopping.is_some() {
             return Some(LeaveRefusal::Stopping);
         }
         if self.leaving.is_some() {
@@ -98,13 +98,13 @@ impl Node {
     /// Leaves all groups that this node has a part in; a node without one has left at once. Force, once given, stays. A node
     /// that stops does not begin to leave.
     pub(crate) fn leave(&mut self, force: bool) {
-        if self.stopping.is_some() {
+        if self.stage.stopping.is_some() {
             return;
         }
         let force = force || self.leaving == Some(true);
         self.leaving = Some(force);
         match self.replicas.is_empty() {
-            false => self.each_group(|group| group.leave(force)),
+            false => self.replicas.each(|group| group.leave(force)),
             true => self.left(),
         }
         self.tell_leave();
@@ -112,7 +112,7 @@ impl Node {
 
     /// Ends the leave: the node is not needed any more.
     pub(crate) fn left(&mut self) {
-        if self.over {
+        if self.stage.over {
             return;
         }
         self.leave_step = Some(LeaveStep::Left);
@@ -125,7 +125,7 @@ impl Node {
         if self.leave_step != step {
             self.leave_step = step;
             if let Some(step) = step {
-                self.event(Event::Note(alloc::format!("leaves the group: {step}")));
+                self.out.event(Event::Note(alloc::format!("leaves the group: {step}")));
             }
         }
     }

@@ -178,11 +178,11 @@ impl Node {
         let order = |source, ranges: &[KeyRange]| CopyOrder { ring, number, source, ranges: ranges.to_vec() };
         let orders: Vec<(NodeId, CopyOrder)> =
             preparing.steps.iter().map(|((node, source), step)| (*node, order(*source, &step.ranges))).collect();
-        contacts.iter().for_each(|contact| self.reach(contact));
+        contacts.iter().for_each(|contact| self.cx().reach(contact));
         for (node, order) in orders {
             match node == self.me {
                 true => self.on_copy_order(self.me.peer, order),
-                false => self.say_to(node.peer, &Frame::CopyOrder(order.into())),
+                false => self.cx().say_to(node.peer, &Frame::CopyOrder(order.into())),
             }
         }
     }
@@ -254,7 +254,7 @@ impl Node {
         });
         if few {
             let (lacking, all) = (preparing.steps.values().filter(|step| !step.done).count(), preparing.steps.len());
-            self.event(Event::Note(alloc::format!(
+            self.out.event(Event::Note(alloc::format!(
                 "{lacking} of {all} members have not copied the data that they will own: the transaction begins \
                 anyway, and they copy afterwards"
             )));

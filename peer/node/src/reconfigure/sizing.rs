@@ -89,7 +89,7 @@ impl Node {
         let known = group.successor_health().map(|(_, health)| health.living.len());
         // All of its members, until the successor's leader has told how many of them live.
         let successor = state.transactions.successor().map(|other| known.unwrap_or(other.members.len()));
-        let dangers = self.dangers_of(group);
+        let dangers = self.lives.dangers_of(&self.config, group);
         let prospects = dangers.as_ref().map(Dangers::prospects);
         let sizes = Sizes { own: group.strength(), successor, min, max, prospects };
         let wanted = self.config.policies.of(group).size.1.propose(&sizes)?;

@@ -81,6 +81,11 @@ impl LocalReplicas {
         self.all.iter_mut().filter(|replica| replica.over.is_none()).map(|replica| &mut replica.group)
     }
 
+    /// Does the same with each group that lives.
+    pub(crate) fn each(&mut self, act: impl FnMut(&mut Group)) {
+        self.living_mut().for_each(act);
+    }
+
     /// Returns the shortest time between two raises of a horizon in this network; the maximum if the node is in no group.
     pub(crate) fn horizon_period(&self) -> Duration {
         self.living().next().map_or(Duration::MAX, |group| Duration::from_millis(group.state().settings.horizon_ms))

@@ -90,7 +90,7 @@ impl Node {
         let left = given.iter().flat_map(|piece| piece.without(held.iter().copied()));
         left.for_each(|piece| self.replicas.keyspace.leave(piece));
         let changes = self.places();
-        self.persist_own(changes);
+        self.cx().persist_own(changes);
     }
 
     /// Returns the changes that store the generations of records, and the rest of groups that are over.
@@ -139,7 +139,7 @@ impl Node {
             // Grants that it gave there, in a group that other groups succeeded, may still be valid.
             self.replicas.all.iter_mut().for_each(|replica| replica.group.inherit_grants(&gone.group));
             if gone.over.is_none() && gone.group.state().ended.is_none() {
-                self.routing.note_parts(gone.group.state(), self.now.time);
+                self.routing.table.note_parts(gone.group.state(), self.now.time);
             }
             if self.config.durability == Durability::Sync {
                 // A range that another group here owns, or owned and still holds, belongs to that group.
@@ -156,9 +156,9 @@ impl Node {
         }
         changes.extend(self.places());
         changes.extend(self.ring.map(|ring| self.space().life(&self.life(ring))));
-        self.persist_own(changes);
+        self.cx().persist_own(changes);
         self.share_memory();
-        if self.replicas.is_empty() && !self.over {
+        if self.replicas.is_empty() && !self.stage.over {
             // A node that has voted in a group, and remembers nothing of its votes, enters another group as a new incarnation.
             self.part_from(self.reincarnates("no group here needs it any more"));
         }

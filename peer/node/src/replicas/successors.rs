@@ -18,17 +18,17 @@ use group::message::{AttemptOutcome, ClientMessage, ClientOperation, Message, Se
 use group::transaction::TransactionId;
 use group::transaction::successor::birth::births;
 use group::transaction::successor::handover::{Handover, Inheritance};
-use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
+use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId};
 
-use crate::api::{Change, Event, Output};
+use crate::api::Event;
 use crate::config::Durability;
+use crate::context::context;
 use crate::node::Node;
 use crate::reconfigure::copying::Claim;
 use crate::replicas::LocalReplica;
 use crate::replicas::keyspace::KeyspaceGenerations;
 use crate::replicas::retire::{is_alike, meet};
 use crate::sessions::Sessions;
-use crate::wire::{self, Frame};
 
 /// Upper limit of other groups' last states that are kept until their successors are born.
 const FINALS_MAX: usize = 16;
@@ -50,12 +50,12 @@ impl Node {
             self.depart(serial, why);
         }
         // Nothing is born of an incarnation that is over: the next one would take it for its own.
-        while self.birth_wanted && !self.over && self.give_birth() {
+        while self.birth_wanted && !self.stage.over && self.give_birth() {
             busy = true;
         }
         self.birth_wanted = false;
         if busy {
-            self.resume_questions();
+            self.routing.table.resume_questions(&mut context!(self), &self.lives);
             self.release_early();
         }
         busy
@@ -88,7 +88,7 @@ impl Node {
             }
             self.keep_finals(kept);
             // A node that asks here for keys that other groups own now need not look up their owners.
-            born.iter().for_each(|state| self.routing.note_parts(state, self.now.time));
+            born.iter().for_each(|state| self.routing.table.note_parts(state, self.now.time));
             let mut has_room = true;
             for state in born {
                 has_room &= self.inherit(state, inheritance.clone());
@@ -127,7 +127,7 @@ impl Node {
         self.frames_dropped += doubted as u64;
         if doubted > 0 {
             let note = "received impossible final states of predecessor groups: asks again";
-            self.event(Event::Note(note.into()));
+            self.out.event(Event::Note(note.into()));
         }
         false
     }
@@ -143,7 +143,7 @@ impl Node {
         let excess = self.kept.len().saturating_sub(FINALS_MAX);
         self.kept.drain(..excess);
         let changes = alloc::vec![self.space().finals(&self.kept)];
-        self.persist_own(changes);
+        self.cx().persist_own(changes);
     }
 
     /// Sends a group's last state of that epoch or a later one, if it is kept. Returns whether it is.
@@ -152,7 +152,7 @@ impl Node {
         let is_kept = last.is_some();
         if let Some(last) = last {
             let epoch = last.epoch;
-            self.send_as(of, &[node], Message::State(Box::new(last)), epoch);
+            self.cx().send_as(of, &[node], Message::State(Box::new(last)), epoch);
         }
         is_kept
     }
@@ -199,7 +199,7 @@ impl Node {
                 // Two groups may have noted its request to join; the node is in one. Each member that still counts on it sends it the state,
                 // and is answered. If all members were answered, members and learners would answer each other with n times n messages in
                 // each heartbeat.
-                self.send_as(state.id, &[from], Message::Declined, state.epoch);
+                self.cx().send_as(state.id, &[from], Message::Declined, state.epoch);
             }
             return;
         }
@@ -216,7 +216,7 @@ impl Node {
     /// Ends this incarnation if it holds ranges that were declared lost while it was away. Its data of them is no part of the store any
     /// more, and is kept apart (hazard 40). Returns whether that is so.
     fn heeds_losses(&mut self, state: &GroupState) -> bool {
-        if state.audience().contains(&self.me) || self.over {
+        if state.audience().contains(&self.me) || self.stage.over {
             return false;
         }
         // Data that this node only keeps for other members, or a range larger than the lost one, is let go of like any range that another
@@ -234,7 +234,7 @@ impl Node {
             lost.state().range,
             lost.state().id.called()
         );
-        self.each_group(Group::give_way);
+        self.replicas.each(Group::give_way);
         self.end_life(Event::Quarantine(why));
         true
     }
@@ -358,7 +358,7 @@ impl Node {
             (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
         });
         let Some((keyspace, claimed)) = self.generations_for(&state, &parents) else {
-            self.event(Event::Note(
+            self.out.event(Event::Note(
                 "too much old data is still to be deleted: this peer enters no new group yet".into(),
             ));
             return false;
@@ -382,7 +382,7 @@ impl Node {
                 // Requests to the node hold for each group that it comes to be in.
                 group.set_addresses(self.addresses.clone());
                 group.set_full(self.full);
-                group.set_history(self.history());
+                group.set_history(self.lives.history(&self.config, self.now));
                 self.leaving.into_iter().for_each(|force| group.leave(force));
                 group
             }
@@ -407,7 +407,7 @@ impl Node {
             0 => String::new(),
             count => alloc::format!(", with {count} records that were copied before"),
         };
-        self.event(Event::Note(alloc::format!("has a part in {} from now on{copied}", id.called())));
+        self.out.event(Event::Note(alloc::format!("has a part in {} from now on{copied}", id.called())));
         let same = self.replicas.all.iter_mut().filter(|replica| replica.group.state().id == id);
         let mut early: Vec<(Sender, Message)> = same.flat_map(|replica| replica.group.take_early()).collect();
         early.extend(
@@ -490,12 +490,12 @@ impl Node {
         }
         let rests: Vec<KeyRange> =
             self.replicas.all.iter().filter_map(|replica| replica.over.clone()).flatten().collect();
-        rests.iter().for_each(|rest| self.routing.want(rest.start(), self.now.time));
-        let known = rests.iter().flat_map(|rest| self.routing.hints.overlapping(*rest));
+        rests.iter().for_each(|rest| self.routing.table.want(rest.start(), self.now.time));
+        let known = rests.iter().flat_map(|rest| self.routing.table.hints.overlapping(*rest));
         let known: BTreeMap<GroupId, GroupRef> = known.map(|group| (group.id, group)).collect();
         asked.extend(known.values().filter(is_lacking).map(|group| (group.id, Epoch(0), group.nodes().collect())));
         for (group, epoch, nodes) in asked {
-            self.send_as(group, &nodes, Message::AskState, epoch);
+            self.cx().send_as(group, &nodes, Message::AskState, epoch);
         }
     }
 
@@ -544,7 +544,7 @@ impl Node {
             // The sender takes this node for a member, and it may be one by now.
             Message::Heartbeat(_) | Message::Log(_) if self.replicas.heirs_of(to).next().is_none() => {
                 if self.may_tell(sender.node) {
-                    self.send_as(to, &[sender.node], Message::AskState, Epoch(0));
+                    self.cx().send_as(to, &[sender.node], Message::AskState, Epoch(0));
                 }
             }
             _ => self.tell_heirs(to, sender.node),
@@ -576,7 +576,7 @@ impl Node {
             message.operations.iter().map(|operation| (operation.attempt, AttemptOutcome::Unknown)).collect();
         if !outcomes.is_empty() {
             let message = ClientMessage { operations: Vec::new(), outcomes };
-            self.send_as(to, &[sender.node], Message::Client(message), Epoch(0));
+            self.cx().send_as(to, &[sender.node], Message::Client(message), Epoch(0));
         }
     }
 
@@ -601,32 +601,7 @@ impl Node {
         let heirs: Vec<GroupState> = self.replicas.heirs_of(of).map(|group| group.state().clone()).collect();
         for state in heirs {
             let (id, epoch) = (state.id, state.epoch);
-            self.send_as(id, &[node], Message::State(Box::new(state)), epoch);
-        }
-    }
-
-    /// Sends a message in the name of a group, whether this node has a part in it or not.
-    pub(crate) fn send_as(&mut self, group: GroupId, to: &[NodeId], message: Message, epoch: Epoch) {
-        let Some(ring) = self.ring else { return };
-        let class = wire::class_of(&message);
-        let sender = Sender { node: self.me, epoch };
-        let me: PeerKey = self.me.peer;
-        let to: Vec<PeerKey> = to.iter().map(|node| node.peer).filter(|peer| *peer != me).collect();
-        if !to.is_empty() {
-            self.post_all(&to, class, &Frame::Group { ring, group, sender, message });
-        }
-    }
-
-    /// Makes changes of the node's own durable, if the node has durable state.
-    pub(crate) fn persist_own(&mut self, changes: Vec<Change>) {
-        self.persist_named(0, changes);
-    }
-
-    /// Does the same under this name, which [`crate::replicas::LocalReplicas::on_persisted`] gives back.
-    pub(crate) fn persist_named(&mut self, name: u64, changes: Vec<Change>) {
-        if self.config.durability == Durability::Sync {
-            let token = self.replicas.name_batch(0, name);
-            self.outputs.push_back(Output::Persist { token, changes });
+            self.cx().send_as(id, &[node], Message::State(Box::new(state)), epoch);
         }
     }
 }

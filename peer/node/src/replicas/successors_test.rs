@@ -11,13 +11,15 @@ use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::TransactionEntry;
 use group::{Doubt, Stored};
 use overlay::time::{Now, Time, WallMillis};
-use overlay::{Incarnation, Point, RingId};
+use overlay::{Incarnation, PeerKey, Point, RingId};
 
 use super::*;
-use crate::api::Input;
+use crate::api::{Change, Input, Output};
 use crate::config::{NodeConfig, Restored, Tail};
 use crate::replicas::storage::Over;
 use crate::routing::Heard;
+use crate::routing::join::Sampled;
+use crate::wire::{self, Frame};
 
 const LEFT: KeyRange = KeyRange::new(Point(0), Point(1 << 127));
 const RIGHT: KeyRange = KeyRange::new(Point(1 << 127), Point(0));
@@ -171,7 +173,7 @@ fn former_members_that_are_needed_are_told() {
         let time = NOW.time + Duration::from_secs(3);
         node.handle(Now { time, awake: time, ..NOW }, Input::Tick);
         let status = node.status().group.expect("it is a member");
-        let sampled = node.sampled(Point(5)).is_some();
+        let sampled = Sampled::of(&node.replicas, &node.config, &node.lives, Point(5)).is_some();
         (status.heard.expect("it listens"), status.established, sampled)
     };
     let heard = |epoch, members, needed, of| Heard { epoch: Epoch(epoch), members, needed, of };

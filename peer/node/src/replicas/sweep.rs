@@ -51,7 +51,7 @@ impl Node {
                 self.sweep.remains.pop();
             }
         }
-        if self.sweep.waits || self.over || self.now.time < self.sweep.rests_until {
+        if self.sweep.waits || self.stage.over || self.now.time < self.sweep.rests_until {
             return;
         }
         if self.sweep.part.is_none() {
@@ -84,6 +84,6 @@ impl Node {
         if changes.is_empty() {
             return;
         }
-        self.persist_own(changes);
+        self.cx().persist_own(changes);
     }
 }

@@ -13,10 +13,13 @@ use policy::joining::{Joining, Sampled as View};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
-use crate::node::Node;
+use crate::config::NodeConfig;
+use crate::context::Context;
+use crate::policies::lifetimes::LifeWatch;
 use crate::policies::networks::{Network, networks, places};
+use crate::replicas::LocalReplicas;
 use crate::routing::probing::Probing;
-use crate::routing::{Heard, Locate, Wanted};
+use crate::routing::{Heard, Locate, RoutingTable, Wanted};
 use crate::wire::Frame;
 
 /// Number of sampled groups, at random points, so large arcs count for more (Scatter §6.1 has k = 4).
@@ -28,6 +31,9 @@ const SAMPLE_PATIENCE: Duration = Duration::from_secs(1);
 const FIRST_SAMPLE_PATIENCE: Duration = Duration::from_secs(2);
 /// Interval at which a newcomer asks.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Upper limit of the time for which a newcomer waits before it asks again; a longer wait that a leader asks for is cut
+/// to it.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Upper limit of a group's name for a cluster, in bytes.
 const CLUSTER_MAX: usize = 256;
 /// Upper limit of peers that are asked at a time, for a sample or to join. Members pass a request to join on to their leader, so that with
@@ -85,127 +91,148 @@ pub(crate) struct JoinSearch {
     /// Leader of that group that has noted the request since it was sent.
     noted: Option<PeerKey>,
     turns: u8,
+    /// Time of the next step.
+    pub(crate) due: Time,
     /// Search for the quickest of the groups.
     pub(crate) probing: Option<Probing>,
 }
 
-impl Node {
-    /// Takes the due steps of a node without a group.
-    pub(crate) fn seek(&mut self) {
-        if !self.replicas.is_empty() || self.now.time < self.join_due {
-            return;
-        }
-        let noted = self.join_search.noted.take();
-        let turns_max = if noted.is_some() { TURNS_MAX } else { AGAIN_MAX };
-        let chosen = self.join_search.chosen.take();
-        if let Some((group, contacts)) = chosen.filter(|_| self.join_search.turns < turns_max) {
-            self.join_search.turns += 1;
-            self.ask_group(&contacts, noted);
-            self.join_search.chosen = Some((group, contacts));
-        } else if self.join_search.probing.is_some() {
-            if !self.go_on_probing() {
-                self.end_probing();
-            }
-        } else if let Some((_, last)) = self.join_search.until {
-            match self.join_search.sampled.is_empty() && self.now.time < last {
-                true => self.ask_another(last),
-                false => self.choose(),
-            }
-        } else {
-            self.some_connected().into_iter().for_each(|peer| self.ask_for_sample(peer));
-            self.join_due = self.now.time + ASK_AGAIN;
-        }
-    }
-
-    /// Asks one more peer for a sample, since none has answered.
-    fn ask_another(&mut self, last: Time) {
-        self.join_due = last.min(self.now.time + SAMPLE_PATIENCE);
-        if let Some(peer) = self.some_connected().pop() {
-            self.ask_for_sample(peer);
-        }
-    }
-
-    /// Asks a peer for groups.
-    pub(crate) fn ask_for_sample(&mut self, peer: PeerKey) {
-        if self.join_search.probing.is_some() || self.join_search.chosen.is_some() {
-            return; // There are enough groups to choose from, or one may be about to let the node in.
-        }
-        let origin = self.contact();
-        let frame = Frame::Sample(Sample { ring: self.ring, origin }.into());
-        self.post(peer, Class::Control, &frame);
-        if self.join_search.until.is_none() {
-            self.join_search.sampled.clear();
-            self.join_search.until = Some((self.now.time + SAMPLE_PATIENCE, self.now.time + FIRST_SAMPLE_PATIENCE));
-        }
-        self.join_due = self.join_due.min(self.now.time + SAMPLE_PATIENCE);
-    }
-
-    /// Handles a newcomer's question.
-    pub(crate) fn on_sample(&mut self, from: PeerKey, sample: Sample) {
-        let Sample { ring, origin } = sample;
-        let Some((own, point)) = self.replicas.home().map(|group| (group.state().ring, group.state().range.start()))
-        else {
-            return;
-        };
-        let known = ring.is_none_or(|ring| ring == own);
-        if !known || origin.node.peer != from || !group::validate::are_addresses(&origin.addresses) {
-            self.frames_dropped += 1;
-            return;
-        }
-        let here = self.replicas.home().filter(|group| group.state().last_life(from).is_some());
-        if here.is_some()
-            && let Some(sampled) = self.sampled(point)
-        {
-            return self.tell(&origin, &Frame::Sampled(Sampled { own: true, ..sampled }.into()));
-        }
-        for _ in 0..SAMPLES {
-            let point = Point(u128::from(self.rng.draw()) << 64 | u128::from(self.rng.draw()));
-            self.on_locate(self.me.peer, Locate::new(own, point, origin.clone(), Wanted::Sample));
-        }
-    }
-
+impl Sampled {
     /// Returns the information for a newcomer about the group at `point`, if it is here.
-    pub(crate) fn sampled(&self, point: Point) -> Option<Sampled> {
-        let group = self.replicas.at(point)?;
+    pub(crate) fn of(
+        replicas: &LocalReplicas,
+        config: &NodeConfig,
+        lives: &LifeWatch,
+        point: Point,
+    ) -> Option<Sampled> {
+        let group = replicas.at(point)?;
         let (state, heard): (&GroupState, _) = (group.state(), group.hears());
-        let is_well = |member: &&Member| member.node == self.me || heard.contains(&member.node);
+        let is_well = |member: &&Member| member.node == group.me() || heard.contains(&member.node);
         let clusters: Vec<String> = state.members.iter().filter(is_well).map(|member| member.cluster.clone()).collect();
         if !Heard::of(group).is_quorum() {
             return None; // The group could not let a newcomer in.
         }
-        let risk = self.risk_after_a_death(group).map(|risk| (risk.in_hour * CERTAIN) as u64);
+        let risk = lives.risk_after_a_death(config, group).map(|risk| (risk.in_hour * CERTAIN) as u64);
         let load = group.load().map(|load| load.into_iter().map(u64::from).sum());
         let (policies, capacity) = (state.settings.policies.clone(), group.capacity());
         let (ring, group) = (state.ring, state.reference());
         Some(Sampled { ring, point, group, clusters, own: false, risk, load, policies, capacity })
     }
+}
+
+impl RoutingTable {
+    /// Handles a newcomer's question.
+    pub(crate) fn on_sample(&mut self, cx: &mut Context<'_>, lives: &LifeWatch, from: PeerKey, sample: Sample) {
+        let Sample { ring, origin } = sample;
+        let Some((own, point)) = cx.replicas.home().map(|group| (group.state().ring, group.state().range.start()))
+        else {
+            return;
+        };
+        let known = ring.is_none_or(|ring| ring == own);
+        if !known || origin.node.peer != from || !group::validate::are_addresses(&origin.addresses) {
+            cx.drop_frame();
+            return;
+        }
+        let here = cx.replicas.home().filter(|group| group.state().last_life(from).is_some());
+        if here.is_some()
+            && let Some(sampled) = Sampled::of(cx.replicas, cx.config, lives, point)
+        {
+            return cx.tell(&origin, &Frame::Sampled(Sampled { own: true, ..sampled }.into()));
+        }
+        for _ in 0..SAMPLES {
+            let point = Point(u128::from(cx.rng.draw()) << 64 | u128::from(cx.rng.draw()));
+            self.on_locate(cx, lives, cx.me.peer, Locate::new(own, point, origin.clone(), Wanted::Sample));
+        }
+    }
+}
+
+impl JoinSearch {
+    /// Creates a search that begins now.
+    pub(crate) fn new(now: Time) -> JoinSearch {
+        JoinSearch { due: now, ..JoinSearch::default() }
+    }
+
+    /// Forgets all groups and answers.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = JoinSearch { due: self.due, ..JoinSearch::default() };
+    }
+
+    /// Takes the due steps of a node without a group.
+    pub(crate) fn seek(&mut self, cx: &mut Context<'_>) {
+        if !cx.replicas.is_empty() || cx.now.time < self.due {
+            return;
+        }
+        let noted = self.noted.take();
+        let turns_max = if noted.is_some() { TURNS_MAX } else { AGAIN_MAX };
+        let chosen = self.chosen.take();
+        if let Some((group, contacts)) = chosen.filter(|_| self.turns < turns_max) {
+            self.turns += 1;
+            self.ask_group(cx, &contacts, noted);
+            self.chosen = Some((group, contacts));
+        } else if self.probing.is_some() {
+            if !self.go_on_probing(cx) {
+                self.end_probing(cx);
+            }
+        } else if let Some((_, last)) = self.until {
+            match self.sampled.is_empty() && cx.now.time < last {
+                true => self.ask_another(cx, last),
+                false => self.choose(cx),
+            }
+        } else {
+            self.some_connected(cx).into_iter().for_each(|peer| self.ask_for_sample(cx, peer));
+            self.due = cx.now.time + ASK_AGAIN;
+        }
+    }
+
+    /// Asks one more peer for a sample, since none has answered.
+    fn ask_another(&mut self, cx: &mut Context<'_>, last: Time) {
+        self.due = last.min(cx.now.time + SAMPLE_PATIENCE);
+        if let Some(peer) = self.some_connected(cx).pop() {
+            self.ask_for_sample(cx, peer);
+        }
+    }
+
+    /// Asks a peer for groups.
+    pub(crate) fn ask_for_sample(&mut self, cx: &mut Context<'_>, peer: PeerKey) {
+        if self.probing.is_some() || self.chosen.is_some() {
+            return; // There are enough groups to choose from, or one may be about to let the node in.
+        }
+        let origin = cx.contact();
+        let frame = Frame::Sample(Sample { ring: cx.ring, origin }.into());
+        cx.post(peer, Class::Control, &frame);
+        if self.until.is_none() {
+            self.sampled.clear();
+            self.until = Some((cx.now.time + SAMPLE_PATIENCE, cx.now.time + FIRST_SAMPLE_PATIENCE));
+        }
+        self.due = self.due.min(cx.now.time + SAMPLE_PATIENCE);
+    }
 
     /// Handles an answer.
-    pub(crate) fn on_sampled(&mut self, sampled: Sampled) {
-        let wrong = self.ring.is_some_and(|ring| ring != sampled.ring)
+    pub(crate) fn on_sampled(&mut self, cx: &mut Context<'_>, sampled: Sampled) {
+        let wrong = cx.ring.is_some_and(|ring| ring != sampled.ring)
             || !group::validate::is_reference(&sampled.group)
             || sampled.clusters.len() > sampled.group.members.len()
             || sampled.clusters.iter().any(|cluster| cluster.len() > CLUSTER_MAX)
             || !sampled.policies.is_sound();
         if wrong {
-            self.frames_dropped += 1;
+            cx.drop_frame();
             return;
         }
         let known = |known: &Sampled| known.point == sampled.point && known.ring == sampled.ring;
-        if self.join_search.until.is_none() || self.join_search.sampled.iter().any(known) {
+        if self.until.is_none() || self.sampled.iter().any(known) {
             return;
         }
         let own = sampled.own;
-        self.join_search.sampled.push(sampled);
-        let is_late = self.join_search.until.is_some_and(|(until, _)| self.now.time >= until);
-        if own || is_late || self.join_search.sampled.len() >= usize::from(SAMPLES) {
-            self.choose();
+        self.sampled.push(sampled);
+        let is_late = self.until.is_some_and(|(until, _)| cx.now.time >= until);
+        if own || is_late || self.sampled.len() >= usize::from(SAMPLES) {
+            self.choose(cx);
         }
     }
 
     /// Chooses among the sampled groups, or first measures the values that the choice depends on.
-    fn choose(&mut self) {
-        let mut sampled = core::mem::take(&mut self.join_search.sampled);
+    fn choose(&mut self, cx: &mut Context<'_>) {
+        let mut sampled = core::mem::take(&mut self.sampled);
         // A large group may have been sampled more than once: it is one choice. The node's own former group comes first.
         sampled.sort_by_key(|group| !group.own);
         for index in (0..sampled.len()).rev() {
@@ -213,46 +240,46 @@ impl Node {
                 sampled.remove(index);
             }
         }
-        self.join_search = JoinSearch::default();
+        self.begin_anew();
         let own = sampled.iter().position(|group| group.own);
-        let undecided = self.joining(&sampled).undecided(&self.views(&sampled, |_| None));
+        let undecided = self.joining(cx, &sampled).undecided(&self.views(cx, &sampled, |_| None));
         if own.is_none() && !undecided.is_empty() {
-            let number = self.rng.draw();
-            self.join_search.probing = Some(Probing::new(sampled, undecided, number, self.now.time));
-            self.go_on_probing();
+            let number = cx.rng.draw();
+            self.probing = Some(Probing::new(sampled, undecided, number, cx.now.time));
+            self.go_on_probing(cx);
         } else {
-            let chance = self.rng.draw();
+            let chance = cx.rng.draw();
             let chosen = own.or_else(|| {
-                let views = self.views(&sampled, |_| None);
-                self.joining(&sampled).choose(&views, chance)
+                let views = self.views(cx, &sampled, |_| None);
+                self.joining(cx, &sampled).choose(&views, chance)
             });
-            self.ask_chosen(sampled, chosen);
+            self.ask_chosen(cx, sampled, chosen);
         }
     }
 
     /// Chooses with the results of the probes.
-    pub(crate) fn end_probing(&mut self) {
-        let Some(probing) = self.join_search.probing.take() else { return };
-        let views = self.views(&probing.sampled, |index| probing.agreement(index));
-        let chance = self.rng.draw();
-        let chosen = self.joining(&probing.sampled).choose(&views, chance);
-        self.ask_chosen(probing.sampled, chosen);
+    pub(crate) fn end_probing(&mut self, cx: &mut Context<'_>) {
+        let Some(probing) = self.probing.take() else { return };
+        let views = self.views(cx, &probing.sampled, |index| probing.agreement(index));
+        let chance = cx.rng.draw();
+        let chosen = self.joining(cx, &probing.sampled).choose(&views, chance);
+        self.ask_chosen(cx, probing.sampled, chosen);
     }
 
     /// Returns the policy of the network for this decision, as the greatest policies of the sampled groups name it.
-    fn joining(&self, sampled: &[Sampled]) -> &'static dyn Joining {
+    fn joining(&self, cx: &Context<'_>, sampled: &[Sampled]) -> &'static dyn Joining {
         let agreed = sampled.iter().map(|group| &group.policies).max();
-        agreed.map_or(self.config.policies, |agreed| self.config.policies.with(agreed)).join.1
+        agreed.map_or(cx.config.policies, |agreed| cx.config.policies.with(agreed)).join.1
     }
 
-    fn views(&self, sampled: &[Sampled], agreement: impl Fn(usize) -> Option<Duration>) -> Vec<View> {
+    fn views(&self, cx: &Context<'_>, sampled: &[Sampled], agreement: impl Fn(usize) -> Option<Duration>) -> Vec<View> {
         let view = |(index, group): (usize, &Sampled)| {
-            let (close, near) = self.alike(group);
+            let (close, near) = self.alike(cx, group);
             let members = group.clusters.len();
             let risk = group.risk.map(|risk| (risk as f64 / CERTAIN).min(1.0));
             let load = group.load.map(|load| load as f64 / members.max(1) as f64);
             let capacity = group.capacity.map(|capacity| f64::from(capacity) / members.max(1) as f64);
-            let diversity = self.diversity_of(group);
+            let diversity = self.diversity_of(cx, group);
             View { members, close, near, risk, load, capacity, agreement: agreement(index), diversity }
         };
         sampled.iter().enumerate().map(view).collect()
@@ -260,13 +287,13 @@ impl Node {
 
     /// Returns the number of a group's members near this node: at its site, and with its provider. The site is the cluster if this node
     /// names one; otherwise global addresses tell both.
-    fn alike(&self, group: &Sampled) -> (usize, usize) {
-        let cluster = &self.config.cluster;
+    fn alike(&self, cx: &Context<'_>, group: &Sampled) -> (usize, usize) {
+        let cluster = &cx.config.cluster;
         if !cluster.is_empty() {
             let close = group.clusters.iter().filter(|other| *other == cluster).count();
             return (close, close);
         }
-        let own = networks(&self.addresses);
+        let own = networks(cx.addresses);
         let theirs = group.group.members.iter().map(|contact| networks(&contact.addresses));
         let count = |(close, near): (usize, usize), theirs: Vec<Network>| {
             let is_close = theirs.iter().any(|network| own.contains(network));
@@ -277,61 +304,75 @@ impl Node {
     }
 
     /// Returns the clusters that a group spans, as told by this node's own name for its cluster, or else by global addresses.
-    fn diversity_of(&self, group: &Sampled) -> Diversity {
+    fn diversity_of(&self, cx: &Context<'_>, group: &Sampled) -> Diversity {
         let split_at = (group.policies.members_max as usize).saturating_add(1);
-        let (cluster, contacts) = (&self.config.cluster, &group.group.members);
+        let (cluster, contacts) = (&cx.config.cluster, &group.group.members);
         if !cluster.is_empty() {
             let clusters: Vec<&str> = group.clusters.iter().map(String::as_str).collect();
             return Diversity::of(&clusters, cluster, split_at);
         }
-        let addresses = contacts.iter().map(|contact| contact.addresses.as_slice()).chain([self.addresses.as_slice()]);
+        let addresses = contacts.iter().map(|contact| contact.addresses.as_slice()).chain([cx.addresses]);
         let places = places(&addresses.map(|addresses| ("", addresses)).collect::<Vec<_>>());
         let names: Vec<&str> = places.iter().map(String::as_str).collect();
         names.split_last().map_or_else(Diversity::default, |(own, theirs)| Diversity::of(theirs, own, split_at))
     }
 
-    fn ask_chosen(&mut self, sampled: Vec<Sampled>, chosen: Option<usize>) {
-        self.join_due = self.now.time + ASK_AGAIN;
+    fn ask_chosen(&mut self, cx: &mut Context<'_>, sampled: Vec<Sampled>, chosen: Option<usize>) {
+        self.due = cx.now.time + ASK_AGAIN;
         match chosen.and_then(|index| sampled.into_iter().nth(index)) {
             Some(Sampled { group, .. }) => {
-                self.ask_group(&group.members, None);
-                self.join_search.chosen = Some((group.id, group.members));
+                self.ask_group(cx, &group.members, None);
+                self.chosen = Some((group.id, group.members));
             }
             // No answer to choose from came: any group may let the node in.
-            None => self.some_connected().into_iter().for_each(|peer| self.ask_to_join(peer)),
+            None => self.some_connected(cx).into_iter().for_each(|peer| ask_to_join(cx, peer)),
         }
     }
 
     /// Returns up to [`ASKED_MAX`] random peers among those that are connected.
-    fn some_connected(&mut self) -> Vec<PeerKey> {
-        let mut connected = self.connected_peers();
-        self.rng.shuffle(&mut connected);
+    fn some_connected(&mut self, cx: &mut Context<'_>) -> Vec<PeerKey> {
+        let mut connected: Vec<PeerKey> = cx.out.connected.iter().copied().collect();
+        cx.rng.shuffle(&mut connected);
         connected.truncate(ASKED_MAX);
         connected
     }
 
     /// Asks some members of a group to let this node in: its known leader first, then connected members.
-    fn ask_group(&mut self, members: &[Contact], leader: Option<PeerKey>) {
-        self.join_due = self.now.time + ASK_AGAIN;
-        let me = self.me.peer;
+    fn ask_group(&mut self, cx: &mut Context<'_>, members: &[Contact], leader: Option<PeerKey>) {
+        self.due = cx.now.time + ASK_AGAIN;
+        let me = cx.me.peer;
         let mut asked: Vec<&Contact> = members.iter().filter(|contact| contact.node.peer != me).collect();
-        self.rng.shuffle(&mut asked);
+        cx.rng.shuffle(&mut asked);
         asked.sort_by_key(|contact| {
             let peer = contact.node.peer;
-            (Some(peer) != leader, !self.is_connected_to(peer))
+            (Some(peer) != leader, !cx.is_connected_to(peer))
         });
         for contact in asked.into_iter().take(ASKED_MAX) {
-            self.reach(contact);
-            self.ask_to_join(contact.node.peer);
+            cx.reach(contact);
+            ask_to_join(cx, contact.node.peer);
         }
     }
 
     /// Handles a leader's report that its group noted this node's request to join. Returns whether this is news: from the group that was
     /// asked, for the first time since.
-    pub(crate) fn on_noted(&mut self, group: GroupId, leader: PeerKey) -> bool {
-        let is_asked = self.join_search.chosen.as_ref().is_none_or(|(chosen, _)| *chosen == group);
-        is_asked && self.join_search.noted.replace(leader).is_none()
+    fn on_noted(&mut self, group: GroupId, leader: PeerKey) -> bool {
+        let is_asked = self.chosen.as_ref().is_none_or(|(chosen, _)| *chosen == group);
+        is_asked && self.noted.replace(leader).is_none()
     }
+
+    /// Handles a group's answer that it noted this node's request to join, or has no room to note it. Each question is
+    /// answered once.
+    pub(crate) fn on_wait(&mut self, cx: &Context<'_>, group: GroupId, leader: PeerKey, millis: u64) {
+        if self.on_noted(group, leader) {
+            self.due = self.due.max(cx.now.time + Duration::from_millis(millis).min(WAIT_MAX));
+        }
+    }
+}
+
+/// Asks a peer to let this node into its group.
+fn ask_to_join(cx: &mut Context<'_>, peer: PeerKey) {
+    let join = Frame::Join { ring: cx.ring, member: cx.member() };
+    cx.say_to(peer, &join);
 }
 
 #[cfg(test)]
@@ -340,7 +381,8 @@ mod tests {
 
     use super::*;
     use crate::api::{Input, Output};
-    use crate::config::NodeConfig;
+    use crate::context::context;
+    use crate::node::Node;
     use crate::tests::small_net::{Net, key};
     use crate::wire;
 
@@ -365,7 +407,7 @@ mod tests {
         [0, 6].map(|index| {
             let node = &net.nodes[index];
             let start = node.group().expect("it is in one").state().range.start();
-            node.sampled(start).expect("it is here")
+            Sampled::of(&node.replicas, &node.config, &node.lives, start).expect("it is here")
         })
     }
 
@@ -386,9 +428,9 @@ mod tests {
             net.add(settle);
             let newcomer = &mut net.nodes[7];
             let until = newcomer.now.time + SAMPLE_PATIENCE;
-            newcomer.join_search.until = Some((until, until));
-            sampled.into_iter().for_each(|group| newcomer.on_sampled(group));
-            newcomer.choose();
+            newcomer.routing.join.until = Some((until, until));
+            sampled.into_iter().for_each(|group| newcomer.on_admitted(key(0), Frame::Sampled(group.into())));
+            newcomer.routing.join.choose(&mut context!(newcomer));
             net.run_until(|net| net.nodes[7].group().is_some());
             let group = |index: usize| net.nodes[index].group().expect("it is in one").state().id;
             assert_eq!(group(7), group(joined), "{policy}");
@@ -419,13 +461,13 @@ mod tests {
             assert!(asked.iter().all(|peer| small.iter().any(|contact| contact.node.peer == *peer)), "{asked:?}");
             (asked.len(), samples)
         };
-        sampled.iter().for_each(|group| newcomer.on_sampled(group.clone()));
-        newcomer.choose();
+        sampled.iter().for_each(|group| newcomer.on_admitted(key(0), Frame::Sampled(group.clone().into())));
+        newcomer.routing.join.choose(&mut context!(newcomer));
         assert_eq!(said(newcomer).0, ASKED_MAX);
         let mut all = Vec::new();
         for turn in 1..=6 {
             (0..7).for_each(|index| newcomer.handle(now, Input::PeerUp(key(index))));
-            sampled.iter().for_each(|group| newcomer.on_sampled(group.clone()));
+            sampled.iter().for_each(|group| newcomer.on_admitted(key(0), Frame::Sampled(group.clone().into())));
             let time = now.time + ASK_AGAIN * turn;
             newcomer.handle(Now { time, awake: time, ..now }, Input::Tick);
             let (joins, samples) = said(newcomer);

@@ -31,11 +31,16 @@ use overlay::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Class, Output};
-use crate::node::Node;
+use crate::api::Class;
+use crate::context::Context;
+use crate::policies::lifetimes::LifeWatch;
+use crate::replicas::LocalReplicas;
+use crate::routing::join::{JoinSearch, Sampled};
+use crate::routing::probing::Probes;
 use crate::routing::questions::Questions;
 use crate::routing::refresh::Refresh;
-use crate::sessions::Sessions;
+use crate::routing::ring_walk::RingWalks;
+use crate::routing::successor_search::SuccessorSearch;
 use crate::wire::Frame;
 
 /// Upper limit of the hops of a question, wherever it is then.
@@ -183,6 +188,17 @@ pub struct Located {
 }
 
 impl Located {
+    /// Returns the owner of `point`, if it is a group here.
+    pub(crate) fn here(replicas: &LocalReplicas, point: Point) -> Option<Located> {
+        let here = replicas.at(point).filter(|group| group.state().ended.is_none())?;
+        let state = here.state();
+        let (part, ballot) = state.parts().find(|(part, _)| part.contains(point))?;
+        let (ring, group, horizon) = (state.ring, state.reference(), state.horizon);
+        let (heard, unheard) = Heard::with_unheard(here);
+        let policies = state.settings.policies.version;
+        Some(Located { ring, point, group, part, ballot, horizon, unheard, heard, policies })
+    }
+
     /// Returns whether the answer is consistent. There are no more unheard members than members. No configuration is later than the
     /// group's, or has more members than a group may have. The ballot is of the group's epoch. Counting on from the horizon does not
     /// overflow.
@@ -207,6 +223,38 @@ pub(crate) struct Owner {
     learned: Time,
     /// Peer that reported the owner, or passed the report on; `None` if this node knew it itself.
     pub(crate) told_by: Option<PeerKey>,
+}
+
+/// All parts of the node that look beyond its own groups.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    pub(crate) table: RoutingTable,
+    pub(crate) walks: RingWalks,
+    pub(crate) join: JoinSearch,
+    pub(crate) probes: Probes,
+    pub(crate) successors: SuccessorSearch,
+}
+
+impl Routing {
+    /// Creates them for a process that begins now.
+    pub(crate) fn new(now: Time) -> Routing {
+        Routing {
+            table: RoutingTable::default(),
+            walks: RingWalks::default(),
+            join: JoinSearch::new(now),
+            probes: Probes::default(),
+            successors: SuccessorSearch::default(),
+        }
+    }
+}
+
+/// News of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    /// Whether a message waited for the answer.
+    pub(crate) is_asked: bool,
+    /// Whether another node is known now as the primary: operations that wait for it are due.
+    pub(crate) serves: bool,
 }
 
 /// All knowledge of other groups.
@@ -257,7 +305,7 @@ impl RoutingTable {
 
     /// Handles an unasked report of a later primary than the known one. The report is not believed: this node asks for the owner, if the
     /// peer also reported the known primary, and as long as that leaves room for other questions.
-    fn hear(&mut self, located: &Located, from: PeerKey, now: Time) {
+    pub(crate) fn hear(&mut self, located: &Located, from: PeerKey, now: Time) {
         let is_later = |owner: Owner| located.ballot > owner.ballot && owner.told_by == Some(from);
         if self.find(located.point).is_some_and(is_later) && self.asked.len() < ASKED_MAX / 2 {
             self.want(located.point, now);
@@ -405,102 +453,85 @@ fn way_round(own: KeyRange, silent: KeyRange) -> Way {
     if ahead { Way::Down } else { Way::Up }
 }
 
-impl Node {
+impl RoutingTable {
     /// Sends the questions and operations of this batch. Returns whether there were any.
-    pub(crate) fn flush_routing(&mut self) -> bool {
-        let wanted = core::mem::take(&mut self.routing.wanted);
-        let operations = core::mem::take(&mut self.routing.operations);
+    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) -> bool {
+        let wanted = core::mem::take(&mut self.wanted);
+        let operations = core::mem::take(&mut self.operations);
         let busy = !wanted.is_empty() || !operations.is_empty();
-        let Some(ring) = self.ring else { return busy };
+        let Some(ring) = cx.ring else { return busy };
         for point in wanted {
-            let origin = self.contact();
-            self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
+            let origin = cx.contact();
+            self.pass_on(cx, Locate::new(ring, point, origin, Wanted::Owner));
         }
         for ((group, primary), operations) in operations {
             let message = ClientMessage { operations, outcomes: Vec::new() };
-            self.send_as(group, &[primary], Message::Client(message), Epoch(0));
+            cx.send_as(group, &[primary], Message::Client(message), Epoch(0));
         }
         busy
     }
 
     /// Handles a question of another peer.
-    pub(crate) fn on_locate(&mut self, from: PeerKey, locate: Locate) {
+    pub(crate) fn on_locate(&mut self, cx: &mut Context<'_>, lives: &LifeWatch, from: PeerKey, locate: Locate) {
         let Locate { ring, point, ref origin, wanted, hops, taken_for, .. } = locate;
-        if self.ring != Some(ring) || hops >= HOPS_MAX || !group::validate::are_addresses(&origin.addresses) {
-            self.frames_dropped += 1;
+        if cx.ring != Some(ring) || hops >= HOPS_MAX || !group::validate::are_addresses(&origin.addresses) {
+            cx.drop_frame();
             return;
         }
-        let located = self.locate_here(point);
-        if located.is_none() && self.replicas.at(point).is_some_and(|group| group.state().ended.is_some()) {
+        let located = Located::here(cx.replicas, point);
+        if located.is_none() && cx.replicas.at(point).is_some_and(|group| group.state().ended.is_some()) {
             // No peer here knows yet the successor of a group that has ended, and other peers would send the question back.
-            return self.routing.keep(from, locate, self.now.time);
+            return self.keep(from, locate, cx.now.time);
         }
         // A peer that asks for itself learns of its error from the answer.
         if let Some(taken_for) = taken_for.filter(|_| located.is_none() || origin.node.peer != from) {
-            self.tell_astray(from, ring, taken_for);
+            self.tell_astray(cx, from, ring, taken_for);
         }
-        if wanted == Wanted::Owner && origin.node.peer != self.me.peer {
-            self.routing.questions.note(point, origin, from, self.now.time);
+        if wanted == Wanted::Owner && origin.node.peer != cx.me.peer {
+            self.questions.note(point, origin, from, cx.now.time);
         }
-        let Some(located) = located else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
+        let Some(located) = located else { return self.pass_on(cx, Locate { hops: hops + 1, ..locate }) };
         match wanted {
-            Wanted::Owner => self.send_back(None, &located),
+            Wanted::Owner => self.send_back(cx, None, &located),
             Wanted::Sample => {
-                if let Some(sampled) = self.sampled(point) {
-                    self.tell(origin, &Frame::Sampled(sampled.into()));
+                if let Some(sampled) = Sampled::of(cx.replicas, cx.config, lives, point) {
+                    cx.tell(origin, &Frame::Sampled(sampled.into()));
                 }
             }
         }
     }
 
     /// Answers the questions that waited: a group was born here, or the point belongs to another group now.
-    pub(crate) fn resume_questions(&mut self) {
-        for (asked, from, locate) in core::mem::take(&mut self.routing.waiting) {
+    pub(crate) fn resume_questions(&mut self, cx: &mut Context<'_>, lives: &LifeWatch) {
+        for (asked, from, locate) in core::mem::take(&mut self.waiting) {
             // The origin of an older question has asked again since.
-            if self.now.time.since(asked) < ASK_AGAIN {
-                self.on_locate(from, locate);
+            if cx.now.time.since(asked) < ASK_AGAIN {
+                self.on_locate(cx, lives, from, locate);
             }
         }
     }
 
-    /// Returns the owner of `point`, if it is a group here.
-    pub(crate) fn locate_here(&self, point: Point) -> Option<Located> {
-        let here = self.replicas.at(point).filter(|group| group.state().ended.is_none())?;
-        let state = here.state();
-        let (part, ballot) = state.parts().find(|(part, _)| part.contains(point))?;
-        let (ring, group, horizon) = (state.ring, state.reference(), state.horizon);
-        let (heard, unheard) = Heard::with_unheard(here);
-        let policies = state.settings.policies.version;
-        Some(Located { ring, point, group, part, ballot, horizon, unheard, heard, policies })
-    }
-
-    /// Sends a frame to a contact that may not be connected.
-    pub(crate) fn tell(&mut self, contact: &Contact, frame: &Frame) {
-        self.reach(contact);
-        self.post(contact.node.peer, Class::Control, frame);
-    }
-
     /// Corrects a peer that took this node for a member of a group, if it is none, or if that group has a later epoch by now.
-    fn tell_astray(&mut self, from: PeerKey, ring: RingId, (id, epoch): (GroupId, Epoch)) {
-        let here = self.replicas.living().map(Group::state).find(|state| state.id == id).map(GroupState::reference);
+    fn tell_astray(&mut self, cx: &mut Context<'_>, from: PeerKey, ring: RingId, (id, epoch): (GroupId, Epoch)) {
+        let here = cx.replicas.living().map(Group::state).find(|state| state.id == id).map(GroupState::reference);
         if here.as_ref().is_some_and(|group| group.epoch <= epoch) {
             return;
         }
-        let later = || self.routing.hints.find(id).filter(|group| group.epoch > epoch);
-        let group = here.or_else(later).or_else(|| self.replicas.home().map(|group| group.state().reference()));
+        let later = || self.hints.find(id).filter(|group| group.epoch > epoch);
+        let group = here.or_else(later).or_else(|| cx.replicas.home().map(|group| group.state().reference()));
         let frame = Frame::Astray(Astray { ring, taken_for: (id, epoch), group }.into());
-        self.post(from, Class::Control, &frame);
+        cx.post(from, Class::Control, &frame);
     }
 
     /// Handles the report that a peer is not a member of the group that it was taken for. Only a peer that is a member according to the
     /// hint is believed.
-    pub(crate) fn on_astray(&mut self, from: PeerKey, astray: Astray) {
+    pub(crate) fn on_astray(&mut self, cx: &mut Context<'_>, from: PeerKey, astray: Astray) {
         let Astray { ring, taken_for: (id, epoch), group } = astray;
-        if self.ring != Some(ring) || !group.as_ref().is_none_or(group::validate::is_reference) {
-            self.frames_dropped += 1;
+        if cx.ring != Some(ring) || !group.as_ref().is_none_or(group::validate::is_reference) {
+            cx.drop_frame();
             return;
         }
-        let hints = &mut self.routing.hints;
+        let hints = &mut self.hints;
         let is_member = |known: &GroupRef| known.nodes().any(|node| node.peer == from);
         if let Some(known) = hints.find(id).filter(|known| known.epoch <= epoch && is_member(known)) {
             hints.forget(&known);
@@ -510,18 +541,18 @@ impl Node {
 
     /// Passes a question on to a peer that is nearer to the point than all groups here. A group of which no member could be reached for a
     /// while is bypassed, and forgotten. A group that this node asked for the same point in vain is bypassed.
-    pub(crate) fn pass_on(&mut self, locate: Locate) {
-        let Some(home) = self.replicas.home() else { return };
-        self.routing.hints.set_here(home.state().range);
-        let here: Vec<GroupRef> = self.replicas.living().map(|group| group.state().reference()).collect();
-        let links = self.replicas.living().map(|group| &group.state().transactions);
+    pub(crate) fn pass_on(&mut self, cx: &mut Context<'_>, locate: Locate) {
+        let Some(home) = cx.replicas.home() else { return };
+        self.hints.set_here(home.state().range);
+        let here: Vec<GroupRef> = cx.replicas.living().map(|group| group.state().reference()).collect();
+        let links = cx.replicas.living().map(|group| &group.state().transactions);
         let links = links.flat_map(|transactions| transactions.neighbours());
         let mut beside: Vec<GroupRef> =
             links.filter(|link| here.iter().all(|own| own.id != link.id)).cloned().collect();
         let (mut silent, mut passed, mut way) = (None::<GroupRef>, Vec::new(), locate.way);
         for _ in 0..ROUND_MAX {
             let Some(own) = here.iter().min_by_key(|own| way.distance(own.range, locate.point)) else { return };
-            let next = next_hop(locate.point, own, beside.iter().cloned(), &mut self.routing.hints, way);
+            let next = next_hop(locate.point, own, beside.iter().cloned(), &mut self.hints, way);
             let Some(next) = next else {
                 match (&silent, way) {
                     (Some(silent), Way::Either) => way = way_round(own.range, silent.range),
@@ -529,15 +560,15 @@ impl Node {
                 }
                 continue;
             };
-            let now = self.now.time;
-            let may_try = locate.hops > 0 || self.routing.may_try(locate.point, next.id, now);
-            if let Some(contact) = may_try.then(|| self.reachable(&next)).flatten() {
-                passed.iter().for_each(|group| self.routing.hints.learn(group));
-                return self.pass_to(&contact, &next, Locate { way, ..locate });
+            let now = cx.now.time;
+            let may_try = locate.hops > 0 || self.may_try(locate.point, next.id, now);
+            if let Some(contact) = may_try.then(|| self.reachable(cx, &next)).flatten() {
+                passed.iter().for_each(|group| self.hints.learn(group));
+                return self.pass_to(cx, &contact, &next, Locate { way, ..locate });
             }
-            self.routing.hints.forget(&next);
+            self.hints.forget(&next);
             beside.retain(|group| group.id != next.id);
-            if next.nodes().all(|node| node.peer == self.me.peer) {
+            if next.nodes().all(|node| node.peer == cx.me.peer) {
                 continue; // A former group of this node is no reason to go another way.
             }
             if !may_try {
@@ -546,80 +577,38 @@ impl Node {
             silent.get_or_insert(next);
         }
         // A group that is of no use for this point is remembered for other points.
-        passed.iter().for_each(|group| self.routing.hints.learn(group));
+        passed.iter().for_each(|group| self.hints.learn(group));
         // No other group is nearer: perhaps this one answers now.
-        if let Some((silent, contact)) =
-            silent.and_then(|group| Some((group.clone(), self.some_member(&group, false)?)))
+        if let Some((silent, contact)) = silent.and_then(|group| Some((group.clone(), cx.some_member(&group, false)?)))
         {
-            self.pass_to(&contact, &silent, locate);
+            self.pass_to(cx, &contact, &silent, locate);
         }
     }
 
     /// Passes a question to a member of this group.
-    fn pass_to(&mut self, contact: &Contact, group: &GroupRef, locate: Locate) {
+    fn pass_to(&mut self, cx: &mut Context<'_>, contact: &Contact, group: &GroupRef, locate: Locate) {
         let taken_for = Some((group.id, group.epoch));
-        self.routing.questions.note_passed(locate.point, locate.origin.node.peer, contact.node.peer);
-        self.tell(contact, &Frame::Locate(Locate { taken_for, ..locate }.into()));
+        self.questions.note_passed(locate.point, locate.origin.node.peer, contact.node.peer);
+        cx.tell(contact, &Frame::Locate(Locate { taken_for, ..locate }.into()));
     }
 
     /// Returns a member of a group that is connected, or that may still be reached.
-    pub(crate) fn reachable(&mut self, group: &GroupRef) -> Option<Contact> {
-        if let Some(contact) = self.some_member(group, true) {
-            self.routing.unreached.remove(&group.id);
+    pub(crate) fn reachable(&mut self, cx: &mut Context<'_>, group: &GroupRef) -> Option<Contact> {
+        if let Some(contact) = cx.some_member(group, true) {
+            self.unreached.remove(&group.id);
             return Some(contact);
         }
-        let now = self.now.time;
-        self.routing.unreached.retain(|_, since| now.since(*since) < REACHED_AGAIN);
-        let since = *self.routing.unreached.entry(group.id).or_insert(now);
-        if now.since(since) >= REACHED_WITHIN { None } else { self.some_member(group, false) }
-    }
-
-    /// Returns a group's members, or those that are connected, without this node.
-    pub(crate) fn other_members<'a>(&self, group: &'a GroupRef, connected: bool) -> Vec<&'a Contact> {
-        let others = group.members.iter().filter(|contact| contact.node.peer != self.me.peer);
-        others.filter(|contact| !connected || self.is_connected_to(contact.node.peer)).collect()
-    }
-
-    /// Returns one of a group's members, or of those that are connected, but not this node.
-    fn some_member(&mut self, group: &GroupRef, connected: bool) -> Option<Contact> {
-        let all = self.other_members(group, connected);
-        let chosen = self.rng.below(all.len().max(1) as u64) as usize;
-        all.get(chosen).map(|contact| (*contact).clone())
-    }
-
-    /// Handles the answer to a question.
-    pub(crate) fn on_located(&mut self, from: PeerKey, located: Located) {
-        let Located { ring, ref group, part, ballot, .. } = located;
-        let is_sound = group::validate::is_reference(group) && group.range.contains_range(part) && located.is_sound();
-        if self.ring != Some(ring) || !is_sound {
-            self.frames_dropped += 1;
-            return;
-        }
-        self.send_back(Some(from), &located);
-        let is_asked = self.routing.has_asked(located.point);
-        if is_asked && let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node) {
-            self.reach(primary);
-        }
-        self.routing.ways.remove(&located.point);
-        match self.routing.learn(&located, from, self.now.time) {
-            false => {}
-            // This primary is still to begin here, and wakes the waiting operations when it does: no further question is needed so soon.
-            true if ballot.node == self.me => drop(self.routing.asked.insert(located.point, self.now.time)),
-            true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part, ballot)),
-        }
-        self.on_looked(located.point, &located.group);
-        self.on_seen_beyond(&located);
-        self.on_ring_walk_answer(&located);
-        if !is_asked {
-            self.routing.hear(&located, from, self.now.time);
-        }
+        let now = cx.now.time;
+        self.unreached.retain(|_, since| now.since(*since) < REACHED_AGAIN);
+        let since = *self.unreached.entry(group.id).or_insert(now);
+        if now.since(since) >= REACHED_WITHIN { None } else { cx.some_member(group, false) }
     }
 
     /// Remembers the groups beside those here. Returns whether the node's place on the ring has changed, or some of the groups are new.
-    pub(crate) fn learn_neighbours(&mut self, serial: u64) -> bool {
-        let hints = &mut self.routing.hints;
-        let mut changed = self.replicas.home().is_some_and(|home| hints.set_here(home.state().range));
-        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return changed };
+    pub(crate) fn learn_neighbours(&mut self, cx: &mut Context<'_>, serial: u64) -> bool {
+        let hints = &mut self.hints;
+        let mut changed = cx.replicas.home().is_some_and(|home| hints.set_here(home.state().range));
+        let Some(replica) = cx.replicas.all.iter().find(|replica| replica.serial == serial) else { return changed };
         let transactions = &replica.group.state().transactions;
         for beside in transactions.neighbours() {
             changed |= hints.find(beside.id).is_none();
@@ -628,11 +617,40 @@ impl Node {
         changed
     }
 
-    /// Connects to a contact that a message will be sent to.
-    pub(crate) fn reach(&mut self, contact: &Contact) {
-        let (peer, addresses) = (contact.node.peer, contact.addresses.clone());
-        if peer != self.me.peer && !addresses.is_empty() && !self.is_connected_to(peer) {
-            self.outputs.push_back(Output::Dial { peer, addresses });
+    /// Asks for the owner of a point at once.
+    pub(crate) fn ask_where(&mut self, cx: &mut Context<'_>, point: Point) {
+        let Some(ring) = cx.ring else { return };
+        let origin = cx.contact();
+        self.pass_on(cx, Locate::new(ring, point, origin, Wanted::Owner));
+    }
+
+    /// Returns the last known owner of a point: a neighbour, or a group that hints name.
+    pub(crate) fn known_at(&self, replicas: &LocalReplicas, point: Point) -> Option<GroupRef> {
+        let links = replicas.living().map(|group| &group.state().transactions);
+        let mut links = links.flat_map(|transactions| transactions.neighbours());
+        let link = links.find(|link| link.range.contains(point)).cloned();
+        link.or_else(|| self.hints.at(point))
+    }
+
+    /// Handles the answer to a question. Returns the news of it, unless the answer is not sound.
+    pub(crate) fn on_located(&mut self, cx: &mut Context<'_>, from: PeerKey, located: &Located) -> Option<Answered> {
+        let Located { ring, ref group, part, ballot, .. } = *located;
+        let is_sound = group::validate::is_reference(group) && group.range.contains_range(part) && located.is_sound();
+        if cx.ring != Some(ring) || !is_sound {
+            cx.drop_frame();
+            return None;
         }
+        self.send_back(cx, Some(from), located);
+        let is_asked = self.has_asked(located.point);
+        if is_asked && let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node) {
+            cx.reach(primary);
+        }
+        self.ways.remove(&located.point);
+        let is_new = self.learn(located, from, cx.now.time);
+        // This primary is still to begin here, and wakes the waiting operations when it does: no further question is needed so soon.
+        if is_new && ballot.node == cx.me {
+            self.asked.insert(located.point, cx.now.time);
+        }
+        Some(Answered { is_asked, serves: is_new && ballot.node != cx.me })
     }
 }

@@ -17,8 +17,8 @@ use overlay::time::Time;
 use overlay::{Contact, PeerKey, RingId};
 
 use crate::api::Class;
-use crate::node::Node;
-use crate::routing::join::Sampled;
+use crate::context::Context;
+use crate::routing::join::{JoinSearch, Sampled};
 use crate::wire::Frame;
 
 /// Time after which an answer may be lost: another no-op is sent.
@@ -113,50 +113,41 @@ impl Probing {
     }
 }
 
-impl Node {
+impl JoinSearch {
     /// Connects to the members that are probed, and sends the no-ops that are due. Returns `false` once the probes are over.
-    pub(crate) fn go_on_probing(&mut self) -> bool {
-        let now = self.now.time;
-        let Some(probing) = self.join_search.probing.as_ref().filter(|probing| !probing.is_over(now)) else {
+    pub(crate) fn go_on_probing(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = cx.now.time;
+        let Some(probing) = self.probing.as_ref().filter(|probing| !probing.is_over(now)) else {
             return false;
         };
-        self.join_due = probing.until.min(now + SEND_AGAIN);
+        self.due = probing.until.min(now + SEND_AGAIN);
         let contacts: Vec<Contact> = probing.unfinished().map(|(_, member)| member.contact.clone()).collect();
         for contact in contacts {
-            self.reach(&contact);
-            self.send_no_op(contact.node.peer);
+            cx.reach(&contact);
+            self.send_no_op(cx, contact.node.peer);
         }
         true
     }
 
     /// Sends this peer a no-op if one is due and the connection is open.
-    pub(crate) fn send_no_op(&mut self, peer: PeerKey) {
-        let now = self.now.time;
-        if self.is_connected_to(peer)
-            && let Some(frame) = self.join_search.probing.as_mut().and_then(|probing| probing.next_to(peer, now))
+    pub(crate) fn send_no_op(&mut self, cx: &mut Context<'_>, peer: PeerKey) {
+        let now = cx.now.time;
+        if cx.is_connected_to(peer)
+            && let Some(frame) = self.probing.as_mut().and_then(|probing| probing.next_to(peer, now))
         {
-            self.post(peer, Class::Control, &frame);
+            cx.post(peer, Class::Control, &frame);
         }
-    }
-
-    /// Answers a no-op of a newcomer, as if the newcomer were its primary.
-    pub(crate) fn on_probe(&mut self, from: PeerKey, ring: RingId, number: u64) {
-        if self.replicas.is_empty() || self.ring != Some(ring) || !self.probes.allows(from, self.now.time) {
-            self.frames_dropped += 1;
-            return;
-        }
-        self.post(from, Class::Control, &Frame::Probed { ring, number });
     }
 
     /// Handles an answer to a no-op.
-    pub(crate) fn on_probed(&mut self, from: PeerKey, number: u64) {
-        let now = self.now.time;
-        let Some(probing) = &mut self.join_search.probing else { return };
+    pub(crate) fn on_probed(&mut self, cx: &mut Context<'_>, from: PeerKey, number: u64) {
+        let now = cx.now.time;
+        let Some(probing) = &mut self.probing else { return };
         probing.on_answer(from, number, now);
         if probing.is_over(now) {
-            return self.end_probing();
+            return self.end_probing(cx);
         }
-        self.send_no_op(from);
+        self.send_no_op(cx, from);
     }
 }
 
@@ -173,6 +164,15 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
+    /// Answers a no-op of a newcomer, as if the newcomer were its primary.
+    pub(crate) fn on_probe(&mut self, cx: &mut Context<'_>, from: PeerKey, ring: RingId, number: u64) {
+        if cx.replicas.is_empty() || cx.ring != Some(ring) || !self.allows(from, cx.now.time) {
+            cx.drop_frame();
+            return;
+        }
+        cx.post(from, Class::Control, &Frame::Probed { ring, number });
+    }
+
     /// Counts one more no-op of this newcomer; returns whether it is to be answered.
     fn allows(&mut self, from: PeerKey, now: Time) -> bool {
         if self.since.len() >= NEWCOMERS_MAX && !self.since.contains_key(&from) {

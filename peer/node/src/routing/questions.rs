@@ -20,8 +20,8 @@ use overlay::time::Time;
 use overlay::{Contact, PeerKey, Point};
 
 use crate::api::Class;
-use crate::node::Node;
-use crate::routing::Located;
+use crate::context::Context;
+use crate::routing::{Located, RoutingTable};
 use crate::wire::Frame;
 
 /// Time for which a question is remembered: as long as a client waits.
@@ -149,44 +149,44 @@ impl Questions {
     }
 }
 
-impl Node {
+impl RoutingTable {
     /// Tells the owner to all peers that asked for the point and have not heard this answer yet. `said` is the peer that answered this
     /// node; `None` if this node answers itself.
-    pub(crate) fn send_back(&mut self, said: Option<PeerKey>, located: &Located) {
-        for back in self.routing.questions.take_untold(located.point, located.ballot, said) {
-            let to = self.way_back(&back);
+    pub(crate) fn send_back(&mut self, cx: &mut Context<'_>, said: Option<PeerKey>, located: &Located) {
+        for back in self.questions.take_untold(located.point, located.ballot, said) {
+            let to = self.way_back(cx, &back);
             if to.is_some() && to == said {
                 continue;
             }
             let frame = Frame::Located(located.clone().into());
             match to {
-                Some(to) => self.post(to, Class::Control, &frame),
-                None => self.tell(&back.origin, &frame),
+                Some(to) => cx.post(to, Class::Control, &frame),
+                None => cx.tell(&back.origin, &frame),
             }
         }
     }
 
     /// Returns the peer that an answer goes to; `None` if none of the connections that the question came over is left.
-    fn way_back(&self, back: &Back) -> Option<PeerKey> {
-        [back.origin.node.peer, back.from].into_iter().find(|peer| self.is_connected_to(*peer))
+    fn way_back(&self, cx: &Context<'_>, back: &Back) -> Option<PeerKey> {
+        [back.origin.node.peer, back.from].into_iter().find(|peer| cx.is_connected_to(*peer))
     }
 
     /// Tells the peers that recently asked for a point here that another primary may serve it, over open connections. One answer is enough
     /// for all points of a sub-range.
-    pub(crate) fn answer_anew(&mut self) {
-        let serves = |point| self.replicas.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
+    pub(crate) fn answer_anew(&mut self, cx: &mut Context<'_>) {
+        let serves = |point| cx.replicas.at(point).filter(|group| group.state().ended.is_none())?.primary_of(point);
         let mut told: BTreeSet<(PeerKey, PeerKey, Point)> = BTreeSet::new();
         let mut answer: Option<Located> = None;
         // In the order of the ring, one lookup is enough for all points of a sub-range.
-        for point in self.routing.questions.outdated(serves) {
-            answer = answer.filter(|known| known.part.contains(point)).or_else(|| self.locate_here(point));
+        for point in self.questions.outdated(serves) {
+            answer = answer.filter(|known| known.part.contains(point)).or_else(|| Located::here(cx.replicas, point));
             let Some(located) = &answer else { continue };
-            for back in self.routing.questions.take_untold(point, located.ballot, None) {
-                if let Some(to) = self.way_back(&back)
+            for back in self.questions.take_untold(point, located.ballot, None) {
+                if let Some(to) = self.way_back(cx, &back)
                     && told.insert((to, back.origin.node.peer, located.part.start()))
                 {
                     let located = Located { point, ..located.clone() };
-                    self.post(to, Class::Control, &Frame::Located(located.into()));
+                    cx.post(to, Class::Control, &Frame::Located(located.into()));
                 }
             }
         }

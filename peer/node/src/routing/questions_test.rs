@@ -1,5 +1,6 @@
 //! Ways of answers, and reports of later primaries to origins.
 
+use alloc::boxed::Box;
 use alloc::vec;
 
 use group::Group;
@@ -130,7 +131,7 @@ fn an_answer_needs_no_connection_to_its_origin() {
     (2..4).for_each(|other| disconnect(&mut net, 0, other));
     net.begin_set(0, wanted.clone(), "v".into());
     net.run_for(Duration::from_secs(2));
-    let owner = net.nodes[0].routing.find(wanted.point()).map(|owner| owner.ballot);
+    let owner = net.nodes[0].routing.table.find(wanted.point()).map(|owner| owner.ballot);
     assert_eq!(owner, net.nodes[2].group().expect("it is in one").primary_of(wanted.point()));
 }
 
@@ -185,7 +186,7 @@ fn drain(net: &mut Net, index: usize) -> Said {
 /// Returns an answer that makes this node the primary of all keys.
 fn forge(net: &Net, point: Point, epoch: u64, node: usize) -> Located {
     let group = net.nodes[2].group().expect("it is in one");
-    let mut located = net.nodes[2].locate_here(point).expect("it owns that");
+    let mut located = Located::here(&net.nodes[2].replicas, point).expect("it owns that");
     located.group = GroupRef { range: KeyRange::FULL, epoch: Epoch(epoch), ..group.state().reference() };
     located.part = KeyRange::FULL;
     located.ballot = TermBallot { epoch: Epoch(epoch), node: net.nodes[node].id(), ..located.ballot };
@@ -198,24 +199,25 @@ fn an_answer_that_nobody_asked_for_is_a_question_at_most() {
     let mut net = two_groups(6);
     let wanted = key_of(net.nodes[2].group().expect("it is in one"));
     // The node was in the group that the other one split off from, and knows its primaries; it must ask for this one.
-    let known = net.nodes[0].routing.find(wanted.point()).expect("it was there").ballot;
-    net.nodes[0].routing.forget(wanted.point(), known);
+    let known = net.nodes[0].routing.table.find(wanted.point()).expect("it was there").ballot;
+    net.nodes[0].routing.table.forget(wanted.point(), known);
     assert_eq!(net.put(0, vec![(wanted.clone(), "v".into())]), (1, vec![]));
-    let owner = net.nodes[0].routing.find(wanted.point()).map(|owner| owner.ballot);
+    let owner = net.nodes[0].routing.table.find(wanted.point()).map(|owner| owner.ballot);
     net.begin_set(0, wanted.clone(), "w".into());
     assert_eq!(drain(&mut net, 0).operations, 1);
-    let from = net.nodes[0].routing.find(wanted.point()).and_then(|owner| owner.told_by).expect("it was asked for");
+    let from =
+        net.nodes[0].routing.table.find(wanted.point()).and_then(|owner| owner.told_by).expect("it was asked for");
     for stranger in (0..6).map(key).filter(|peer| *peer != from) {
         for epoch in 1_000..1_100 {
             let forged = forge(&net, wanted.point(), epoch, 1);
-            net.nodes[0].on_located(stranger, forged);
+            net.nodes[0].on_admitted(stranger, Frame::Located(Box::new(forged)));
         }
     }
     net.nodes[0].handle(net.now, Input::Tick);
     let said = drain(&mut net, 0);
     assert_eq!((said.questions, said.operations, said.dials), (0, 0, 0));
     let forged = forge(&net, wanted.point(), 1_000, 1);
-    net.nodes[0].on_located(from, forged);
+    net.nodes[0].on_admitted(from, Frame::Located(Box::new(forged)));
     net.nodes[0].handle(net.now, Input::Tick);
     let said = drain(&mut net, 0);
     assert_eq!(
@@ -223,11 +225,11 @@ fn an_answer_that_nobody_asked_for_is_a_question_at_most() {
         (1, 0, 0),
         "the peer that told of the owner says that there is another"
     );
-    assert_eq!(net.nodes[0].routing.find(wanted.point()).map(|owner| owner.ballot), owner);
-    let mut torn = net.nodes[2].locate_here(wanted.point()).expect("it owns that");
+    assert_eq!(net.nodes[0].routing.table.find(wanted.point()).map(|owner| owner.ballot), owner);
+    let mut torn = Located::here(&net.nodes[2].replicas, wanted.point()).expect("it owns that");
     torn.ballot.epoch = Epoch(u64::MAX);
     let dropped = net.nodes[0].frames_dropped;
-    net.nodes[0].on_located(from, torn);
+    net.nodes[0].on_admitted(from, Frame::Located(Box::new(torn)));
     assert_eq!(net.nodes[0].frames_dropped, dropped + 1, "a ballot is one of its group's epoch");
 }
 
@@ -242,8 +244,8 @@ fn no_peer_keeps_later_answers_from_an_origin() {
     let mut net = two_groups(6);
     let wanted = key_of(net.nodes[2].group().expect("it is in one"));
     let asked = question(&net, contact(77), &wanted);
-    net.nodes[2].on_locate(key(1), asked.clone());
-    net.nodes[2].on_locate(key(0), asked);
+    net.nodes[2].on_admitted(key(1), Frame::Locate(Box::new(asked.clone())));
+    net.nodes[2].on_admitted(key(0), Frame::Locate(Box::new(asked)));
     let both = BTreeSet::from([key(0), key(1)]);
     assert_eq!(drain(&mut net, 2).answers.into_iter().collect::<BTreeSet<_>>(), both);
     let dead = (3..6).find(|index| net.nodes[*index].group().is_some_and(|group| !group.log().leads())).expect("one");
@@ -260,11 +262,11 @@ fn no_peer_keeps_later_answers_from_an_origin() {
 fn an_origin_sends_no_answer_on() {
     let mut net = two_groups(6);
     let wanted = key_of(net.nodes[2].group().expect("it is in one"));
-    let asked = question(&net, net.nodes[0].contact(), &wanted);
-    net.nodes[0].on_locate(key(1), asked);
+    let asked = question(&net, net.contact(0), &wanted);
+    net.nodes[0].on_admitted(key(1), Frame::Locate(Box::new(asked)));
     drain(&mut net, 0);
-    let located = net.nodes[2].locate_here(wanted.point()).expect("it owns that");
-    net.nodes[0].on_located(key(2), located);
+    let located = Located::here(&net.nodes[2].replicas, wanted.point()).expect("it owns that");
+    net.nodes[0].on_admitted(key(2), Frame::Located(Box::new(located)));
     assert_eq!(drain(&mut net, 0).answers, []);
 }
 
@@ -276,12 +278,12 @@ fn an_answer_does_not_go_to_a_peer_that_is_gone() {
     let wanted = key_of(net.nodes[2].group().expect("it is in one"));
     let asked = question(&net, contact(77), &wanted);
     let now = net.now;
-    net.nodes[2].on_locate(key(0), asked.clone());
+    net.nodes[2].on_admitted(key(0), Frame::Locate(Box::new(asked.clone())));
     assert_eq!(drain(&mut net, 2).answers, [key(0)]);
     net.nodes[2].handle(now, Input::PeerDown(key(0)));
-    net.nodes[2].on_locate(key(1), Locate { hops: 3, ..asked.clone() });
+    net.nodes[2].on_admitted(key(1), Frame::Locate(Box::new(Locate { hops: 3, ..asked.clone() })));
     assert_eq!(drain(&mut net, 2).answers, [key(1)]);
-    net.nodes[2].on_locate(key(0), asked);
+    net.nodes[2].on_admitted(key(0), Frame::Locate(Box::new(asked)));
     assert_eq!(drain(&mut net, 2).answers, [key(77)]);
 }
 
@@ -293,8 +295,8 @@ fn one_answer_is_enough_for_a_sub_range() {
     let names = (0..).map(|n| Key::new(alloc::format!("k{n}").as_bytes()).expect("short"));
     let keys: Vec<Key> = names.filter(|key| group.state().range.contains(key.point())).take(1_000).collect();
     for wanted in &keys {
-        let asked = question(&net, net.nodes[0].contact(), wanted);
-        net.nodes[2].on_locate(key(0), asked);
+        let asked = question(&net, net.contact(0), wanted);
+        net.nodes[2].on_admitted(key(0), Frame::Locate(Box::new(asked)));
     }
     assert_eq!(drain(&mut net, 2).answers.len(), 1_000);
     let dead = (3..6).find(|index| net.nodes[*index].group().is_some_and(|group| !group.log().leads())).expect("one");

@@ -8,10 +8,12 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use overlay::Point;
 use overlay::time::Time;
-use overlay::{GroupRef, Point};
 
-use crate::node::Node;
+use crate::context::Context;
+use crate::replicas::LocalReplicas;
+use crate::routing::RoutingTable;
 
 /// Factor by which questions are further apart if no owner is missing, or no peer answers.
 const SLOWER: u32 = 16;
@@ -45,78 +47,75 @@ impl Refresh {
     }
 }
 
-impl Node {
+impl RoutingTable {
     /// Takes the next step, if it is due.
-    pub(crate) fn look_around(&mut self) {
-        if self.now.time < self.routing.refresh.due {
+    pub(crate) fn look_around(&mut self, cx: &mut Context<'_>) {
+        if cx.now.time < self.refresh.due {
             return;
         }
-        match self.routing.refresh.looking.take() {
-            Some(looking) if self.replicas.at(looking.point).is_some() => self.look_later(looking.is_lacking),
-            Some(looking) if looking.asked < ASKED_MAX => self.look(looking),
+        match self.refresh.looking.take() {
+            Some(looking) if cx.replicas.at(looking.point).is_some() => self.look_later(cx, looking.is_lacking),
+            Some(looking) if looking.asked < ASKED_MAX => self.look(cx, looking),
             Some(looking) => {
-                if let Some(silent) = self.routing.hints.at(looking.point) {
-                    self.routing.hints.forget(&silent);
+                if let Some(silent) = self.hints.at(looking.point) {
+                    self.hints.forget(&silent);
                 }
-                self.look_later(false);
+                self.look_later(cx, false);
             }
-            None => self.look_on(),
+            None => self.look_on(cx),
         }
     }
 
     /// Asks for the next point, if there is one.
-    fn look_on(&mut self) {
-        let refresh = &mut self.routing.refresh;
+    fn look_on(&mut self, cx: &mut Context<'_>) {
+        let refresh = &mut self.refresh;
         refresh.looks += 1;
         let looks = refresh.looks;
-        let takes_part = self.entered && self.stopping.is_none();
-        let serials: Vec<u64> = self.replicas.all.iter().filter(|_| takes_part).map(|replica| replica.serial).collect();
+        let takes_part = cx.stage.entered && cx.stage.stopping.is_none();
+        let serials: Vec<u64> = cx.replicas.all.iter().filter(|_| takes_part).map(|replica| replica.serial).collect();
         for serial in &serials {
-            self.learn_neighbours(*serial);
+            self.learn_neighbours(cx, *serial);
         }
-        match self.routing.hints.to_look_at(looks).filter(|_| !serials.is_empty()) {
-            Some(look) => self.look(Looking { point: look.point, is_lacking: look.is_lacking, asked: 0 }),
+        match self.hints.to_look_at(looks).filter(|_| !serials.is_empty()) {
+            Some(look) => self.look(cx, Looking { point: look.point, is_lacking: look.is_lacking, asked: 0 }),
             // No random number is drawn here.
-            None => self.routing.refresh.due = self.now.time + self.config.timing.look_around * SLOWER,
+            None => self.refresh.due = cx.now.time + cx.config.timing.look_around * SLOWER,
         }
     }
 
-    fn look(&mut self, looking: Looking) {
-        let refresh = &mut self.routing.refresh;
-        refresh.due = self.now.time + ANSWERED_WITHIN;
+    fn look(&mut self, cx: &mut Context<'_>, looking: Looking) {
+        let refresh = &mut self.refresh;
+        refresh.due = cx.now.time + ANSWERED_WITHIN;
         let point = looking.point;
         refresh.looking = Some(Looking { asked: looking.asked + 1, ..looking });
-        self.ask_where(point);
+        self.ask_where(cx, point);
     }
 
-    /// Handles the report of a member whose group owns the point. The member's group is also asked for its observations of lifetimes.
-    pub(crate) fn on_looked(&mut self, point: Point, group: &GroupRef) {
-        if self.routing.refresh.looks_at(point)
-            && let Some(looking) = self.routing.refresh.looking.take()
-        {
-            self.look_later(looking.is_lacking);
-            self.ask_for_lifetimes(group);
-        }
+    /// Handles the report of a member whose group owns the point. Returns whether the point was being asked for: then the member's group
+    /// is also to be asked for its observations of lifetimes.
+    pub(crate) fn on_looked(&mut self, cx: &mut Context<'_>, point: Point) -> bool {
+        let looking = self.refresh.looking.take_if(|looking| looking.point == point);
+        looking.map(|looking| self.look_later(cx, looking.is_lacking)).is_some()
     }
 
-    fn look_later(&mut self, soon: bool) {
-        let usual = self.config.timing.look_around * if soon { 1 } else { SLOWER };
+    fn look_later(&mut self, cx: &mut Context<'_>, soon: bool) {
+        let usual = cx.config.timing.look_around * if soon { 1 } else { SLOWER };
         // Nodes do not ask all at one time.
-        self.routing.refresh.due = self.now.time + usual / 2 + self.rng.duration_below(usual);
+        self.refresh.due = cx.now.time + usual / 2 + cx.rng.duration_below(usual);
     }
 
     /// Brings the next step forward: the node's place on the ring, or a neighbour, has changed.
-    pub(crate) fn look_soon(&mut self) {
-        let refresh = &mut self.routing.refresh;
+    pub(crate) fn look_soon(&mut self, cx: &mut Context<'_>) {
+        let refresh = &mut self.refresh;
         if refresh.looking.is_none() {
-            refresh.due = refresh.due.min(self.now.time + self.config.timing.look_around);
+            refresh.due = refresh.due.min(cx.now.time + cx.config.timing.look_around);
         }
     }
 
     /// Returns the time of the next step.
-    pub(crate) fn looks_due(&self) -> Time {
-        let alone = self.replicas.is_empty() || !self.replicas.is_partial();
-        if alone { Time::NEVER } else { self.routing.refresh.due }
+    pub(crate) fn looks_due(&self, replicas: &LocalReplicas) -> Time {
+        let alone = replicas.is_empty() || !replicas.is_partial();
+        if alone { Time::NEVER } else { self.refresh.due }
     }
 }
 

@@ -48,13 +48,13 @@ fn own(net: &Net, index: usize) -> GroupRef {
 
 fn forget_all(net: &mut Net) {
     for node in &mut net.nodes {
-        node.routing.hints = Hints::new(KeyRange::FULL, HINTS_BYTES_MAX);
-        node.routing.refresh = Refresh::default();
+        node.routing.table.hints = Hints::new(KeyRange::FULL, HINTS_BYTES_MAX);
+        node.routing.table.refresh = Refresh::default();
     }
 }
 
 fn knows(net: &Net, index: usize, group: &GroupRef) -> bool {
-    net.nodes[index].routing.hints.find(group.id).is_some_and(|known| known.epoch == group.epoch)
+    net.nodes[index].routing.table.hints.find(group.id).is_some_and(|known| known.epoch == group.epoch)
 }
 
 /// Has this node look up the owner of a range; returns the group that answers.
@@ -97,7 +97,7 @@ fn whoever_is_asked_for_nothing_gets_to_know_the_ring() {
 #[test]
 fn neighbours_do_not_look_for_each_other() {
     let mut net = ring_of(2);
-    let looks = |net: &Net| net.nodes.iter().all(|node| node.routing.refresh.looking.is_some());
+    let looks = |net: &Net| net.nodes.iter().all(|node| node.routing.table.refresh.looking.is_some());
     for _ in 0..1_000 {
         net.run_for(Duration::from_millis(10));
         assert!(!looks(&net));
@@ -113,19 +113,19 @@ fn whoever_sends_somebody_astray_is_told_so() {
     let point = owner.range.cut_at(1, 2);
     let wrong = GroupRef { id: GroupId(99), epoch: Epoch(1), range: owner.range, members: taken.members.clone() };
     forget_all(&mut net);
-    net.nodes[1].routing.hints.learn(&wrong);
+    net.nodes[1].routing.table.hints.learn(&wrong);
     passes_on(&mut net, 0, 1, point);
-    let hints = &net.nodes[1].routing.hints;
+    let hints = &net.nodes[1].routing.table.hints;
     assert_eq!((hints.find(GroupId(99)), hints.find(taken.id)), (None, Some(taken.with_members(3))));
     // Only a peer that is a member according to the hint can deny it.
-    net.nodes[1].routing.hints.learn(&wrong);
+    net.nodes[1].routing.table.hints.learn(&wrong);
     let ring = net.nodes[0].ring.expect("it is in one");
     let astray = crate::routing::Astray { ring, taken_for: (wrong.id, wrong.epoch), group: None };
     for (from, believed) in [(2, false), (5, true)] {
         let frame = wire::encode(&net.nodes[from].stamp(), &Frame::Astray(astray.clone().into()), None);
         let now = net.now;
         net.nodes[1].handle(now, Input::Frame { from: key(from), frame });
-        assert_eq!(net.nodes[1].routing.hints.find(wrong.id).is_none(), believed, "said by {from}");
+        assert_eq!(net.nodes[1].routing.table.hints.find(wrong.id).is_none(), believed, "said by {from}");
     }
 }
 
@@ -136,9 +136,9 @@ fn what_is_said_of_oneself_is_no_dead_end() {
     let (owner, me) = (own(&net, 2), own(&net, 0));
     let wrong = GroupRef { id: GroupId(99), epoch: Epoch(1), range: owner.range, members: me.members };
     forget_all(&mut net);
-    net.nodes[0].routing.hints.learn(&wrong);
+    net.nodes[0].routing.table.hints.learn(&wrong);
     assert_eq!(located(&mut net, 0, owner.range), owner.id);
-    assert_eq!(net.nodes[0].routing.hints.find(GroupId(99)), None);
+    assert_eq!(net.nodes[0].routing.table.hints.find(GroupId(99)), None);
 }
 
 /// Hazard 44: each of two peers takes the other one for the owner.
@@ -154,10 +154,10 @@ fn a_question_does_not_go_back_and_forth() {
     };
     let wrong = [says(&net, 5), says(&net, 0)];
     forget_all(&mut net);
-    net.nodes[0].routing.hints.learn(&wrong[0]);
-    net.nodes[5].routing.hints.learn(&wrong[1]);
+    net.nodes[0].routing.table.hints.learn(&wrong[0]);
+    net.nodes[5].routing.table.hints.learn(&wrong[1]);
     assert_eq!(located(&mut net, 0, owner.range), owner.id);
-    assert!(wrong.iter().zip([0, 5]).all(|(wrong, at)| net.nodes[at].routing.hints.find(wrong.id).is_none()));
+    assert!(wrong.iter().zip([0, 5]).all(|(wrong, at)| net.nodes[at].routing.table.hints.find(wrong.id).is_none()));
     assert!(net.nodes.iter().all(|node| node.frames_dropped == 0), "within the limit of hops");
 }
 
@@ -178,7 +178,7 @@ fn every_question_comes_to_the_owner_whatever_the_hints_say() {
                 let id = if n % 2 == 0 { id } else { GroupId(1 + n as u128) };
                 let members = if n % 5 == 0 { vec![of[0].clone(), all[index].members[0].clone()] } else { of };
                 let told = GroupRef { id, epoch: Epoch(1), range: KeyRange::new(start, end), members };
-                net.nodes[index].routing.hints.learn(&told);
+                net.nodes[index].routing.table.hints.learn(&told);
             }
         }
         for _ in 0..10 {

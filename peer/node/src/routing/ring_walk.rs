@@ -8,8 +8,8 @@ use overlay::time::Time;
 use overlay::{GroupRef, KeyRange, Point};
 
 use crate::api::Output;
-use crate::node::Node;
-use crate::routing::{Locate, Located, Wanted};
+use crate::context::Context;
+use crate::routing::{Located, RoutingTable};
 
 /// Upper limit of walks at one time; of more, the oldest ends.
 const WALKS_MAX: usize = 16;
@@ -130,11 +130,22 @@ impl Walking {
     }
 }
 
-impl Node {
+/// All walks under way.
+#[derive(Debug, Default)]
+pub(crate) struct RingWalks {
+    all: Vec<Walking>,
+}
+
+impl RingWalks {
     /// Begins a walk at a point, or at the start of the node's own group, to this number of groups. Answered by
     /// [`Output::RingWalked`].
-    pub(crate) fn walk_ring(&mut self, number: u64, from: Option<Point>, count: usize) {
-        let start = self.replicas.home().map(|group| group.state().range.start());
+    pub(crate) fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        routing: &mut RoutingTable,
+        (number, from, count): (u64, Option<Point>, usize),
+    ) {
+        let start = cx.replicas.home().map(|group| group.state().range.start());
         let from = from.or(start).unwrap_or_default();
         let walking = Walking {
             number,
@@ -146,44 +157,44 @@ impl Node {
             known: None,
             begun: 0,
             asked: None,
-            moved: self.now.time,
-            rests_until: self.now.time,
+            moved: cx.now.time,
+            rests_until: cx.now.time,
         };
-        self.ring_walks.push(walking);
-        if self.ring_walks.len() > WALKS_MAX {
-            let oldest = self.ring_walks.remove(0);
-            self.end_ring_walk(oldest);
+        self.all.push(walking);
+        if self.all.len() > WALKS_MAX {
+            let oldest = self.all.remove(0);
+            end(cx, oldest);
         }
-        self.continue_ring_walk();
+        self.go_on(cx, routing);
     }
 
     /// Takes the due steps of all walks.
-    pub(crate) fn continue_ring_walk(&mut self) {
-        let now = self.now.time;
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>, routing: &mut RoutingTable) {
+        let now = cx.now.time;
         let mut index = 0;
-        while index < self.ring_walks.len() {
-            let at = self.ring_walks[index].at;
-            let walking = &mut self.ring_walks[index];
+        while index < self.all.len() {
+            let at = self.all[index].at;
+            let walking = &mut self.all[index];
             let is_stuck = walking.is_stuck(now) && !walking.is_over();
             if is_stuck && walking.count > 1 && walking.go_past(now) {
                 continue;
             }
-            if is_stuck || walking.is_over() || self.replicas.is_empty() {
-                let walking = self.ring_walks.remove(index);
-                self.end_ring_walk(walking);
-            } else if self.ring_walks[index].rests_until > now {
+            if is_stuck || walking.is_over() || cx.replicas.is_empty() {
+                let walking = self.all.remove(index);
+                end(cx, walking);
+            } else if self.all[index].rests_until > now {
                 index += 1;
-            } else if let Some(located) = self.locate_here(at) {
-                self.ring_walks[index].go_on(located, now);
+            } else if let Some(located) = Located::here(cx.replicas, at) {
+                self.all[index].go_on(located, now);
             } else {
-                let asked = self.ring_walks[index].asked;
+                let asked = self.all[index].asked;
                 if asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN) {
                     if asked.is_none() {
                         // This comes before the question: a group that cannot be reached is forgotten.
-                        self.ring_walks[index].known = self.known_at(at);
+                        self.all[index].known = routing.known_at(cx.replicas, at);
                     }
-                    self.ring_walks[index].asked = Some(now);
-                    self.ask_where(at);
+                    self.all[index].asked = Some(now);
+                    routing.ask_where(cx, at);
                 }
                 index += 1;
             }
@@ -191,37 +202,31 @@ impl Node {
     }
 
     /// Returns the time at which a walk has a step due.
-    pub(crate) fn ring_walks_due(&self) -> Time {
+    pub(crate) fn due(&self) -> Time {
         let due = |walking: &Walking| walking.asked.map_or(walking.rests_until, |asked| asked + ASK_AGAIN);
-        self.ring_walks.iter().map(due).min().unwrap_or(Time::NEVER)
+        self.all.iter().map(due).min().unwrap_or(Time::NEVER)
     }
 
     /// Handles a report of a point's owner.
-    pub(crate) fn on_ring_walk_answer(&mut self, located: &Located) {
-        let now = self.now.time;
-        for walking in self.ring_walks.iter_mut().filter(|walking| walking.at == located.point) {
+    pub(crate) fn on_answer(&mut self, cx: &mut Context<'_>, routing: &mut RoutingTable, located: &Located) {
+        let now = cx.now.time;
+        for walking in self.all.iter_mut().filter(|walking| walking.at == located.point) {
             walking.go_on(located.clone(), now);
         }
-        self.continue_ring_walk();
+        self.go_on(cx, routing);
     }
 
-    pub(crate) fn ask_where(&mut self, point: Point) {
-        let Some(ring) = self.ring else { return };
-        let origin = self.contact();
-        self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
+    /// Ends all walks, with an answer.
+    pub(crate) fn end_all(&mut self, cx: &mut Context<'_>) {
+        while let Some(walking) = self.all.pop() {
+            end(cx, walking);
+        }
     }
+}
 
-    /// Returns the last known owner of a point: a neighbour, or a group that hints name.
-    fn known_at(&self, point: Point) -> Option<GroupRef> {
-        let links = self.replicas.living().map(|group| &group.state().transactions);
-        let mut links = links.flat_map(|transactions| transactions.neighbours());
-        let link = links.find(|link| link.range.contains(point)).cloned();
-        link.or_else(|| self.routing.hints.at(point))
-    }
-
-    pub(crate) fn end_ring_walk(&mut self, walking: Walking) {
-        let whole = walking.is_whole() && walking.silent.is_empty();
-        let walk = RingWalk { groups: walking.found, whole, silent: walking.silent };
-        self.outputs.push_back(Output::RingWalked { number: walking.number, walk });
-    }
+/// Reports the result of a walk.
+fn end(cx: &mut Context<'_>, walking: Walking) {
+    let whole = walking.is_whole() && walking.silent.is_empty();
+    let walk = RingWalk { groups: walking.found, whole, silent: walking.silent };
+    cx.out.push(Output::RingWalked { number: walking.number, walk });
 }

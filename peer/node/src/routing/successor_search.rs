@@ -14,8 +14,8 @@ use group::message::Message;
 use overlay::time::Time;
 use overlay::{Epoch, GroupRef, KeyRange};
 
-use crate::node::Node;
-use crate::routing::{Locate, Wanted};
+use crate::context::Context;
+use crate::routing::{Locate, RoutingTable, Wanted};
 use crate::wire::Frame;
 
 /// Time without heartbeats of a majority after which the search begins: an election or a restart of the whole group takes less.
@@ -32,50 +32,49 @@ pub(crate) struct SuccessorSearch {
     due: Time,
 }
 
-impl Node {
+impl SuccessorSearch {
     /// Searches for successors of groups without heartbeats of a majority, once a second.
     ///
     /// It sets no timer of its own: heartbeats wake the node more often.
-    pub(crate) fn search_successors(&mut self) {
-        let now = self.now.time;
-        if now < self.successor_search.due || self.config.defects.has(Defect::SuccessorsUnsought) {
+    pub(crate) fn search(&mut self, cx: &mut Context<'_>, routing: &mut RoutingTable) {
+        let now = cx.now.time;
+        if now < self.due || cx.config.defects.has(Defect::SuccessorsUnsought) {
             return;
         }
-        self.successor_search.due = now + ASK_EVERY;
+        self.due = now + ASK_EVERY;
         let is_alone = |group: &&Group| group.state().ended.is_none() && !group.has_heartbeats_of_majority();
-        let own: Vec<GroupRef> =
-            self.replicas.living().filter(is_alone).map(|group| group.state().reference()).collect();
+        let own: Vec<GroupRef> = cx.replicas.living().filter(is_alone).map(|group| group.state().reference()).collect();
         if own.is_empty() {
-            self.successor_search.since = None;
+            self.since = None;
             return;
         }
-        let since = *self.successor_search.since.get_or_insert(now);
+        let since = *self.since.get_or_insert(now);
         if now.since(since) >= BEGINS_AFTER {
-            own.iter().for_each(|group| self.search_successor(group));
+            own.iter().for_each(|group| search_successor(cx, routing, group));
         }
     }
+}
 
-    /// Asks groups that are known to own some of this group's range now for their state, and a group anywhere for the owner of its range.
-    fn search_successor(&mut self, own: &GroupRef) {
-        let later = self.routing.hints.overlapping(own.range).into_iter().filter(|group| group.epoch > own.epoch);
-        for group in later.collect::<Vec<_>>() {
-            group.members.iter().for_each(|contact| self.reach(contact));
-            let nodes: Vec<_> = group.nodes().collect();
-            self.send_as(group.id, &nodes, Message::AskState, Epoch(0));
-        }
-        self.ask_for_owner(own, own.range);
+/// Asks groups that are known to own some of this group's range now for their state, and a group anywhere for the owner of its range.
+fn search_successor(cx: &mut Context<'_>, routing: &mut RoutingTable, own: &GroupRef) {
+    let later = routing.hints.overlapping(own.range).into_iter().filter(|group| group.epoch > own.epoch);
+    for group in later.collect::<Vec<_>>() {
+        group.members.iter().for_each(|contact| cx.reach(contact));
+        let nodes: Vec<_> = group.nodes().collect();
+        cx.send_as(group.id, &nodes, Message::AskState, Epoch(0));
     }
+    ask_for_owner(cx, routing, own, own.range);
+}
 
-    /// Asks a random group, or a former member, for the owner of the start of this range.
-    fn ask_for_owner(&mut self, own: &GroupRef, range: KeyRange) {
-        let Some(ring) = self.ring else { return };
-        let known: Vec<GroupRef> = self.routing.hints.iter().chain([own.clone()]).collect();
-        let chosen = self.rng.below(known.len() as u64) as usize;
-        let Some(contact) = self.reachable(&known[chosen]) else { return };
-        let (point, origin) = (range.start(), self.contact());
-        self.routing.note_asked(point, self.now.time);
-        self.tell(&contact, &Frame::Locate(Locate::new(ring, point, origin, Wanted::Owner).into()));
-    }
+/// Asks a random group, or a former member, for the owner of the start of this range.
+fn ask_for_owner(cx: &mut Context<'_>, routing: &mut RoutingTable, own: &GroupRef, range: KeyRange) {
+    let Some(ring) = cx.ring else { return };
+    let known: Vec<GroupRef> = routing.hints.iter().chain([own.clone()]).collect();
+    let chosen = cx.rng.below(known.len() as u64) as usize;
+    let Some(contact) = routing.reachable(cx, &known[chosen]) else { return };
+    let (point, origin) = (range.start(), cx.contact());
+    routing.note_asked(point, cx.now.time);
+    cx.tell(&contact, &Frame::Locate(Locate::new(ring, point, origin, Wanted::Owner).into()));
 }
 
 #[cfg(test)]

@@ -245,7 +245,7 @@ impl Node {
 
     fn send_packet(&mut self, to: ReplyTo, packet: &Packet<'_>) {
         if let Some(bytes) = encoded(packet) {
-            self.outputs.push_back(Output::Packet { to, bytes });
+            self.out.push(Output::Packet { to, bytes });
         }
     }
 

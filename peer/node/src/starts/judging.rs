@@ -105,7 +105,7 @@ impl Node {
         known.heard = Some(now);
         if core::mem::take(&mut known.is_hearsay) {
             let run = known.start.run;
-            self.each_group(|group| group.on_new_run(node.peer, run));
+            self.replicas.each(|group| group.on_new_run(node.peer, run));
         }
         let known = self.starts.known.get_mut(&node)?;
         if !known.is_contested(&fresh) {
@@ -145,7 +145,7 @@ impl Node {
         let may_say = known.is_hearsay && now.since(since) <= patience * 2;
         let is_for_others = may_say && known.told.values().any(|(told, at)| *told == of_it && fresh(*at));
         if is_news {
-            self.event(Event::Identity { peer: of.peer, what: contradiction(start, of_it) });
+            self.out.event(Event::Identity { peer: of.peer, what: contradiction(start, of_it) });
         }
         if is_for_others { None } else { self.is_alive(heard, since) }
     }
@@ -182,7 +182,7 @@ impl Node {
         let told = self.starts.lineages.remove(&node).filter(|told| told.start == start);
         let lineage = told.unwrap_or(Lineage { start, ..Lineage::default() });
         self.starts.known.insert(node, Known { heard, ..Known::new(lineage, Written::No) });
-        self.each_group(|group| group.on_new_run(node.peer, start.run));
+        self.replicas.each(|group| group.on_new_run(node.peer, start.run));
     }
 
     /// Handles a node's report of the starts that its start descends from. Its frames that wait for the lineage are judged again.
@@ -212,7 +212,7 @@ impl Node {
         known.before.clone_from(&lineage.before);
         if known.written != Written::No {
             let entry = self.space().start_of(node, &lineage);
-            self.persist_own(alloc::vec![entry]);
+            self.cx().persist_own(alloc::vec![entry]);
         }
     }
 
@@ -254,7 +254,7 @@ impl Node {
                  the other, neither start is accepted",
                 held.counter, held.run, start.counter, start.run
             );
-            self.event(Event::Identity { peer: node.peer, what });
+            self.out.event(Event::Identity { peer: node.peer, what });
         }
     }
 }

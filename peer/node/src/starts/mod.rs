@@ -7,7 +7,7 @@
 //! [`crate::starts::refused`] is the part of the refused process.
 //!
 //! # Invariants
-//! - A node sends nothing before its own counter is durable: no two starts from one store share a number that other nodes have heard.
+//! - A node sends nothing before its own counter is durable ([`crate::outbox`]).
 //! - No message of a member counts before its start is durable here; after that, none of a lower start counts.
 //! - An answer to a peer names the start that it is for: a process never takes an answer to another process for its own.
 
@@ -32,13 +32,12 @@ use serde::{Deserialize, Serialize};
 use crate::api::{Class, Event, Output};
 use crate::config::Durability;
 use crate::node::Node;
+use crate::outbox::Outbox;
 use crate::starts::held::Waiting;
 use crate::starts::judging::{Verdict, contradiction};
 use crate::starts::lineage::Lineage;
-use crate::wire::{self, Frame, Stamp};
+use crate::wire::{Frame, Stamp};
 
-/// Upper limit of outputs that wait until the node's own start is durable.
-const WITHHELD_MAX: usize = 1024;
 /// Upper limit of remembered starts of nodes that are in no group here.
 pub(crate) const STRANGERS_MAX: usize = 1024;
 /// Silence after which a peer in no group with this node is forgotten: a large network has many such peers, and each asks a question
@@ -157,17 +156,11 @@ pub(crate) struct Starts {
     pub(crate) lineage: Lineage,
     /// Starts that peers reported and that are not known yet.
     pub(crate) lineages: BTreeMap<NodeId, Lineage>,
-    /// Batch with which the own start becomes durable; `None` if it is durable, or if nothing is.
-    durable_with: Option<u64>,
-    /// Outputs to send after that.
-    withheld: Vec<Output>,
     /// Batch after which the process starts again, and the reason.
     starts_again: Option<(u64, String)>,
     pub(crate) known: BTreeMap<NodeId, Known>,
     /// First batch under way that stores some of `known`.
     writing: Option<u64>,
-    /// Run from which this process last heard each peer.
-    runs: BTreeMap<PeerKey, u64>,
     pub(crate) waiting: Waiting,
     /// Time at which each peer was last told that its own start, or the start that it addresses, does not count.
     told: BTreeMap<PeerKey, Time>,
@@ -200,12 +193,9 @@ impl Starts {
         Starts {
             lineage: Lineage::default().next(run),
             lineages: BTreeMap::new(),
-            durable_with: None,
-            withheld: Vec::new(),
             starts_again: None,
             known: BTreeMap::new(),
             writing: None,
-            runs: BTreeMap::new(),
             waiting: Waiting::default(),
             told: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -230,15 +220,15 @@ impl Starts {
     }
 
     /// Goes on with the stored incarnation, whose last start was `last`.
-    pub(crate) fn resume(&mut self, last: Lineage) {
+    pub(crate) fn resume(&mut self, last: Lineage, out: &mut Outbox) {
         self.lineage = last.next(self.own().run);
-        self.durable_with = Some(0);
+        out.speak_as(self.own(), 0);
     }
 
     /// Goes on as another start, which is durable with this batch.
-    pub(crate) fn go_on_as(&mut self, lineage: Lineage, token: u64) {
+    pub(crate) fn go_on_as(&mut self, lineage: Lineage, token: u64, out: &mut Outbox) {
         self.lineage = lineage;
-        self.durable_with = Some(token);
+        out.speak_as(self.own(), token);
         self.refusals.clear();
         self.accepted.clear();
         (self.barred, self.note) = (None, None);
@@ -322,46 +312,9 @@ impl Node {
         self.config.timing.heartbeat * 10
     }
 
-    /// Returns the stamp of this node's frames.
-    pub(crate) fn stamp(&self) -> Stamp {
-        Stamp { incarnation: self.me.incarnation, start: self.starts.own(), to: 0 }
-    }
-
-    /// Sends a frame to one peer, for that process of the peer that was last heard.
-    pub(crate) fn post(&mut self, to: PeerKey, class: Class, frame: &Frame) {
-        let run = self.starts.runs.get(&to).copied().unwrap_or(0);
-        self.post_for(to, run, class, frame);
-    }
-
-    fn post_for(&mut self, to: PeerKey, run: u64, class: Class, frame: &Frame) {
-        let stamp = Stamp { to: run, ..self.stamp() };
-        let frame = wire::encode(&stamp, frame, self.config.lane);
-        self.put_out(Output::Send { to, class, frame });
-    }
-
-    /// Sends a frame to several peers, for any process of theirs: none of these frames is an answer.
-    pub(crate) fn post_all(&mut self, to: &[PeerKey], class: Class, frame: &Frame) {
-        let [one] = to else {
-            let frame = wire::encode(&self.stamp(), frame, self.config.lane);
-            return to.iter().for_each(|to| self.put_out(Output::Send { to: *to, class, frame: frame.clone() }));
-        };
-        self.post(*one, class, frame);
-    }
-
-    fn put_out(&mut self, output: Output) {
-        if self.starts.durable_with.is_none() {
-            self.outputs.push_back(output);
-        } else if self.starts.withheld.len() < WITHHELD_MAX {
-            self.starts.withheld.push(output);
-        }
-    }
-
     /// Handles the report that all batches up to this one are durable. After a start, one of them holds the counter.
     pub(crate) fn on_starts_persisted(&mut self, token: u64) {
-        if self.starts.durable_with.is_some_and(|with| with <= token) {
-            self.starts.durable_with = None;
-            self.outputs.extend(core::mem::take(&mut self.starts.withheld));
-        }
+        self.out.on_persisted(token);
         if self.starts.starts_again.as_ref().is_some_and(|(with, _)| *with <= token)
             && let Some((_, why)) = self.starts.starts_again.take()
         {
@@ -420,7 +373,7 @@ impl Node {
             let (now, pause) = (self.now.time, self.pause());
             if may_tell(&mut self.starts.asked, from, now, pause) {
                 // A frame for an earlier start is answered with the lineage.
-                self.post_for(from, known.run, Class::Control, &Frame::Started);
+                self.cx().post_for(from, known.run, Class::Control, &Frame::Started);
             }
             return None;
         }
@@ -432,12 +385,12 @@ impl Node {
             if self.may_tell_start(from) {
                 let groups = self.groups_with(node);
                 let refused = Refused { node, start: stamp.start, incarnation, known, alive, contested, groups };
-                self.post_for(from, stamp.start.run, Class::Control, &Frame::Refused(Box::new(refused)));
+                self.cx().post_for(from, stamp.start.run, Class::Control, &Frame::Refused(Box::new(refused)));
                 self.tell_fellows(node);
             }
             return None;
         }
-        self.starts.runs.insert(from, stamp.start.run);
+        self.out.runs.insert(from, stamp.start.run);
         if stamp.to == own {
             self.starts.accepted.insert(from, self.now.time);
             self.starts.refusals.remove(&from);
@@ -457,7 +410,7 @@ impl Node {
     /// Tells a peer the starts from which this one descends.
     pub(crate) fn tell_lineage(&mut self, to: PeerKey) {
         let frame = Frame::Lineage(self.starts.lineage.before.clone());
-        self.post_for(to, 0, Class::Control, &frame);
+        self.cx().post_for(to, 0, Class::Control, &frame);
     }
 
     /// Returns whether this node is in a group here and its start is not stored yet. If so, storing it begins.
@@ -471,7 +424,7 @@ impl Node {
             Written::No => {
                 let changes = alloc::vec![self.space().start_of(node, &known.lineage())];
                 let token = self.replicas.name_batch(0, 0);
-                self.outputs.push_back(Output::Persist { token, changes });
+                self.out.push(Output::Persist { token, changes });
                 self.starts.writing.get_or_insert(token);
                 if let Some(known) = self.starts.known.get_mut(&node) {
                     known.written = Written::Soon(token);
@@ -515,7 +468,7 @@ impl Node {
     fn tell_fellows(&mut self, node: NodeId) {
         let Some(lineage) = self.starts.known.get(&node).map(Known::lineage) else { return };
         let fellows: Vec<PeerKey> = self.fellows(Some(node)).into_iter().collect();
-        self.post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, lineage })));
+        self.cx().post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, lineage })));
     }
 
     /// Runs the timers of starts.
@@ -551,7 +504,7 @@ impl Node {
         let changes: Vec<_> = old.clone().map(|(_, node)| self.space().forget_start(*node)).collect();
         let old: Vec<NodeId> = old.map(|(_, node)| *node).collect();
         if !changes.is_empty() {
-            self.persist_own(changes);
+            self.cx().persist_own(changes);
         }
         let is_silent = |heard: &Option<Time>| heard.is_none_or(|at| self.now.time.since(at) > STRANGERS_KEPT);
         let silent = strangers.iter().filter(|(heard, _)| is_silent(heard)).count();
@@ -564,7 +517,7 @@ impl Node {
             let first = NodeId { peer: *peer, incarnation: Incarnation(0) };
             known.range(first..).next().is_some_and(|(node, _)| node.peer == *peer)
         };
-        self.starts.runs.retain(|peer, _| is_known(peer));
+        self.out.runs.retain(|peer, _| is_known(peer));
         self.starts.accepted.retain(|peer, _| is_known(peer));
     }
 }

@@ -14,6 +14,7 @@ use overlay::time::Time;
 use overlay::{Epoch, KeyRange, PeerKey};
 
 use crate::api::{Change, Class, Event, Output};
+use crate::context::context;
 use crate::node::Node;
 use crate::replicas::LocalReplica;
 use crate::starts::lineage::Lineage;
@@ -138,12 +139,12 @@ impl Node {
         };
         let doubts = living.filter_map(doubt).collect();
         let token = self.persist_start(&lineage, doubts);
-        self.event(Event::Note(format!(
+        self.out.event(Event::Note(format!(
             "the store lost the entry of start {} (run {:x}), which another member knows: this process continues as \
             start {}",
             known.counter, known.run, lineage.start.counter
         )));
-        self.starts.go_on_as(lineage, token);
+        self.starts.go_on_as(lineage, token, &mut self.out);
         true
     }
 
@@ -188,7 +189,7 @@ impl Node {
         let mut changes = alloc::vec![self.space().lineage(lineage)];
         changes.extend(doubts);
         let token = self.replicas.name_batch(0, 0);
-        self.outputs.push_back(Output::Persist { token, changes });
+        self.out.push(Output::Persist { token, changes });
         token
     }
 
@@ -291,17 +292,15 @@ impl Node {
             outlived: None,
         });
         barred.is_doubtful |= is_doubtful;
-        if self.ready {
-            self.ready = false;
-            self.event(Event::NotReady);
+        if self.stage.ready {
+            self.stage.ready = false;
+            self.out.event(Event::NotReady);
         }
     }
 
     /// Ends the ring walks and requests of users, with an answer.
     fn end_questions(&mut self) {
-        while let Some(walking) = self.ring_walks.pop() {
-            self.end_ring_walk(walking);
-        }
+        self.routing.walks.end_all(&mut context!(self));
         self.end_admin_requests();
     }
 
@@ -315,7 +314,7 @@ impl Node {
         }
         self.starts.noted = Some((what.clone(), now));
         let peer = self.me.peer;
-        self.event(Event::Identity { peer, what });
+        self.out.event(Event::Identity { peer, what });
     }
 
     /// Returns the time at which a barred node is due next.
@@ -340,7 +339,7 @@ impl Node {
                 return;
             }
             if barred.is_doubtful {
-                self.each_group(|group| _ = group.on_store_older());
+                self.replicas.each(|group| _ = group.on_store_older());
             }
             self.starts.barred = None;
             return;
@@ -354,7 +353,7 @@ impl Node {
             let mut asked = self.fellows(None);
             asked.extend(barred.outlived.map(|outlived| outlived.peer));
             let asked: Vec<PeerKey> = asked.into_iter().collect();
-            self.post_all(&asked, Class::Control, &Frame::Started);
+            self.cx().post_all(&asked, Class::Control, &Frame::Started);
         }
     }
 }

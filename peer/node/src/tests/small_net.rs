@@ -10,7 +10,7 @@ use group::Group;
 use group::op::{Answer, Condition, Expiry, Op, OpError, ReadMode};
 use header::{NO_OBJECT, Operation, Packet, ReplyTo};
 use overlay::time::{Now, Time, WallMillis};
-use overlay::{GroupId, Incarnation, Key, NodeId, PeerKey, Point};
+use overlay::{Contact, GroupId, Incarnation, Key, NodeId, PeerKey, Point};
 use switch::pipeline::{Pipeline, Verdict};
 
 use crate::admin::{AdminOutcome, AdminRequest};
@@ -114,6 +114,12 @@ impl Net {
             self.nodes[index].handle(self.now, Input::PeerUp(key(other)));
             self.nodes[other].handle(self.now, Input::PeerUp(key(index)));
         }
+    }
+
+    /// Returns the contact under which other peers know a node.
+    pub(crate) fn contact(&self, index: usize) -> Contact {
+        let node = &self.nodes[index];
+        Contact { node: node.me, addresses: node.addresses.clone(), name: node.config.name.clone() }
     }
 
     /// Returns the leader of the first nodes' group.
