@@ -77,7 +77,7 @@ impl Node {
                 } else if self.replicas.is_empty() {
                     match message {
                         Message::State(state) => self.on_invitation(*state),
-                        Message::Wait(millis) => self.routing.join.on_wait(&mut context!(self), group, from, millis),
+                        Message::Wait(millis) => self.routing.join.on_wait(&context!(self), group, from, millis),
                         _ => {}
                     }
                 } else {
@@ -105,8 +105,8 @@ impl Node {
             Frame::AskLifetimes { ring } => self.lives.on_ask_lifetimes(&mut context!(self), from, ring),
             Frame::Lifetimes(told) => self.lives.on_lifetimes(&mut context!(self), from, &told),
             Frame::Patience { ring, number } => self.on_patience(from, ring, number),
-            Frame::CopyOrder(order) => self.on_copy_order(from, *order),
-            Frame::CopyTold(told) => self.on_copy_told(from, *told),
+            Frame::CopyOrder(order) => self.reconfigure.preparation.on_copy_order(&mut context!(self), from, *order),
+            Frame::CopyTold(told) => self.reconfigure.preparation.on_copy_told(&mut context!(self), from, *told),
             Frame::Contested(contested) => self.on_contested(from, *contested),
             // A peer of another version sends this frame under its own version: see `on_foreign_version`.
             Frame::NotUnderstood { .. } => self.frames_dropped += 1,
@@ -136,7 +136,7 @@ impl Node {
             return self.on_handover(id, sender, *handover);
         }
         if let Message::Copied(_) = message {
-            return self.on_copied(id, sender, message);
+            return self.reconfigure.preparation.on_copied(&mut context!(self), id, sender, message);
         }
         let Some(group) = self.replicas.find_mut(id) else { return self.on_foreign(id, sender, message) };
         let (born, sought) = (group.state().born, sender.epoch);

@@ -13,12 +13,14 @@ use group::control::state::{GroupState, Settings};
 use group::message::{Message, Sender};
 use group::op::{Answer, Limit, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
+use group::transaction::member::BeginRefusal;
+use group::transaction::plan::GroupTransaction;
 use group::transaction::successor::handover::Handover;
 use group::watched::Watched;
 use group::{Doubt, Group, Stored};
 use overlay::rng::Rng;
 use overlay::time::{Now, Time};
-use overlay::{Called, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
+use overlay::{Called, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
 
 use crate::admin::{AdminOutcome, AdminRequests};
 use crate::api::{Event, Input, Output, Request, RequestId};
@@ -28,15 +30,10 @@ use crate::outbox::Outbox;
 use crate::policies::capacity::CapacityWatch;
 use crate::policies::divide_as_agreed;
 use crate::policies::lifetimes::LifeWatch;
-use crate::reconfigure::copying::Copies;
-use crate::reconfigure::leading::LeadWatch;
-use crate::reconfigure::leaving::LeaveStep;
-use crate::reconfigure::preparing::Preparing;
-use crate::reconfigure::repartition::LoadWatch;
-use crate::reconfigure::sizing::SizeWatch;
+use crate::reconfigure::Reconfigure;
+use crate::reconfigure::leaving::LeaveRefusal;
 use crate::replicas::keyspace::Walk;
 use crate::replicas::storage::{self, Life, NAMESPACES, Space, StorageError};
-use crate::replicas::sweep::Sweep;
 use crate::replicas::{LocalReplica, LocalReplicas, Scan};
 use crate::routing::Routing;
 use crate::routing::ring_walk::RingWalk;
@@ -54,8 +51,6 @@ pub struct Node {
     pub(crate) now: Now,
     pub(crate) rng: Rng,
     pub(crate) replicas: LocalReplicas,
-    /// Highest epoch of the groups that this node had a part in and has let go of. It remembers nothing of its votes there.
-    pub(crate) voted: Epoch,
     /// Groups in which this node's part is over, and the event to report; `None` if the node left.
     pub(crate) departed: Vec<(u64, Option<Event>)>,
     /// Whether a group has ended, or the last state of one has arrived.
@@ -76,16 +71,9 @@ pub struct Node {
     pub(crate) early: Vec<(GroupId, Sender, Message)>,
     /// Handovers of primaries of groups that are about to end.
     pub(crate) handed: Vec<(GroupId, Handover)>,
-    /// Group whose first batch stores the generations that changed with its birth.
-    pub(crate) keyspace_due: Option<u64>,
-    pub(crate) sweep: Sweep,
     pub(crate) routing: Routing,
     pub(crate) requests: AdminRequests,
-    pub(crate) copies: Copies,
-    pub(crate) preparing: Option<Preparing>,
-    pub(crate) size_watch: SizeWatch,
-    pub(crate) load_watch: LoadWatch,
-    pub(crate) lead_watch: LeadWatch,
+    pub(crate) reconfigure: Reconfigure,
     pub(crate) lives: LifeWatch,
     pub(crate) capacities: CapacityWatch,
     pub(crate) harmonia: HarmoniaState,
@@ -105,10 +93,6 @@ pub struct Node {
     probe_patience: Duration,
     /// Key of the probe, in the range of the node's own group: other groups may or may not serve.
     probe_key: Option<Key>,
-    /// `Some` once the node leaves for good; true if it leaves in any case.
-    pub(crate) leaving: Option<bool>,
-    /// Step of leaving that was last reported.
-    pub(crate) leave_step: Option<LeaveStep>,
     wake_at: Time,
     /// Time at which the node last ran its timers.
     ticked: Time,
@@ -147,7 +131,6 @@ impl Node {
             sessions: Sessions::new(Rng::new(!seed).draw()),
             rng: Rng::new(seed),
             replicas: LocalReplicas::default(),
-            voted: Epoch(0),
             departed: Vec::new(),
             birth_wanted: false,
             finals: BTreeMap::new(),
@@ -158,15 +141,9 @@ impl Node {
             told: BTreeMap::new(),
             early: Vec::new(),
             handed: Vec::new(),
-            keyspace_due: None,
-            sweep: Sweep::default(),
             routing: Routing::new(now.time),
             requests: AdminRequests::default(),
-            copies: Copies::default(),
-            preparing: None,
-            size_watch: SizeWatch::default(),
-            load_watch: LoadWatch::default(),
-            lead_watch: LeadWatch::default(),
+            reconfigure: Reconfigure::default(),
             lives: LifeWatch::new(now, seed.rotate_left(17)),
             capacities: CapacityWatch::default(),
             harmonia: HarmoniaState::default(),
@@ -176,8 +153,6 @@ impl Node {
             probe_due: now.time,
             probe_patience: ASK_AGAIN,
             probe_key: None,
-            leaving: None,
-            leave_step: None,
             full: None,
             wake_at: Time(0),
             ticked: now.time,
@@ -220,7 +195,7 @@ impl Node {
             self.outlive(life, stored.into_iter().map(|(namespace, stored)| (namespace, stored.state)).collect());
             return Ok(());
         }
-        (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
+        (self.me.incarnation, self.replicas.voted) = (life.incarnation, life.voted);
         self.starts.resume(self.space().restore_lineage(&restored.meta)?, &mut self.out);
         self.kept = self.space().restore_finals(&restored.meta)?;
         for (namespace, stored) in stored {
@@ -252,7 +227,7 @@ impl Node {
                 kept.push((state, ranges));
             }
         }
-        self.keep_former(&kept);
+        self.reconfigure.preparation.keep_former(&mut context!(self), &kept);
         changes.extend([
             self.space().keyspace(&self.replicas.keyspace),
             self.space().over(&[]),
@@ -284,7 +259,7 @@ impl Node {
         let Some((keyspace, claimed)) = self.generations_for(&state, &[]) else {
             return self.damaged("this peer has no room for another group");
         };
-        let copied = self.take_copies(claimed);
+        let copied = self.reconfigure.preparation.copies.take(&mut self.replicas, claimed);
         if !copied.is_empty() {
             self.out.event(Event::Note("continues from the data that it held before: only changes are copied".into()));
         }
@@ -297,7 +272,7 @@ impl Node {
         group.set_full(self.full);
         group.set_history(self.lives.history(&self.config, self.now));
         self.replicas.keyspace = keyspace;
-        self.end_copies();
+        self.reconfigure.preparation.end_copies(&mut context!(self));
         if self.replicas.add(group).is_none() {
             return self.damaged("this peer has no room for another group");
         }
@@ -306,7 +281,7 @@ impl Node {
     }
 
     pub(crate) fn life(&self, ring: RingId) -> Life {
-        Life { ring, incarnation: self.me.incarnation, voted: self.voted }
+        Life { ring, incarnation: self.me.incarnation, voted: self.replicas.voted }
     }
 
     fn in_ring(&mut self, ring: RingId) {
@@ -318,7 +293,7 @@ impl Node {
             let changes = alloc::vec![space.life(&life), space.keyspace(&self.replicas.keyspace), lineage];
             self.out.push(Output::Persist { token: 0, changes });
         }
-        self.share_memory();
+        self.reconfigure.preparation.copies.share_memory(&mut context!(self));
         if self.config.durability == Durability::Memory || self.config.ring == Some(ring) {
             self.stage.entered = true;
             self.out.event(Event::InRing(ring));
@@ -336,8 +311,8 @@ impl Node {
         }
         self.on_starts_persisted(token);
         if let Some(own) = self.replicas.on_persisted(token) {
-            self.on_copy_persisted(own);
-            self.go_on_sweeping();
+            self.reconfigure.preparation.on_copy_persisted(&mut context!(self), own);
+            self.sweep();
         }
     }
 
@@ -493,12 +468,12 @@ impl Node {
                 self.out.event(Event::Fatal(why));
             }
             Input::DiskLow(limit) => {
-                self.copies.disk_low = limit.is_some();
+                self.reconfigure.preparation.copies.disk_low = limit.is_some();
                 self.full = limit;
                 self.replicas.each(|group| group.set_full(limit));
             }
             Input::StoreBehind(behind) => {
-                self.copies.store_behind = behind;
+                self.reconfigure.preparation.copies.store_behind = behind;
                 self.replicas.each(|group| group.on_store_behind(behind));
             }
             Input::Busy { window, busy } => self.capacities.on_busy(self.work(), window, busy),
@@ -514,7 +489,7 @@ impl Node {
                 self.stage.stopping.get_or_insert(now.time);
                 let away = self.config.away;
                 // A node that leaves hands over in its own way, and need not be waited for.
-                if self.leaving.is_none() {
+                if self.reconfigure.leave.force.is_none() {
                     self.replicas.each(|group| group.stop_soon(away));
                 }
             }
@@ -590,7 +565,7 @@ impl Node {
             spread: self.harmonia.counts,
             packets_dropped: self.harmonia.dropped,
             answered: self.answered,
-            leaving: self.leave_status(),
+            leaving: self.reconfigure.leave.status(&self.replicas, self.me),
             start: self.starts.own(),
             identity: self.starts.notices(self.me.peer, self.now.time),
             starts_refused: self.starts.refused(),
@@ -616,7 +591,7 @@ impl Node {
                 for change in durable {
                     namespace.changes(&self.replicas.keyspace, change, &mut changes);
                 }
-                if self.keyspace_due.take_if(|of| *of == serial).is_some() {
+                if self.replicas.keyspace_due.take_if(|of| *of == serial).is_some() {
                     changes.extend(self.places());
                 }
                 let token = self.replicas.name_batch(serial, token);
@@ -657,6 +632,13 @@ impl Node {
         }
     }
 
+    /// Goes on to drop records that no group here owns any more.
+    fn sweep(&mut self) {
+        if let Some(page) = self.replicas.go_on_sweeping(self.now.time, self.stage.over) {
+            self.scan(page);
+        }
+    }
+
     /// Reads the store for a group, or for the node itself.
     pub(crate) fn scan(&mut self, scan: Scan) {
         match scan.walk.next(self.space()) {
@@ -671,7 +653,11 @@ impl Node {
 
     fn scanned(&mut self, scan: Scan, records: Vec<(Key, Bytes)>, done: bool) {
         if scan.serial == 0 {
-            return self.drop_leftovers(records, done);
+            let changes = self.replicas.drop_leftovers(self.now.time, self.space(), records, done);
+            if !changes.is_empty() {
+                self.cx().persist_own(changes);
+            }
+            return;
         }
         let mut decoded = Vec::with_capacity(records.len());
         for (key, value) in records {
@@ -765,6 +751,40 @@ impl Node {
         Event::Reincarnate { why: why.to_string(), former: self.me.incarnation }
     }
 
+    /// Returns the reason against leaving now, as far as this node knows; `None` if there is none, or if it leaves
+    /// already.
+    pub fn refuses_leave(&self, force: bool) -> Option<LeaveRefusal> {
+        self.reconfigure.leave.refusal(&self.stage, &self.replicas, self.ring, force)
+    }
+
+    /// Begins to leave for good, unless the node stops.
+    fn leave(&mut self, force: bool) {
+        if self.stage.stopping.is_some() {
+            return;
+        }
+        if self.reconfigure.leave.begin(&mut context!(self), force) {
+            self.left();
+        }
+        self.reconfigure.leave.tell(&mut context!(self));
+    }
+
+    /// Ends the leave: the node is not needed any more.
+    pub(crate) fn left(&mut self) {
+        if self.stage.over {
+            return;
+        }
+        self.reconfigure.leave.note_left();
+        self.end_life(Event::Left);
+    }
+
+    /// Begins a transaction of its own group, at once or once it is prepared.
+    ///
+    /// # Errors
+    /// The transaction cannot begin now, or not at all; no transaction has begun.
+    pub fn begin_transaction(&mut self, operation: GroupTransaction) -> Result<(), BeginRefusal> {
+        self.reconfigure.preparation.begin_own(&mut context!(self), operation)
+    }
+
     /// Ends this incarnation, with this event.
     pub(crate) fn end_life(&mut self, why: Event) {
         self.stage.over = true;
@@ -790,7 +810,7 @@ impl Node {
         self.follow_admin_requests();
         self.with_sessions(Sessions::on_division);
         self.routing.table.answer_anew(&mut context!(self));
-        self.tell_leave();
+        self.reconfigure.leave.tell(&mut context!(self));
     }
 
     fn tick(&mut self) {
@@ -811,19 +831,17 @@ impl Node {
         self.routing.walks.go_on(&mut context!(self), &mut self.routing.table);
         self.routing.table.questions.forget(self.now.time);
         self.routing.table.look_around(&mut context!(self));
-        self.go_on_copying();
-        self.go_on_preparing();
+        self.reconfigure.preparation.go_on_copying(&mut context!(self));
+        self.reconfigure.preparation.go_on_preparing(&mut context!(self));
         self.follow_admin_requests();
         self.lives.watch(&mut context!(self));
         self.capacities.watch(&mut context!(self));
-        self.watch_size();
-        self.watch_load();
-        self.watch_lead();
+        self.reconfigure.watch(&mut context!(self), &self.lives);
         if !self.replicas.is_empty() && !self.stage.ready && self.now.time >= self.probe_due {
             self.probe_due = self.now.time + self.probe_patience;
             self.probe();
         }
-        self.tell_leave();
+        self.reconfigure.leave.tell(&mut context!(self));
         self.tick_stopping();
     }
 
@@ -870,10 +888,10 @@ impl Node {
             self.birth_wanted = true;
         }
         self.release_early();
-        if self.replicas.all.len() > 1 || self.copies.bytes() > 0 {
-            self.share_memory();
+        if self.replicas.all.len() > 1 || self.reconfigure.preparation.copies.bytes() > 0 {
+            self.reconfigure.preparation.copies.share_memory(&mut context!(self));
         }
-        self.go_on_sweeping();
+        self.sweep();
     }
 
     /// Submits a read to itself, as a client might.
@@ -918,11 +936,13 @@ impl Node {
         next = next
             .min(self.routing.walks.due())
             .min(self.admin_requests_due())
-            .min(self.sweep_due())
+            .min(self.replicas.sweep_due(self.now.time))
             .min(self.routing.table.looks_due(&self.replicas));
-        next = next.min(self.copies_due()).min(self.preparing_due());
+        next = next
+            .min(self.reconfigure.preparation.copies_due(&context!(self)))
+            .min(self.reconfigure.preparation.preparing_due(&context!(self)));
         if self.leads() {
-            next = next.min(self.size_due()).min(self.load_due()).min(self.lead_due());
+            next = next.min(self.reconfigure.watch_due());
         }
         if self.stage.stopping.is_some() {
             next = next.min(self.now.time + ASK_AGAIN / 10);

@@ -365,7 +365,7 @@ impl Node {
         let (group, try_until) = (self.requests.taken[index].group, self.requests.taken[index].try_until);
         let rank = self.replicas.find_mut(group).map(|group| group.rank(0));
         let Some(rank) = rank else { return Some(BeginRefusal::NotLeader(None).into()) };
-        match self.begin_prepared(group, operation.clone(), rank) {
+        match self.reconfigure.preparation.begin(&mut context!(self), group, operation.clone(), rank) {
             Ok(Begun::Yes) => self.requests.taken[index].operation = Some(operation),
             Ok(Begun::Copying) => self.go_on_waiting(index),
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < try_until => {}

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::ballot::LogSlot;
-use group::config::Defect;
+use group::config::{Defect, Defects};
 use group::control::state::GroupState;
 use group::data::catch_up::throttle::Throttle;
 use group::data::table::Table;
@@ -22,7 +22,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Change;
 use crate::config::Durability;
-use crate::node::Node;
+use crate::context::Context;
+use crate::reconfigure::preparing::Preparation;
+use crate::replicas::LocalReplicas;
 use crate::replicas::storage;
 use crate::wire::Frame;
 
@@ -162,16 +164,14 @@ impl Copies {
     pub(crate) fn bytes(&self) -> usize {
         self.all.iter().map(|copying| copying.table.bytes()).sum()
     }
-}
 
-impl Node {
     /// Returns the copied parts of these ranges that a group in this state can use.
-    pub(crate) fn claims(&self, state: &GroupState, ranges: &[KeyRange]) -> Vec<Claim> {
-        let heeds_purges = !self.config.defects.has(Defect::StaleCopies);
+    pub(crate) fn claims(&self, defects: &Defects, state: &GroupState, ranges: &[KeyRange]) -> Vec<Claim> {
+        let heeds_purges = !defects.has(Defect::StaleCopies);
         let mut left = ranges.to_vec();
         let mut claims: Vec<Claim> = Vec::new();
         // Two copies may overlap.
-        for copying in &self.copies.all {
+        for copying in &self.all {
             claims.extend(copying.claim(state, &left, heeds_purges));
             for part in claims.iter().flat_map(Claim::parts) {
                 left = left.into_iter().flat_map(|piece| piece.without([part])).collect();
@@ -181,53 +181,62 @@ impl Node {
     }
 
     /// Takes the claimed records out of their copies, and ends these copies.
-    pub(crate) fn take_copies(&mut self, claims: Vec<Claim>) -> Vec<Table> {
+    pub(crate) fn take(&mut self, replicas: &mut LocalReplicas, claims: Vec<Claim>) -> Vec<Table> {
         let mut tables = Vec::new();
         for claim in claims {
-            if let Some(index) = self.copies.all.iter().position(|copying| copying.serial == claim.serial) {
-                let mut copying = self.copies.all.swap_remove(index);
+            if let Some(index) = self.all.iter().position(|copying| copying.serial == claim.serial) {
+                let mut copying = self.all.swap_remove(index);
                 tables.extend(claim.parts().map(|part| copying.table.take(part)));
-                self.sweep.remains.push(copying.table);
+                replicas.sweep.remains.push(copying.table);
             }
         }
         tables
     }
 
+    /// Divides the memory for records among the groups; copies use some of it, too.
+    pub(crate) fn share_memory(&self, cx: &mut Context<'_>) {
+        cx.replicas.share_memory(cx.config.memory_bytes_max.saturating_sub(self.bytes()));
+    }
+}
+
+impl Preparation {
     /// Handles an order of the leader of this node's group, or of a neighbour that is to become another group with it.
-    pub(crate) fn on_copy_order(&mut self, from: PeerKey, order: CopyOrder) {
+    pub(crate) fn on_copy_order(&mut self, cx: &mut Context<'_>, from: PeerKey, order: CopyOrder) {
         let apart =
             |(index, range): (usize, &KeyRange)| order.ranges[..index].iter().all(|other| !other.overlaps(*range));
         let is_sound = (1..=RANGES_MAX).contains(&order.ranges.len()) && order.ranges.iter().enumerate().all(apart);
-        if self.ring != Some(order.ring) || !is_sound {
-            self.frames_dropped += 1;
+        if cx.ring != Some(order.ring) || !is_sound {
+            cx.drop_frame();
             return;
         }
         // Knowledge about neighbours may be old, at either end: the order will be repeated.
-        let Some(source) = self.copy_source(order.source).filter(|source| self.may_order(from, source)) else { return };
+        let Some(source) = self.copy_source(cx, order.source).filter(|source| self.may_order(cx, from, source)) else {
+            return;
+        };
         let known = self.copies.all.iter().position(|c| c.source == order.source && c.ranges == order.ranges);
-        let Some(index) = known.or_else(|| self.begin_copy(&source, &order.ranges)) else { return };
+        let Some(index) = known.or_else(|| self.begin_copy(cx, &source, &order.ranges)) else { return };
         let copying = &mut self.copies.all[index];
-        (copying.orderer, copying.number, copying.ordered) = (from, order.number, self.now.time);
-        self.tell_copy(index);
-        self.go_on_copying();
+        (copying.orderer, copying.number, copying.ordered) = (from, order.number, cx.now.time);
+        self.tell_copy(cx, index);
+        self.go_on_copying(cx);
     }
 
     /// Returns whether the sender may be the leader of one of the two groups.
-    fn may_order(&self, from: PeerKey, source: &GroupRef) -> bool {
-        let home = self.replicas.home().map(|group| group.state().nodes()).unwrap_or_default();
-        home.contains(&self.me) && home.into_iter().chain(source.nodes()).any(|node| node.peer == from)
+    fn may_order(&self, cx: &Context<'_>, from: PeerKey, source: &GroupRef) -> bool {
+        let home = cx.replicas.home().map(|group| group.state().nodes()).unwrap_or_default();
+        home.contains(&cx.me) && home.into_iter().chain(source.nodes()).any(|node| node.peer == from)
     }
 
     /// Keeps the data of a former incarnation as a copy, until this node enters a group: the records of these states' ranges, each
     /// as of the slot that was applied there. Chosen writes stay chosen. Purges behind that slot tell which keys may have been
     /// deleted without a trace since, as for any copy.
-    pub(crate) fn keep_former(&mut self, states: &[(GroupState, Vec<KeyRange>)]) {
+    pub(crate) fn keep_former(&mut self, cx: &mut Context<'_>, states: &[(GroupState, Vec<KeyRange>)]) {
         let ranges: Vec<KeyRange> = states.iter().flat_map(|(_, ranges)| ranges.iter().copied()).collect();
         let applied = |piece: KeyRange| {
             let holds = |ranges: &Vec<KeyRange>| ranges.iter().any(|range| range.contains_range(piece));
             states.iter().find(|(_, ranges)| holds(ranges)).map(|(state, _)| state.applied)
         };
-        let lent = self.replicas.keyspace.lend_former(&ranges);
+        let lent = cx.replicas.keyspace.lend_former(&ranges);
         let parts: Vec<Part> = lent
             .into_iter()
             .map(|(generation, range)| Part { range, generation: Some(generation), applied: applied(range) })
@@ -238,7 +247,7 @@ impl Node {
             serial: self.copies.last_serial,
             source: source.id,
             ranges,
-            orderer: self.me.peer,
+            orderer: cx.me.peer,
             number: 0,
             // No leader has to order it.
             ordered: Time::NEVER,
@@ -249,43 +258,43 @@ impl Node {
             turns: 0,
             came: Time(0),
             written: None,
-            table: Table::new(self.config.memory_bytes_max / 8, false, false),
+            table: Table::new(cx.config.memory_bytes_max / 8, false, false),
             records: 0,
         });
     }
 
     /// Drops all copies.
-    pub(crate) fn end_copies(&mut self) {
+    pub(crate) fn end_copies(&mut self, cx: &mut Context<'_>) {
         while !self.copies.all.is_empty() {
-            self.end_copy(0);
+            self.end_copy(cx, 0);
         }
     }
 
-    fn begin_copy(&mut self, source: &GroupRef, ranges: &[KeyRange]) -> Option<usize> {
-        let is_here = |range: &KeyRange| self.replicas.living().any(|group| group.state().range.overlaps(*range));
+    fn begin_copy(&mut self, cx: &mut Context<'_>, source: &GroupRef, ranges: &[KeyRange]) -> Option<usize> {
+        let is_here = |range: &KeyRange| cx.replicas.living().any(|group| group.state().range.overlaps(*range));
         let is_there = |range: &KeyRange| source.range.contains_range(*range) && !is_here(range);
-        let full = self.copies.disk_low || self.replicas.keyspace.left() >= LEFT_MAX;
+        let full = self.copies.disk_low || cx.replicas.keyspace.left() >= LEFT_MAX;
         if full || !ranges.iter().all(is_there) {
             return None;
         }
         let oldest = (0..self.copies.all.len()).min_by_key(|index| self.copies.all[*index].ordered);
         let oldest = oldest.filter(|_| self.copies.all.len() >= COPIES_MAX);
-        if oldest.is_some_and(|index| self.now.time.since(self.copies.all[index].ordered) < ORDERS) {
+        if oldest.is_some_and(|index| cx.now.time.since(self.copies.all[index].ordered) < ORDERS) {
             return None;
         }
-        let durable = self.config.durability == Durability::Sync;
-        let mut keyspace = self.replicas.keyspace.clone();
+        let durable = cx.config.durability == Durability::Sync;
+        let mut keyspace = cx.replicas.keyspace.clone();
         let mut parts = Vec::new();
         for (range, ()) in ranges.iter().flat_map(|range| IntervalMap::new(()).pieces(*range)) {
             let generation = if durable { Some(keyspace.lend(range)?) } else { None };
             parts.push(Part { range, generation, applied: None });
         }
-        self.replicas.keyspace = keyspace;
-        oldest.into_iter().for_each(|index| self.end_copy(index));
-        if self.keyspace_due.is_none() {
+        cx.replicas.keyspace = keyspace;
+        oldest.into_iter().for_each(|index| self.end_copy(cx, index));
+        if cx.replicas.keyspace_due.is_none() {
             // After a crash the remains must be found. If a group's first batch is to store the generations, no earlier batch does.
-            let changes = alloc::vec![self.space().keyspace(&self.replicas.keyspace)];
-            self.cx().persist_own(changes);
+            let changes = alloc::vec![cx.space().keyspace(&cx.replicas.keyspace)];
+            cx.persist_own(changes);
         }
         self.copies.last_serial += 1;
         let share = if durable { 8 } else { 4 };
@@ -293,97 +302,92 @@ impl Node {
             serial: self.copies.last_serial,
             source: source.id,
             ranges: ranges.to_vec(),
-            orderer: self.me.peer,
+            orderer: cx.me.peer,
             number: 0,
-            ordered: self.now.time,
+            ordered: cx.now.time,
             parts,
             done: 0,
             after: None,
             question: None,
-            turns: self.rng.below(1 << 16) as usize,
+            turns: cx.rng.below(1 << 16) as usize,
             came: Time(0),
             written: None,
-            table: Table::new(self.config.memory_bytes_max / share, true, !durable),
+            table: Table::new(cx.config.memory_bytes_max / share, true, !durable),
             records: 0,
         });
         Some(self.copies.all.len() - 1)
     }
 
-    /// Divides the memory for records among the groups; copies use some of it, too.
-    pub(crate) fn share_memory(&mut self) {
-        self.replicas.share_memory(self.config.memory_bytes_max.saturating_sub(self.copies.bytes()));
-    }
-
     /// Returns a neighbour of this node's group.
-    fn copy_source(&self, id: GroupId) -> Option<GroupRef> {
-        let transactions = &self.replicas.home()?.state().transactions;
+    fn copy_source(&self, cx: &Context<'_>, id: GroupId) -> Option<GroupRef> {
+        let transactions = &cx.replicas.home()?.state().transactions;
         transactions.neighbours().find(|link| link.id == id).cloned()
     }
 
     /// Reports the progress to the leader that ordered the copy.
-    fn tell_copy(&mut self, index: usize) {
-        let Some(ring) = self.ring else { return };
+    fn tell_copy(&mut self, cx: &mut Context<'_>, index: usize) {
+        let Some(ring) = cx.ring else { return };
         let copying = &self.copies.all[index];
         let (number, source, records) = (copying.number, copying.source, copying.records);
         let told = CopyTold { ring, number, source, records, done: copying.is_done() };
         match copying.orderer {
-            me if me == self.me.peer => self.on_copy_told(me, told),
-            other => self.cx().say_to(other, &Frame::CopyTold(told.into())),
+            me if me == cx.me.peer => self.on_copy_told(cx, me, told),
+            other => cx.say_to(other, &Frame::CopyTold(told.into())),
         }
     }
 
-    fn end_copy(&mut self, index: usize) {
+    fn end_copy(&mut self, cx: &mut Context<'_>, index: usize) {
         let over = self.copies.all.swap_remove(index);
-        over.parts.iter().filter_map(Part::lent).for_each(|lent| self.replicas.keyspace.give_back(lent));
-        self.sweep.remains.push(over.table);
-        self.share_memory();
+        over.parts.iter().filter_map(Part::lent).for_each(|lent| cx.replicas.keyspace.give_back(lent));
+        cx.replicas.sweep.remains.push(over.table);
+        self.copies.share_memory(cx);
     }
 
     /// Begins a copy anew, after a purge behind its pages: all its records are unusable.
-    fn copy_anew(&mut self, index: usize) {
+    fn copy_anew(&mut self, cx: &mut Context<'_>, index: usize) {
         let Copying { source, ranges, orderer, number, ordered, .. } = &self.copies.all[index];
         let (source, ranges, order) = (*source, ranges.clone(), (*orderer, *number, *ordered));
-        self.end_copy(index);
-        let Some(source) = self.copy_source(source) else { return };
-        if let Some(index) = self.begin_copy(&source, &ranges) {
+        self.end_copy(cx, index);
+        let Some(source) = self.copy_source(cx, source) else { return };
+        if let Some(index) = self.begin_copy(cx, &source, &ranges) {
             let copying = &mut self.copies.all[index];
             (copying.orderer, copying.number, copying.ordered) = order;
         }
     }
 
     /// Asks for due pages, and drops copies that are no longer ordered.
-    pub(crate) fn go_on_copying(&mut self) {
-        let now = self.now.time;
+    pub(crate) fn go_on_copying(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now.time;
         while let Some(index) = self.copies.all.iter().position(|copying| now.since(copying.ordered) >= KEPT_FOR) {
-            self.end_copy(index);
+            self.end_copy(cx, index);
         }
         for index in 0..self.copies.all.len() {
-            if self.copy_due(&self.copies.all[index]) <= now {
-                self.ask_for_copy(index);
+            if self.copy_due(cx, &self.copies.all[index]) <= now {
+                self.ask_for_copy(cx, index);
             }
         }
     }
 
     /// Returns the time at which a copy must ask for a page, or be dropped.
-    pub(crate) fn copies_due(&self) -> Time {
-        let due = |copying: &Copying| self.copy_due(copying).min(copying.ordered + KEPT_FOR);
+    pub(crate) fn copies_due(&self, cx: &Context<'_>) -> Time {
+        let due = |copying: &Copying| self.copy_due(cx, copying).min(copying.ordered + KEPT_FOR);
         self.copies.all.iter().map(due).min().unwrap_or(Time::NEVER)
     }
 
-    fn copy_due(&self, copying: &Copying) -> Time {
+    fn copy_due(&self, cx: &Context<'_>, copying: &Copying) -> Time {
         let waits = copying.is_done() || copying.table.is_full() || copying.written.is_some();
         match copying.question {
             _ if waits || self.copies.disk_low => Time::NEVER,
             Some((_, asked)) => asked + ASK_AGAIN,
             None => {
                 let store = if self.copies.store_behind { copying.came + STORE_PATIENCE } else { Time(0) };
-                self.copies.throttle.opens(self.now.time).max(store)
+                self.copies.throttle.opens(cx.now.time).max(store)
             }
         }
     }
 
-    fn ask_for_copy(&mut self, index: usize) {
-        let source = self.copy_source(self.copies.all[index].source);
+    fn ask_for_copy(&mut self, cx: &mut Context<'_>, index: usize) {
+        let source = self.copy_source(cx, self.copies.all[index].source);
         let copying = &mut self.copies.all[index];
         // A page may take longer than that: the question keeps its number.
         let number = copying.question.map(|(number, _)| number).unwrap_or_else(|| {
@@ -391,23 +395,23 @@ impl Node {
             self.copies.last_question
         });
         copying.turns += usize::from(copying.question.is_some());
-        copying.question = Some((number, self.now.time));
+        copying.question = Some((number, cx.now.time));
         let Some(source) = source else { return };
-        let nodes: Vec<NodeId> = source.nodes().filter(|node| node.peer != self.me.peer).collect();
+        let nodes: Vec<NodeId> = source.nodes().filter(|node| node.peer != cx.me.peer).collect();
         if nodes.is_empty() {
             return;
         }
         let node = nodes[copying.turns % nodes.len()];
         let ask = AskCopy { piece: copying.parts[copying.done].range, after: copying.after.clone(), number };
-        source.members.iter().filter(|contact| contact.node == node).for_each(|contact| self.cx().reach(contact));
-        self.cx().send_as(source.id, &[node], Message::AskCopy(ask), source.epoch);
+        source.members.iter().filter(|contact| contact.node == node).for_each(|contact| cx.reach(contact));
+        cx.send_as(source.id, &[node], Message::AskCopy(ask), source.epoch);
     }
 
     /// Handles a page. A page of a node that does not know its group's present state is dropped.
-    pub(crate) fn on_copied(&mut self, source: GroupId, from: Sender, message: Message) {
+    pub(crate) fn on_copied(&mut self, cx: &mut Context<'_>, source: GroupId, from: Sender, message: Message) {
         let is_sound = message.check(from.node).is_ok();
         let Message::Copied(page) = message else { return };
-        let known = self.copy_source(source);
+        let known = self.copy_source(cx, source);
         let is_member =
             known.is_some_and(|group| from.epoch >= group.epoch && group.nodes().any(|node| node == from.node));
         let is_asked = |copying: &Copying| {
@@ -418,20 +422,20 @@ impl Node {
         let index = self.copies.all.iter().position(is_asked);
         let Some(index) = index.filter(|_| is_sound && is_member) else {
             // It may be late.
-            self.frames_dropped += u64::from(!is_sound);
+            *cx.frames_dropped += u64::from(!is_sound);
             return;
         };
         let part = &self.copies.all[index].parts[self.copies.all[index].done];
         if part.applied.is_some_and(|applied| applied < page.purged) {
-            self.copy_anew(index);
+            self.copy_anew(cx, index);
         } else {
-            self.take_page(index, *page);
+            self.take_page(cx, index, *page);
         }
-        self.go_on_copying();
+        self.go_on_copying(cx);
     }
 
-    fn take_page(&mut self, index: usize, page: Copied) {
-        let (space, copying) = (self.space(), &mut self.copies.all[index]);
+    fn take_page(&mut self, cx: &mut Context<'_>, index: usize, page: Copied) {
+        let (space, copying) = (cx.space(), &mut self.copies.all[index]);
         let part = &mut copying.parts[copying.done];
         part.applied = Some(part.applied.map_or(page.applied, |applied| applied.min(page.applied)));
         let (mut changes, mut bytes) = (Vec::new(), 0);
@@ -445,26 +449,26 @@ impl Node {
         copying.table.evict();
         copying.records += page.writes.len() as u64;
         copying.question = None;
-        copying.came = self.now.time;
+        copying.came = cx.now.time;
         copying.after = page.up_to;
         copying.done += usize::from(copying.after.is_none());
         let (is_done, written) = (copying.is_done(), !changes.is_empty());
         copying.written = written.then_some(page.number);
-        self.copies.throttle.take(self.now.time, bytes, self.config.transfer_bytes_per_s);
+        self.copies.throttle.take(cx.now.time, bytes, cx.config.transfer_bytes_per_s);
         if written {
-            self.cx().persist_named(page.number, changes);
+            cx.persist_named(page.number, changes);
         }
         if is_done {
-            self.tell_copy(index);
+            self.tell_copy(cx, index);
         }
     }
 
     /// Handles the report that all batches under names up to this one are durable.
-    pub(crate) fn on_copy_persisted(&mut self, name: u64) {
+    pub(crate) fn on_copy_persisted(&mut self, cx: &mut Context<'_>, name: u64) {
         for copying in &mut self.copies.all {
             copying.written.take_if(|written| *written <= name);
         }
-        self.go_on_copying();
+        self.go_on_copying(cx);
     }
 }
 

@@ -67,7 +67,7 @@ fn held(net: &Net, index: usize) -> usize {
 }
 
 fn copied(net: &Net, index: usize) -> Vec<u64> {
-    net.nodes[index].copies.all.iter().map(|copying| copying.records).collect()
+    net.nodes[index].reconfigure.preparation.copies.all.iter().map(|copying| copying.records).collect()
 }
 
 fn leader(net: &Net, of: core::ops::Range<usize>) -> usize {
@@ -112,7 +112,7 @@ fn members_copy_before_they_merge() {
     for index in 0..6 {
         let other = if index < 3 { second } else { first };
         assert_eq!((held(&net, index), brought(&net, index)), (KEYS, other as u64), "{index}");
-        assert!(net.nodes[index].copies.all.is_empty());
+        assert!(net.nodes[index].reconfigure.preparation.copies.all.is_empty());
     }
 }
 
@@ -138,7 +138,7 @@ fn purged_since(defects: Defects) -> Net {
     ask(&mut net, &gone, Op::Delete { condition: Condition::Always, get: false });
     assert_eq!(held(&net, 3), second - 1);
     net.run_until(|net| (3..6).all(|index| net.nodes[index].group().unwrap().purged() > 0));
-    assert!(net.nodes[0].copies.all[0].is_done());
+    assert!(net.nodes[0].reconfigure.preparation.copies.all[0].is_done());
     merge(&mut net);
     net
 }
@@ -195,7 +195,7 @@ fn orders_that_cannot_be_are_not_followed() {
     assert_eq!(give(1, other.id, vec![other.range; 2]), (0, 1), "the same twice");
     assert_eq!(give(4, other.id, vec![other.range]), (1, 0), "a member of the neighbour may lead the transaction");
     assert_eq!(give(40, other.id, vec![other.range]), (1, 0));
-    assert_eq!(net.nodes[0].copies.all[0].orderer, key(4), "nobody else takes it over");
+    assert_eq!(net.nodes[0].reconfigure.preparation.copies.all[0].orderer, key(4), "nobody else takes it over");
 }
 
 /// Two requests for different transactions do not block each other.

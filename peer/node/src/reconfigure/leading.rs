@@ -9,7 +9,8 @@ use overlay::time::Time;
 use overlay::{Epoch, GroupId, NodeId};
 use policy::leading::Candidate;
 
-use crate::node::Node;
+use crate::config::NodeConfig;
+use crate::context::Context;
 
 /// Approximate time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -24,54 +25,53 @@ pub(crate) struct LeadWatch {
     due: Time,
 }
 
-impl Node {
+impl LeadWatch {
     /// Checks from time to time whether another member would be a better leader of the group that this node leads. Hands over once that
     /// has been so for long enough.
-    pub(crate) fn watch_lead(&mut self) {
-        if self.now.time < self.lead_watch.due {
+    pub(crate) fn watch(&mut self, cx: &mut Context<'_>) {
+        if cx.now.time < self.due {
             return;
         }
-        self.lead_watch.due = self.now.time + LOOK_EVERY / 2 + self.rng.duration_below(LOOK_EVERY);
-        let leads = self.replicas.home().filter(|group| group.log().leads());
-        let Some((group, better)) = leads.map(|group| (group, self.better_leader(group))) else {
-            self.lead_watch.leads = None;
+        self.due = cx.now.time + LOOK_EVERY / 2 + cx.rng.duration_below(LOOK_EVERY);
+        let leads = cx.replicas.home().filter(|group| group.log().leads());
+        let Some((group, better)) = leads.map(|group| (group, better_leader(cx.config, group))) else {
+            self.leads = None;
             return;
         };
         let epoch = (group.state().id, group.state().epoch);
-        let watch = &mut self.lead_watch;
+        let watch = &mut *self;
         if watch.leads != Some(epoch) {
             (watch.leads, watch.wanted) = (Some(epoch), None);
         }
-        let since =
-            watch.wanted.filter(|(before, _)| Some(*before) == better).map_or(self.now.time, |(_, since)| since);
+        let since = watch.wanted.filter(|(before, _)| Some(*before) == better).map_or(cx.now.time, |(_, since)| since);
         watch.wanted = better.map(|better| (better, since));
         if let Some(better) = better
-            && self.now.time.since(since) >= self.config.timing.resize_after
-            && self.replicas.home_mut().is_some_and(|group| group.pass_lead(better))
+            && cx.now.time.since(since) >= cx.config.timing.resize_after
+            && cx.replicas.home_mut().is_some_and(|group| group.pass_lead(better))
         {
-            self.lead_watch.wanted = None;
+            self.wanted = None;
         }
     }
 
     /// Returns the time of the next check.
-    pub(crate) fn lead_due(&self) -> Time {
-        self.lead_watch.due
-    }
-
-    fn better_leader(&self, group: &Group) -> Option<NodeId> {
-        let nodes = group.state().nodes();
-        let candidate = |node: &NodeId| Candidate {
-            agreement: group.agreement_of(*node),
-            age: group.age_of(*node),
-            draw: draw(group.state().id, group.state().epoch, *node),
-        };
-        let candidates: Vec<Candidate> = nodes.iter().map(candidate).collect();
-        let leads = nodes.iter().position(|node| *node == self.me)?;
-        let better = self.config.policies.of(group).lead.1.choose(&candidates, leads)?;
-        nodes.get(better).copied()
+    pub(crate) fn due(&self) -> Time {
+        self.due
     }
 }
 
+/// Returns the member that would be a better leader of this group than this node, if there is one.
+fn better_leader(config: &NodeConfig, group: &Group) -> Option<NodeId> {
+    let nodes = group.state().nodes();
+    let candidate = |node: &NodeId| Candidate {
+        agreement: group.agreement_of(*node),
+        age: group.age_of(*node),
+        draw: draw(group.state().id, group.state().epoch, *node),
+    };
+    let candidates: Vec<Candidate> = nodes.iter().map(candidate).collect();
+    let leads = nodes.iter().position(|node| *node == group.me())?;
+    let better = config.policies.of(group).lead.1.choose(&candidates, leads)?;
+    nodes.get(better).copied()
+}
 /// Returns the number that is drawn for a member of a group in this epoch: a hash of all three, so that every member computes the same.
 fn draw(group: GroupId, epoch: Epoch, node: NodeId) -> u64 {
     let (peer, _) = node.peer.0.as_chunks::<8>();

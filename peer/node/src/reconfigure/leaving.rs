@@ -8,9 +8,11 @@ use core::fmt;
 use group::Group;
 use group::control::membership::MEMBERS_MIN;
 use group::control::state::GroupState;
+use overlay::{NodeId, RingId};
 
 use crate::api::Event;
-use crate::node::Node;
+use crate::context::{Context, Stage};
+use crate::replicas::LocalReplicas;
 
 /// Step that a leave waits for, in about this order. Its text is the one in `/v1/status`: the words are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,83 +80,89 @@ pub enum LeaveRefusal {
     },
 }
 
-impl Node {
+/// State of a leave.
+#[derive(Debug, Default)]
+pub(crate) struct Leave {
+    /// `Some` once the node leaves for good; true if it leaves in any case.
+    pub(crate) force: Option<bool>,
+    /// Step that was last reported.
+    step: Option<LeaveStep>,
+}
+
+impl Leave {
     /// Returns the reason against leaving now, as far as this node knows; `None` if there is none, or if it leaves
     /// already.
-    pub fn refuses_leave(&self, force: bool) -> Option<LeaveRefusal> {
-        if self.stage.over || self.stage.stopping.is_some() {
+    pub(crate) fn refusal(
+        &self,
+        stage: &Stage,
+        replicas: &LocalReplicas,
+        ring: Option<RingId>,
+        force: bool,
+    ) -> Option<LeaveRefusal> {
+        if stage.over || stage.stopping.is_some() {
             return Some(LeaveRefusal::Stopping);
         }
-        if self.leaving.is_some() {
+        if self.force.is_some() {
             return None;
         }
-        match self.replicas.home() {
+        match replicas.home() {
             Some(group) => refusal(group.state(), group, force),
-            None if self.ring.is_none() => Some(LeaveRefusal::Outside),
+            None if ring.is_none() => Some(LeaveRefusal::Outside),
             None => None,
         }
     }
 
-    /// Leaves all groups that this node has a part in; a node without one has left at once. Force, once given, stays. A node
-    /// that stops does not begin to leave.
-    pub(crate) fn leave(&mut self, force: bool) {
-        if self.stage.stopping.is_some() {
-            return;
-        }
-        let force = force || self.leaving == Some(true);
-        self.leaving = Some(force);
-        match self.replicas.is_empty() {
-            false => self.replicas.each(|group| group.leave(force)),
-            true => self.left(),
-        }
-        self.tell_leave();
+    /// Leaves all groups that this node has a part in. Force, once given, stays. Returns whether the node has left at once, since it has
+    /// a part in none.
+    pub(crate) fn begin(&mut self, cx: &mut Context<'_>, force: bool) -> bool {
+        let force = force || self.force == Some(true);
+        self.force = Some(force);
+        cx.replicas.each(|group| group.leave(force));
+        cx.replicas.is_empty()
     }
 
-    /// Ends the leave: the node is not needed any more.
-    pub(crate) fn left(&mut self) {
-        if self.stage.over {
-            return;
-        }
-        self.leave_step = Some(LeaveStep::Left);
-        self.end_life(Event::Left);
+    /// Notes that the node has left: its end is reported instead of this step.
+    pub(crate) fn note_left(&mut self) {
+        self.step = Some(LeaveStep::Left);
     }
 
     /// Reports the progress of the leave to the log.
-    pub(crate) fn tell_leave(&mut self) {
-        let step = self.leave_status().map(|status| status.step);
-        if self.leave_step != step {
-            self.leave_step = step;
+    pub(crate) fn tell(&mut self, cx: &mut Context<'_>) {
+        let step = self.status(cx.replicas, cx.me).map(|status| status.step);
+        if self.step != step {
+            self.step = step;
             if let Some(step) = step {
-                self.out.event(Event::Note(alloc::format!("leaves the group: {step}")));
+                cx.event(Event::Note(alloc::format!("leaves the group: {step}")));
             }
         }
     }
 
-    /// Returns the progress of the leave, if there is one.
-    pub(crate) fn leave_status(&self) -> Option<LeaveStatus> {
-        let force = self.leaving?;
-        let state = self.replicas.home().map(Group::state);
+    /// Returns the progress of the leave of the node `me`, if there is one.
+    pub(crate) fn status(&self, replicas: &LocalReplicas, me: NodeId) -> Option<LeaveStatus> {
+        let force = self.force?;
+        let state = replicas.home().map(Group::state);
         let step = match state {
-            _ if self.leave_step == Some(LeaveStep::Left) => LeaveStep::Left,
-            Some(state) => self.step(state, force),
+            _ if self.step == Some(LeaveStep::Left) => LeaveStep::Left,
+            Some(state) => step(state, me, force),
             None => LeaveStep::Left,
         };
-        let remain = state.map_or(0, |state| state.members.iter().filter(|member| member.node != self.me).count());
-        let primaries = state.map_or(0, |state| state.division.iter().filter(|part| part.node == self.me).count());
+        let remain = state.map_or(0, |state| state.members.iter().filter(|member| member.node != me).count());
+        let primaries = state.map_or(0, |state| state.division.iter().filter(|part| part.node == me).count());
         Some(LeaveStatus { force, step, remain, primaries })
     }
+}
 
-    fn step(&self, state: &GroupState, force: bool) -> LeaveStep {
-        let remain = state.members.len().saturating_sub(1);
-        if !state.is_member(self.me) || !state.recovery.is_empty() {
-            LeaveStep::Holding
-        } else if remain == 0 || (remain < MEMBERS_MIN && !force) {
-            LeaveStep::OthersToJoin
-        } else if state.division.iter().any(|part| part.node == self.me) {
-            LeaveStep::HandingOver
-        } else {
-            LeaveStep::NextEpoch
-        }
+/// Returns the step that the leave of the node `me` waits for.
+fn step(state: &GroupState, me: NodeId, force: bool) -> LeaveStep {
+    let remain = state.members.len().saturating_sub(1);
+    if !state.is_member(me) || !state.recovery.is_empty() {
+        LeaveStep::Holding
+    } else if remain == 0 || (remain < MEMBERS_MIN && !force) {
+        LeaveStep::OthersToJoin
+    } else if state.division.iter().any(|part| part.node == me) {
+        LeaveStep::HandingOver
+    } else {
+        LeaveStep::NextEpoch
     }
 }
 
@@ -177,12 +185,13 @@ fn refusal(state: &GroupState, group: &Group, force: bool) -> Option<LeaveRefusa
 mod tests {
     use alloc::vec::Vec;
 
+    use overlay::Incarnation;
     use overlay::time::{Now, Time, WallMillis};
-    use overlay::{Incarnation, RingId};
 
     use super::*;
     use crate::api::{Input, Output};
     use crate::config::{Durability, NodeConfig, Restored};
+    use crate::node::Node;
     use crate::tests::small_net::{Net, key};
 
     #[test]

@@ -10,3 +10,37 @@ pub(crate) mod leaving;
 pub(crate) mod preparing;
 pub(crate) mod repartition;
 pub(crate) mod sizing;
+
+use overlay::time::Time;
+
+use crate::context::Context;
+use crate::policies::lifetimes::LifeWatch;
+use crate::reconfigure::leading::LeadWatch;
+use crate::reconfigure::leaving::Leave;
+use crate::reconfigure::preparing::Preparation;
+use crate::reconfigure::repartition::LoadWatch;
+use crate::reconfigure::sizing::SizeWatch;
+
+/// All parts of a node that change groups and their members.
+#[derive(Default)]
+pub(crate) struct Reconfigure {
+    pub(crate) preparation: Preparation,
+    pub(crate) size: SizeWatch,
+    pub(crate) load: LoadWatch,
+    pub(crate) lead: LeadWatch,
+    pub(crate) leave: Leave,
+}
+
+impl Reconfigure {
+    /// Checks from time to time the group that this node leads.
+    pub(crate) fn watch(&mut self, cx: &mut Context<'_>, lives: &LifeWatch) {
+        self.size.watch(cx, &mut self.preparation, lives);
+        self.load.watch(cx, &mut self.preparation, lives);
+        self.lead.watch(cx);
+    }
+
+    /// Returns the time at which a leader checks its group next.
+    pub(crate) fn watch_due(&self) -> Time {
+        self.size.due().min(self.load.due()).min(self.lead.due())
+    }
+}

@@ -11,8 +11,8 @@ use overlay::time::Time;
 use overlay::{Contact, GroupId, KeyRange, NodeId, PeerKey};
 
 use crate::api::Event;
-use crate::node::Node;
-use crate::reconfigure::copying::{CopyOrder, CopyTold};
+use crate::context::Context;
+use crate::reconfigure::copying::{Copies, CopyOrder, CopyTold};
 use crate::wire::Frame;
 
 /// Interval at which orders are repeated: they also ask for the progress.
@@ -88,20 +88,29 @@ impl Preparing {
     }
 }
 
-impl Node {
+/// Copies of data for transactions to come: those that this node makes, and those that it orders as a leader.
+#[derive(Default)]
+pub(crate) struct Preparation {
+    pub(crate) copies: Copies,
+    /// The transaction that this node prepares as a leader.
+    preparing: Option<Preparing>,
+}
+
+impl Preparation {
     /// Begins a transaction that a group of this node coordinates, once the members that need it have copied their future
     /// data.
     ///
     /// # Errors
     /// The transaction cannot begin now, or not at all; no transaction has begun.
-    pub(crate) fn begin_prepared(
+    pub(crate) fn begin(
         &mut self,
+        cx: &mut Context<'_>,
         group: GroupId,
         operation: GroupTransaction,
         rank: Rank,
     ) -> Result<Begun, BeginRefusal> {
-        let (now, patience) = (self.now.time, self.config.timing.copy_patience);
-        let replica = self.replicas.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
+        let (now, patience) = (cx.now.time, cx.config.timing.copy_patience);
+        let replica = cx.replicas.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
         let plan = replica.plan_transaction(operation.clone(), rank)?;
         let needs = needs(&plan);
         if !needs.is_empty() && patience > Duration::ZERO {
@@ -109,15 +118,15 @@ impl Node {
             if other.is_some_and(|other| now.since(other.tried) < TURN) {
                 return Err(BeginRefusal::NotNow("members are copying data for another operation; try again"));
             }
-            self.prepare(group, &operation, &plan, needs);
+            self.prepare(cx, group, &operation, &plan, needs);
             if !self.preparing.as_ref().is_some_and(|preparing| preparing.is_ready(now, patience)) {
                 return Ok(Begun::Copying);
             }
         }
-        let replica = self.replicas.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
+        let replica = cx.replicas.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
         replica.begin_transaction(operation, rank)?;
         if let Some(preparing) = self.preparing.take() {
-            self.note_lacks(&preparing, &plan);
+            note_lacks(cx, &preparing, &plan);
         }
         Ok(Begun::Yes)
     }
@@ -126,10 +135,10 @@ impl Node {
     ///
     /// # Errors
     /// The transaction cannot begin now, or not at all; no transaction has begun.
-    pub fn begin_transaction(&mut self, operation: GroupTransaction) -> Result<(), BeginRefusal> {
-        let group = self.replicas.home().ok_or(BeginRefusal::NotLeader(None))?;
+    pub(crate) fn begin_own(&mut self, cx: &mut Context<'_>, operation: GroupTransaction) -> Result<(), BeginRefusal> {
+        let group = cx.replicas.home().ok_or(BeginRefusal::NotLeader(None))?;
         let (id, rank) = (group.state().id, group.rank(0));
-        if self.begin_prepared(id, operation, rank)? == Begun::Copying
+        if self.begin(cx, id, operation, rank)? == Begun::Copying
             && let Some(preparing) = &mut self.preparing
         {
             preparing.by_itself = Some(rank);
@@ -140,13 +149,14 @@ impl Node {
     /// Has members begin to copy their needs, or go on with it.
     fn prepare(
         &mut self,
+        cx: &mut Context<'_>,
         group: GroupId,
         operation: &GroupTransaction,
         plan: &Plan,
         needs: BTreeMap<Need, Vec<KeyRange>>,
     ) {
-        let now = self.now.time;
-        let number = self.rng.draw();
+        let now = cx.now.time;
+        let number = cx.rng.draw();
         let preparing = match self.preparing.take().filter(|known| known.is_for(group, operation)) {
             Some(known) => self.preparing.insert(known),
             None => self.preparing.insert(Preparing {
@@ -165,37 +175,37 @@ impl Node {
         preparing.tried = now;
         if preparing.turn_to(needs, now) {
             preparing.contacts = plan.births.iter().flat_map(|birth| birth.members.iter().cloned()).collect();
-            self.order_copies();
+            self.order_copies(cx);
         }
     }
 
     /// Orders the missing copies, and those that are to be kept.
-    fn order_copies(&mut self) {
-        let (Some(preparing), Some(ring)) = (&mut self.preparing, self.ring) else { return };
-        preparing.ordered = self.now.time;
+    fn order_copies(&mut self, cx: &mut Context<'_>) {
+        let (Some(preparing), Some(ring)) = (&mut self.preparing, cx.ring) else { return };
+        preparing.ordered = cx.now.time;
         let number = preparing.number;
         let contacts = preparing.contacts.clone();
         let order = |source, ranges: &[KeyRange]| CopyOrder { ring, number, source, ranges: ranges.to_vec() };
         let orders: Vec<(NodeId, CopyOrder)> =
             preparing.steps.iter().map(|((node, source), step)| (*node, order(*source, &step.ranges))).collect();
-        contacts.iter().for_each(|contact| self.cx().reach(contact));
+        contacts.iter().for_each(|contact| cx.reach(contact));
         for (node, order) in orders {
-            match node == self.me {
-                true => self.on_copy_order(self.me.peer, order),
-                false => self.cx().say_to(node.peer, &Frame::CopyOrder(order.into())),
+            match node == cx.me {
+                true => self.on_copy_order(cx, cx.me.peer, order),
+                false => cx.say_to(node.peer, &Frame::CopyOrder(order.into())),
             }
         }
     }
 
     /// Handles a member's report of its progress.
-    pub(crate) fn on_copy_told(&mut self, from: PeerKey, told: CopyTold) {
+    pub(crate) fn on_copy_told(&mut self, cx: &mut Context<'_>, from: PeerKey, told: CopyTold) {
         let Some(preparing) = self.preparing.as_mut().filter(|preparing| preparing.number == told.number) else {
             return; // The transaction has begun, or was given up.
         };
-        let now = self.now.time;
+        let now = cx.now.time;
         let mut steps = preparing.steps.iter_mut();
         let Some((_, step)) = steps.find(|((node, source), _)| node.peer == from && *source == told.source) else {
-            self.frames_dropped += 1;
+            cx.drop_frame();
             return;
         };
         // A member that began anew makes progress once it is further than before.
@@ -207,8 +217,8 @@ impl Node {
     }
 
     /// Goes on with the prepared transaction.
-    pub(crate) fn go_on_preparing(&mut self) {
-        let now = self.now.time;
+    pub(crate) fn go_on_preparing(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now.time;
         let Some(preparing) = &mut self.preparing else { return };
         preparing.news = false;
         if now.since(preparing.tried) >= GIVEN_UP {
@@ -216,16 +226,16 @@ impl Node {
             return;
         }
         if now.since(preparing.ordered) >= ORDER_AGAIN {
-            self.order_copies();
+            self.order_copies(cx);
         }
         let Some(preparing) = &mut self.preparing else { return };
         let Some(rank) = preparing.by_itself else { return };
-        let is_ready = preparing.is_ready(now, self.config.timing.copy_patience);
+        let is_ready = preparing.is_ready(now, cx.config.timing.copy_patience);
         let tried = if is_ready { preparing.tried } else { now };
         preparing.tried = tried;
         if is_ready {
             let (group, operation) = (preparing.group, preparing.operation.clone());
-            let begun = self.begin_prepared(group, operation, rank);
+            let begun = self.begin(cx, group, operation, rank);
             if matches!(begun, Err(BeginRefusal::Unsound(_) | BeginRefusal::NotLeader(_))) {
                 self.preparing = None;
             }
@@ -235,33 +245,32 @@ impl Node {
     }
 
     /// Returns the time at which there is a copy to order, or a transaction to begin.
-    pub(crate) fn preparing_due(&self) -> Time {
-        let (soon, patience) = (self.now.time + ORDER_AGAIN / 10, self.config.timing.copy_patience);
+    pub(crate) fn preparing_due(&self, cx: &Context<'_>) -> Time {
+        let (soon, patience) = (cx.now.time + ORDER_AGAIN / 10, cx.config.timing.copy_patience);
         match &self.preparing {
-            Some(preparing) if preparing.news => self.now.time,
-            Some(preparing) if preparing.by_itself.is_some() && preparing.is_ready(self.now.time, patience) => soon,
+            Some(preparing) if preparing.news => cx.now.time,
+            Some(preparing) if preparing.by_itself.is_some() && preparing.is_ready(cx.now.time, patience) => soon,
             Some(preparing) => preparing.ordered + ORDER_AGAIN,
             None => Time::NEVER,
         }
     }
-
-    /// Reports if no majority of the members of a new group holds all data of it.
-    fn note_lacks(&mut self, preparing: &Preparing, plan: &Plan) {
-        let lacks = |node: NodeId| preparing.steps.iter().any(|((of, _), step)| *of == node && !step.done);
-        let few = plan.births.iter().any(|birth| {
-            let nodes = birth.members.iter().map(|contact| contact.node);
-            nodes.filter(|node| !lacks(*node)).count() <= birth.members.len() / 2
-        });
-        if few {
-            let (lacking, all) = (preparing.steps.values().filter(|step| !step.done).count(), preparing.steps.len());
-            self.out.event(Event::Note(alloc::format!(
-                "{lacking} of {all} members have not copied the data that they will own: the transaction begins \
-                anyway, and they copy afterwards"
-            )));
-        }
-    }
 }
 
+/// Reports if no majority of the members of a new group holds all data of it.
+fn note_lacks(cx: &mut Context<'_>, preparing: &Preparing, plan: &Plan) {
+    let lacks = |node: NodeId| preparing.steps.iter().any(|((of, _), step)| *of == node && !step.done);
+    let few = plan.births.iter().any(|birth| {
+        let nodes = birth.members.iter().map(|contact| contact.node);
+        nodes.filter(|node| !lacks(*node)).count() <= birth.members.len() / 2
+    });
+    if few {
+        let (lacking, all) = (preparing.steps.values().filter(|step| !step.done).count(), preparing.steps.len());
+        cx.event(Event::Note(alloc::format!(
+            "{lacking} of {all} members have not copied the data that they will own: the transaction begins \
+            anyway, and they copy afterwards"
+        )));
+    }
+}
 /// Returns the data that each member of a new group lacks, by the group to copy it from.
 fn needs(plan: &Plan) -> BTreeMap<Need, Vec<KeyRange>> {
     let mut needs: BTreeMap<Need, Vec<KeyRange>> = BTreeMap::new();

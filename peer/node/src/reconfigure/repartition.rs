@@ -13,8 +13,11 @@ use overlay::time::Time;
 use overlay::{Epoch, GroupId, Point};
 use policy::density::Density;
 
-use crate::node::Node;
-use crate::reconfigure::preparing::Begun;
+use crate::config::NodeConfig;
+use crate::context::Context;
+use crate::policies::lifetimes::LifeWatch;
+use crate::reconfigure::preparing::{Begun, Preparation};
+use crate::reconfigure::sizing::resize;
 
 /// Approximate time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -51,23 +54,23 @@ impl LoadWatch {
     }
 }
 
-impl Node {
+impl LoadWatch {
     /// Checks from time to time the load of the group that this node leads, and of the group behind it.
-    pub(crate) fn watch_load(&mut self) {
-        let now = self.now.time;
-        if now < self.load_watch.due {
+    pub(crate) fn watch(&mut self, cx: &mut Context<'_>, preparation: &mut Preparation, lives: &LifeWatch) {
+        let now = cx.now.time;
+        if now < self.due {
             return;
         }
-        self.load_watch.due = now + LOOK_EVERY / 2 + self.rng.duration_below(LOOK_EVERY);
-        let least = self.config.timing.resize_after;
-        let leads = self.replicas.home().filter(|group| group.log().leads());
+        self.due = now + LOOK_EVERY / 2 + cx.rng.duration_below(LOOK_EVERY);
+        let least = cx.config.timing.resize_after;
+        let leads = cx.replicas.home().filter(|group| group.log().leads());
         let Some((id, born, wanted)) =
-            leads.map(|group| (group.state().id, group.state().born, self.better_end(group)))
+            leads.map(|group| (group.state().id, group.state().born, better_end(cx.config, lives, group)))
         else {
-            self.load_watch.leads = None;
+            self.leads = None;
             return;
         };
-        let watch = &mut self.load_watch;
+        let watch = &mut *self;
         watch.begun.retain(|(.., at)| now.since(*at) < least * BUDGET_TIME);
         if watch.leads != Some((id, born)) {
             (watch.leads, watch.wanted, watch.prepared) = (Some((id, born)), None, None);
@@ -84,41 +87,40 @@ impl Node {
         if now.since(since) < least || !watch.may_move((id, born), successor, now, least) {
             return;
         }
-        let Some(rank) = self.replicas.home().map(|group| group.rank(0)) else { return };
-        let at = self.load_watch.prepared.unwrap_or(at);
+        let Some(rank) = cx.replicas.home().map(|group| group.rank(0)) else { return };
+        let at = self.prepared.unwrap_or(at);
         // The present obstacle may soon be gone.
-        match self.begin_prepared(id, GroupTransaction::Repartition { at }, rank) {
+        match preparation.begin(cx, id, GroupTransaction::Repartition { at }, rank) {
             Ok(Begun::Yes) => {
-                self.load_watch.begun.push_back((id, born, successor, now));
-                (self.load_watch.wanted, self.load_watch.prepared) = (None, None);
+                self.begun.push_back((id, born, successor, now));
+                (self.wanted, self.prepared) = (None, None);
             }
-            Ok(Begun::Copying) => self.load_watch.prepared = Some(at),
-            Err(_) => self.load_watch.prepared = None,
+            Ok(Begun::Copying) => self.prepared = Some(at),
+            Err(_) => self.prepared = None,
         }
     }
 
     /// Returns the time of the next check.
-    pub(crate) fn load_due(&self) -> Time {
-        self.load_watch.due
-    }
-
-    /// Returns the successor, the better end of the group, and whether the group shrinks; `None` while its size calls for a change.
-    fn better_end(&self, group: &Group) -> Option<(GroupId, Point, bool)> {
-        if self.resize(group).is_some() {
-            return None;
-        }
-        let state = group.state();
-        let successor = state.transactions.successor()?.id;
-        let (load, (range, health)) = (group.load()?, group.successor_health()?);
-        let capacities = capacities((group.capacity(), group.strength()), (health.capacity, health.living.len()));
-        let own = Density { range: state.range, cells: &load, capacity: capacities[0] };
-        let cells = health.load.as_deref()?;
-        let other = Density { range, cells, capacity: capacities[1] };
-        let at = self.config.policies.of(group).repartition.1.propose(&own, &other)?;
-        Some((successor, at, state.range.contains(at)))
+    pub(crate) fn due(&self) -> Time {
+        self.due
     }
 }
 
+/// Returns the successor, the better end of the group, and whether the group shrinks; `None` while its size calls for a change.
+fn better_end(config: &NodeConfig, lives: &LifeWatch, group: &Group) -> Option<(GroupId, Point, bool)> {
+    if resize(config, lives, group).is_some() {
+        return None;
+    }
+    let state = group.state();
+    let successor = state.transactions.successor()?.id;
+    let (load, (range, health)) = (group.load()?, group.successor_health()?);
+    let capacities = capacities((group.capacity(), group.strength()), (health.capacity, health.living.len()));
+    let own = Density { range: state.range, cells: &load, capacity: capacities[0] };
+    let cells = health.load.as_deref()?;
+    let other = Density { range, cells, capacity: capacities[1] };
+    let at = config.policies.of(group).repartition.1.propose(&own, &other)?;
+    Some((successor, at, state.range.contains(at)))
+}
 /// Returns the capacities of two groups, in one unit: the operations a second of their living members if both are known, or else their
 /// numbers of living members.
 fn capacities(own: (Option<u32>, usize), other: (Option<u32>, usize)) -> [u32; 2] {

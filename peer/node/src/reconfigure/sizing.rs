@@ -13,10 +13,13 @@ use overlay::{Epoch, GroupId, NodeId};
 use policy::density::Contents;
 use policy::size::{Resize, Sizes};
 
-use crate::node::Node;
+use crate::config::NodeConfig;
+use crate::context::Context;
+use crate::policies::lifetimes::LifeWatch;
 use crate::policies::risk::Dangers;
 use crate::policies::views::{living_views, member_views};
-use crate::reconfigure::preparing::Begun;
+use crate::reconfigure::preparing::{Begun, Preparation};
+use crate::replicas::LocalReplicas;
 
 /// Approximate time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -42,22 +45,23 @@ pub(crate) struct SizeWatch {
     due: Time,
 }
 
-impl Node {
+impl SizeWatch {
     /// Checks the group that this node leads, from time to time. A change begins once it has been called for long enough: not with each
     /// member that comes or goes, and not in a group that was just born.
-    pub(crate) fn watch_size(&mut self) {
-        if self.now.time < self.size_watch.due {
+    pub(crate) fn watch(&mut self, cx: &mut Context<'_>, preparation: &mut Preparation, lives: &LifeWatch) {
+        if cx.now.time < self.due {
             return;
         }
         // Leaders do not check at the same time: two neighbours may want to change each other.
-        self.size_watch.due = self.now.time + LOOK_EVERY / 2 + self.rng.duration_below(LOOK_EVERY);
-        let leads = self.replicas.home().filter(|group| group.log().leads());
-        let Some((id, born, resize)) = leads.map(|group| (group.state().id, group.state().born, self.resize(group)))
+        self.due = cx.now.time + LOOK_EVERY / 2 + cx.rng.duration_below(LOOK_EVERY);
+        let leads = cx.replicas.home().filter(|group| group.log().leads());
+        let Some((id, born, resize)) =
+            leads.map(|group| (group.state().id, group.state().born, resize(cx.config, lives, group)))
         else {
-            self.size_watch.leads = None;
+            self.leads = None;
             return;
         };
-        let watch = &mut self.size_watch;
+        let watch = &mut *self;
         if watch.leads != Some((id, born)) {
             *watch = SizeWatch { leads: Some((id, born)), due: watch.due, ..SizeWatch::default() };
         }
@@ -69,48 +73,30 @@ impl Node {
         if before.is_none_or(|(before, _)| !is_same_kind(before, wanted)) {
             watch.prepared = None;
         }
-        let since = before.map_or(self.now.time, |(_, since)| since);
+        let since = before.map_or(cx.now.time, |(_, since)| since);
         watch.wanted = Some((wanted, since));
-        if is_urgent || self.now.time.since(since) >= self.config.timing.resize_after {
-            self.begin_resize(wanted);
+        if is_urgent || cx.now.time.since(since) >= cx.config.timing.resize_after {
+            self.begin_resize(cx, preparation, lives, wanted);
         }
     }
 
     /// Returns the time of the next check.
-    pub(crate) fn size_due(&self) -> Time {
-        self.size_watch.due
+    pub(crate) fn due(&self) -> Time {
+        self.due
     }
 
-    /// Returns the change that the group's size calls for, and whether it is urgent. A group removes its dead members before it merges with
-    /// its successor or trades members.
-    pub(crate) fn resize(&self, group: &Group) -> Option<(Resize, bool)> {
-        let state = group.state();
-        let (min, max) = (state.settings.policies.members_min as usize, state.settings.policies.members_max as usize);
-        let known = group.successor_health().map(|(_, health)| health.living.len());
-        // All of its members, until the successor's leader has told how many of them live.
-        let successor = state.transactions.successor().map(|other| known.unwrap_or(other.members.len()));
-        let dangers = self.lives.dangers_of(&self.config, group);
-        let prospects = dangers.as_ref().map(Dangers::prospects);
-        let sizes = Sizes { own: group.strength(), successor, min, max, prospects };
-        let wanted = self.config.policies.of(group).size.1.propose(&sizes)?;
-        let may_be = wanted == Resize::Split || !group.is_about_to_remove();
-        // The removal of a silent member, which may be dead, would abort a transaction.
-        let is_calm = || group.living().iter().filter(|member| member.is_heard).count() == state.members.len();
-        may_be.then(|| (wanted, sizes.is_urgent(wanted) && (wanted == Resize::Split || is_calm())))
-    }
-
-    fn begin_resize(&mut self, wanted: Resize) {
-        let members = self.replicas.home().map_or(Vec::new(), |group| group.state().nodes());
-        let prepared = self.size_watch.prepared.take();
+    fn begin_resize(&mut self, cx: &mut Context<'_>, preparation: &mut Preparation, lives: &LifeWatch, wanted: Resize) {
+        let members = cx.replicas.home().map_or(Vec::new(), |group| group.state().nodes());
+        let prepared = self.prepared.take();
         let is_usable = |operation: &GroupTransaction| {
-            is_even(operation, &members) && moves_at_most(operation, wanted) && self.are_there(operation)
+            is_even(operation, &members) && moves_at_most(operation, wanted) && are_there(cx.replicas, operation)
         };
         let prepared =
-            prepared.filter(|(operation, copied)| is_usable(operation) && self.now.time.since(*copied) < PREPARED_MAX);
-        let copied = prepared.as_ref().map_or(self.now.time, |(_, copied)| *copied);
-        let planned = prepared.map(|(operation, _)| operation).or_else(|| self.plan_resize(wanted));
-        let (Some(operation), Some(group)) = (planned, self.replicas.home_mut()) else { return };
-        let (tried, first) = (self.size_watch.tried, self.size_watch.first);
+            prepared.filter(|(operation, copied)| is_usable(operation) && cx.now.time.since(*copied) < PREPARED_MAX);
+        let copied = prepared.as_ref().map_or(cx.now.time, |(_, copied)| *copied);
+        let planned = prepared.map(|(operation, _)| operation).or_else(|| self.plan_resize(cx, lives, wanted));
+        let (Some(operation), Some(group)) = (planned, cx.replicas.home_mut()) else { return };
+        let (tried, first) = (self.tried, self.first);
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
         let (id, now) = (group.state().id, group.group_time());
         if wanted == Resize::Split {
@@ -121,39 +107,25 @@ impl Node {
             }
         }
         // The present obstacle may soon be gone.
-        match self.begin_prepared(id, operation.clone(), rank) {
+        match preparation.begin(cx, id, operation.clone(), rank) {
             Ok(Begun::Yes) => {
-                self.size_watch.tried += 1;
-                self.size_watch.first.get_or_insert(now);
+                self.tried += 1;
+                self.first.get_or_insert(now);
             }
-            Ok(Begun::Copying) => self.size_watch.prepared = Some((operation, self.now.time)),
+            Ok(Begun::Copying) => self.prepared = Some((operation, cx.now.time)),
             // A copy is of use to the next attempt if that one moves the same members.
             Err(BeginRefusal::NotNow(_) | BeginRefusal::NeighbourUnknown) => {
                 let moves_members = matches!(operation, GroupTransaction::Migrate { .. });
-                self.size_watch.prepared = moves_members.then_some((operation, copied));
+                self.prepared = moves_members.then_some((operation, copied));
             }
             Err(BeginRefusal::NotLeader(_) | BeginRefusal::Unsound(_)) => {}
         }
     }
 
-    /// Returns whether all members that this operation moves are heard in their groups, as far as the groups' leaders have told.
-    fn are_there(&self, operation: &GroupTransaction) -> bool {
-        let (GroupTransaction::Migrate { to, from }, Some(group)) = (operation, self.replicas.home()) else {
-            return true;
-        };
-        let is_heard = |living: &[LivingMember], node: &NodeId| {
-            living.iter().any(|member| member.is_heard && member.node == *node)
-        };
-        let theirs = group.successor_health().map(|(_, health)| &health.living);
-        let own = group.living();
-        to.iter().all(|node| is_heard(&own, node))
-            && theirs.is_none_or(|theirs| from.iter().all(|node| is_heard(theirs, node)))
-    }
-
     /// Returns the operation for a change of the node's own group; `None` if its successor's members are not known.
-    fn plan_resize(&self, wanted: Resize) -> Option<GroupTransaction> {
-        let group = self.replicas.home()?;
-        let (halving, lifetimes) = (self.config.policies.of(group).split.1, self.lives.model());
+    fn plan_resize(&self, cx: &Context<'_>, lives: &LifeWatch, wanted: Resize) -> Option<GroupTransaction> {
+        let group = cx.replicas.home()?;
+        let (halving, lifetimes) = (cx.config.policies.of(group).split.1, lives.model());
         let state = group.state();
         Some(match wanted {
             Resize::Split => {
@@ -175,12 +147,43 @@ impl Node {
                 let theirs = living_views(&health.living, state.transactions.successor(), lifetimes, now);
                 let order = halving.movers(&theirs, theirs.len());
                 // Other members where an earlier attempt failed.
-                let turn = order.iter().cycle().skip(self.size_watch.tried as usize);
+                let turn = order.iter().cycle().skip(self.tried as usize);
                 let from = turn.take(count.min(order.len())).copied().collect();
                 GroupTransaction::Migrate { to: [].into(), from }
             }
         })
     }
+}
+
+/// Returns the change that the group's size calls for, and whether it is urgent. A group removes its dead members before it merges with
+/// its successor or trades members.
+pub(crate) fn resize(config: &NodeConfig, lives: &LifeWatch, group: &Group) -> Option<(Resize, bool)> {
+    let state = group.state();
+    let (min, max) = (state.settings.policies.members_min as usize, state.settings.policies.members_max as usize);
+    let known = group.successor_health().map(|(_, health)| health.living.len());
+    // All of its members, until the successor's leader has told how many of them live.
+    let successor = state.transactions.successor().map(|other| known.unwrap_or(other.members.len()));
+    let dangers = lives.dangers_of(config, group);
+    let prospects = dangers.as_ref().map(Dangers::prospects);
+    let sizes = Sizes { own: group.strength(), successor, min, max, prospects };
+    let wanted = config.policies.of(group).size.1.propose(&sizes)?;
+    let may_be = wanted == Resize::Split || !group.is_about_to_remove();
+    // The removal of a silent member, which may be dead, would abort a transaction.
+    let is_calm = || group.living().iter().filter(|member| member.is_heard).count() == state.members.len();
+    may_be.then(|| (wanted, sizes.is_urgent(wanted) && (wanted == Resize::Split || is_calm())))
+}
+
+/// Returns whether all members that this operation moves are heard in their groups, as far as the groups' leaders have told.
+fn are_there(replicas: &LocalReplicas, operation: &GroupTransaction) -> bool {
+    let (GroupTransaction::Migrate { to, from }, Some(group)) = (operation, replicas.home()) else {
+        return true;
+    };
+    let is_heard =
+        |living: &[LivingMember], node: &NodeId| living.iter().any(|member| member.is_heard && member.node == *node);
+    let theirs = group.successor_health().map(|(_, health)| &health.living);
+    let own = group.living();
+    to.iter().all(|node| is_heard(&own, node))
+        && theirs.is_none_or(|theirs| from.iter().all(|node| is_heard(theirs, node)))
 }
 
 /// Returns whether a split that was planned before still divides the group's members evenly: members may have come and gone since.
@@ -339,7 +342,8 @@ mod tests {
             };
             let mut net = Net::with(members, settle);
             net.run_for(Duration::from_secs(20));
-            let largest = net.nodes.iter().filter_map(Node::group).map(|group| group.state().members.len()).max();
+            let largest =
+                net.nodes.iter().filter_map(crate::Node::group).map(|group| group.state().members.len()).max();
             assert_eq!(largest, Some(if splits { 3 } else { members }));
         }
     }

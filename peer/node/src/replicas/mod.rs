@@ -19,6 +19,7 @@ use overlay::{Epoch, GroupId, KeyRange, Point};
 
 use crate::replicas::keyspace::{KeyspaceGenerations, Walk};
 use crate::replicas::storage::NAMESPACES;
+use crate::replicas::sweep::Sweep;
 
 /// A node's part in one group.
 pub(crate) struct LocalReplica {
@@ -53,6 +54,11 @@ pub(crate) struct Scan {
 pub(crate) struct LocalReplicas {
     pub(crate) all: Vec<LocalReplica>,
     pub(crate) keyspace: KeyspaceGenerations,
+    /// Group whose first batch stores the generations that changed with its birth.
+    pub(crate) keyspace_due: Option<u64>,
+    pub(crate) sweep: Sweep,
+    /// Highest epoch of the groups that this node had a part in and has let go of. It remembers nothing of its votes there.
+    pub(crate) voted: Epoch,
     next_serial: u64,
     next_token: u64,
     /// Batches that are not durable yet: the node's token, the serial of the group, and the group's token.

@@ -13,6 +13,7 @@ use overlay::{Epoch, KeyRange};
 
 use crate::api::{Change, Event};
 use crate::config::Durability;
+use crate::context::context;
 use crate::node::Node;
 use crate::replicas::LocalReplica;
 use crate::replicas::storage::Over;
@@ -135,7 +136,7 @@ impl Node {
         while let Some(index) = self.replicas.all.iter().position(&is_over) {
             self.silence(index);
             let gone = self.replicas.all.remove(index);
-            self.voted = self.voted.max(gone.group.state().epoch);
+            self.replicas.voted = self.replicas.voted.max(gone.group.state().epoch);
             // Grants that it gave there, in a group that other groups succeeded, may still be valid.
             self.replicas.all.iter_mut().for_each(|replica| replica.group.inherit_grants(&gone.group));
             if gone.over.is_none() && gone.group.state().ended.is_none() {
@@ -149,7 +150,7 @@ impl Node {
                 }
             }
             changes.push(self.space().namespace(gone.namespace).clear());
-            self.sweep.remains.push(gone.group.into_table());
+            self.replicas.sweep.remains.push(gone.group.into_table());
         }
         if changes.is_empty() {
             return;
@@ -157,7 +158,7 @@ impl Node {
         changes.extend(self.places());
         changes.extend(self.ring.map(|ring| self.space().life(&self.life(ring))));
         self.cx().persist_own(changes);
-        self.share_memory();
+        self.reconfigure.preparation.copies.share_memory(&mut context!(self));
         if self.replicas.is_empty() && !self.stage.over {
             // A node that has voted in a group, and remembers nothing of its votes, enters another group as a new incarnation.
             self.part_from(self.reincarnates("no group here needs it any more"));
@@ -180,7 +181,7 @@ impl Node {
 
     /// Ends this incarnation, which is not needed any more; an intention to leave outlives it.
     fn part_from(&mut self, why: Event) {
-        match self.leaving {
+        match self.reconfigure.leave.force {
             Some(_) => self.left(),
             None => self.end_life(why),
         }

@@ -250,7 +250,7 @@ impl Node {
 
     /// Returns whether this node may have voted in that group and remember nothing of it: it has let go of a group since that one was born.
     fn has_forgotten_votes_of(&self, state: &GroupState) -> bool {
-        state.born <= self.voted
+        state.born <= self.replicas.voted
     }
 
     /// Returns whether this group, or its successor, is here already.
@@ -367,7 +367,7 @@ impl Node {
         for index in parents.iter().copied() {
             self.silence(index);
         }
-        let copied = self.take_copies(claimed);
+        let copied = self.reconfigure.preparation.copies.take(&mut self.replicas, claimed);
         let records: usize = copied.iter().map(Table::len).sum();
         let group = match parents.first() {
             Some(index) => {
@@ -383,7 +383,7 @@ impl Node {
                 group.set_addresses(self.addresses.clone());
                 group.set_full(self.full);
                 group.set_history(self.lives.history(&self.config, self.now));
-                self.leaving.into_iter().for_each(|force| group.leave(force));
+                self.reconfigure.leave.force.into_iter().for_each(|force| group.leave(force));
                 group
             }
         };
@@ -401,7 +401,7 @@ impl Node {
         };
         if moved && self.config.durability == Durability::Sync {
             // Not earlier: until then the records of its parents lie in other generations.
-            self.keyspace_due = Some(serial);
+            self.replicas.keyspace_due = Some(serial);
         }
         let copied = match records {
             0 => String::new(),
@@ -419,7 +419,7 @@ impl Node {
                 self.on_own_message(id, sender, message);
             }
         }
-        self.share_memory();
+        self.reconfigure.preparation.copies.share_memory(&mut context!(self));
         self.with_sessions(Sessions::on_division);
         true
     }
@@ -446,7 +446,7 @@ impl Node {
                 keyspace.enter(piece).then_some(())?;
             }
         }
-        let claims = self.claims(state, &fresh);
+        let claims = self.reconfigure.preparation.copies.claims(&self.config.defects, state, &fresh);
         for claim in &claims {
             for (lent, parts) in &claim.lots {
                 lent.iter().for_each(|lent| keyspace.claim(*lent, parts));

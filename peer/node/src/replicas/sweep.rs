@@ -10,9 +10,9 @@ use overlay::time::Time;
 use overlay::{Key, KeyRange};
 
 use crate::api::Change;
-use crate::node::Node;
-use crate::replicas::Scan;
 use crate::replicas::keyspace::Walk;
+use crate::replicas::storage::Space;
+use crate::replicas::{LocalReplicas, Scan};
 
 /// Size of a page, in bytes.
 const PAGE_BYTES: usize = 256 << 10;
@@ -35,55 +35,57 @@ pub(crate) struct Sweep {
     pub(crate) remains: Vec<Table>,
 }
 
-impl Node {
+impl LocalReplicas {
     /// Returns the time at which there are records to drop.
-    pub(crate) fn sweep_due(&self) -> Time {
-        let waits = self.sweep.waits || (self.sweep.part.is_none() && self.replicas.keyspace.leftover().is_none());
+    pub(crate) fn sweep_due(&self, now: Time) -> Time {
+        let waits = self.sweep.waits || (self.sweep.part.is_none() && self.keyspace.leftover().is_none());
         let page = if waits { Time::NEVER } else { self.sweep.rests_until };
-        if self.sweep.remains.is_empty() { page } else { page.min(self.now.time + SHED_EVERY) }
+        if self.sweep.remains.is_empty() { page } else { page.min(now + SHED_EVERY) }
     }
 
-    /// Drops some records in memory, and reads the next page, unless one is on its way.
-    pub(crate) fn go_on_sweeping(&mut self) {
+    /// Drops some records in memory. Returns the next page to read, unless one is on its way; a node that is over reads none.
+    pub(crate) fn go_on_sweeping(&mut self, now: Time, is_over: bool) -> Option<Scan> {
         if let Some(remains) = self.sweep.remains.last_mut() {
             remains.shed(SHED);
             if remains.is_empty() {
                 self.sweep.remains.pop();
             }
         }
-        if self.sweep.waits || self.stage.over || self.now.time < self.sweep.rests_until {
-            return;
+        if self.sweep.waits || is_over || now < self.sweep.rests_until {
+            return None;
         }
         if self.sweep.part.is_none() {
-            self.sweep.part = self.replicas.keyspace.leftover().map(|part| (part, Bound::Unbounded));
+            self.sweep.part = self.keyspace.leftover().map(|part| (part, Bound::Unbounded));
         }
-        let Some((part, from)) = self.sweep.part.clone() else { return };
+        let (part, from) = self.sweep.part.clone()?;
         self.sweep.waits = true;
         let walk = Walk::new([part].into(), from, PAGE_BYTES);
-        self.scan(Scan { serial: 0, token: 0, walk });
+        Some(Scan { serial: 0, token: 0, walk })
     }
 
-    /// Drops all records of a page.
-    pub(crate) fn drop_leftovers(&mut self, records: Vec<(Key, Bytes)>, done: bool) {
+    /// Returns the changes that drop all records of a page.
+    pub(crate) fn drop_leftovers(
+        &mut self,
+        now: Time,
+        space: Space,
+        records: Vec<(Key, Bytes)>,
+        done: bool,
+    ) -> Vec<Change> {
         self.sweep.waits = false;
-        let Some((part, from)) = &mut self.sweep.part else { return };
+        let Some((part, from)) = &mut self.sweep.part else { return Vec::new() };
         let part @ (generation, _) = *part;
         if let Some((last, _)) = records.last() {
             *from = Bound::Excluded(last.clone());
         }
-        let space = self.space();
         let mut changes: Vec<Change> =
             records.iter().map(|(key, _)| Change::DropRecord(space.record_key(generation, key))).collect();
         if !done {
-            self.sweep.rests_until = self.now.time + PAGE_EVERY;
+            self.sweep.rests_until = now + PAGE_EVERY;
         } else {
             self.sweep.part = None;
-            self.replicas.keyspace.swept(part);
-            changes.push(space.keyspace(&self.replicas.keyspace));
+            self.keyspace.swept(part);
+            changes.push(space.keyspace(&self.keyspace));
         }
-        if changes.is_empty() {
-            return;
-        }
-        self.cx().persist_own(changes);
+        changes
     }
 }
