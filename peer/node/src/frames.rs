@@ -98,13 +98,19 @@ impl Node {
             Frame::Located(located) => self.on_located(from, &located),
             Frame::Sample(sample) => self.routing.table.on_sample(&mut context!(self), &self.lives, from, *sample),
             Frame::Sampled(sampled) => self.routing.join.on_sampled(&mut context!(self), *sampled),
-            Frame::AdminRequest(forwarded) => self.on_forwarded_request(from, *forwarded),
-            Frame::AdminOutcome { ring, number, outcome } => self.on_granted(from, ring, number, outcome),
+            Frame::AdminRequest(forwarded) => {
+                if self.requests.on_forwarded_request(&mut context!(self), from, *forwarded) {
+                    self.follow_admin_requests();
+                }
+            }
+            Frame::AdminOutcome { ring, number, outcome } => {
+                self.requests.on_granted(&mut context!(self), from, ring, number, outcome)
+            }
             Frame::Probe { ring, number } => self.routing.probes.on_probe(&mut context!(self), from, ring, number),
             Frame::Probed { number, .. } => self.routing.join.on_probed(&mut context!(self), from, number),
             Frame::AskLifetimes { ring } => self.lives.on_ask_lifetimes(&mut context!(self), from, ring),
             Frame::Lifetimes(told) => self.lives.on_lifetimes(&mut context!(self), from, &told),
-            Frame::Patience { ring, number } => self.on_patience(from, ring, number),
+            Frame::Patience { ring, number } => self.requests.on_patience(&mut context!(self), from, ring, number),
             Frame::CopyOrder(order) => self.reconfigure.preparation.on_copy_order(&mut context!(self), from, *order),
             Frame::CopyTold(told) => self.reconfigure.preparation.on_copy_told(&mut context!(self), from, *told),
             Frame::Contested(contested) => self.on_contested(from, *contested),
@@ -124,7 +130,7 @@ impl Node {
         if self.routing.table.on_looked(&mut context!(self), located.point) {
             self.lives.ask(&mut context!(self), &located.group);
         }
-        self.on_seen_beyond(located);
+        self.requests.on_seen_beyond(&self.replicas, located);
         self.routing.walks.on_answer(&mut context!(self), &mut self.routing.table, located);
         if !news.is_asked {
             self.routing.table.hear(located, from, self.now.time);

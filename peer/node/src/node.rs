@@ -18,6 +18,7 @@ use group::transaction::plan::GroupTransaction;
 use group::transaction::successor::handover::Handover;
 use group::watched::Watched;
 use group::{Doubt, Group, Stored};
+use header::ReplyTo;
 use overlay::rng::Rng;
 use overlay::time::{Now, Time};
 use overlay::{Called, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
@@ -37,7 +38,7 @@ use crate::replicas::storage::{self, Life, NAMESPACES, Space, StorageError};
 use crate::replicas::{LocalReplica, LocalReplicas, Scan};
 use crate::routing::Routing;
 use crate::routing::ring_walk::RingWalk;
-use crate::sessions::harmonia::HarmoniaState;
+use crate::sessions::harmonia::{ForSessions, HarmoniaState};
 use crate::sessions::requester::Requester;
 use crate::sessions::{SessionContext, Sessions};
 use crate::starts::Starts;
@@ -77,8 +78,6 @@ pub struct Node {
     pub(crate) lives: LifeWatch,
     pub(crate) capacities: CapacityWatch,
     pub(crate) harmonia: HarmoniaState,
-    /// Source of the tags of packets that pass a switch, and of nothing else.
-    pub(crate) tags: Rng,
     pub(crate) starts: Starts,
     sessions: Sessions,
     pub(crate) stage: Stage,
@@ -119,11 +118,10 @@ const CONFIRM_FACTOR: u32 = 10;
 impl Node {
     /// Creates a node at its start. `seed` feeds its only source of random numbers.
     pub fn new(config: NodeConfig, seed: u64, now: Now, restored: Restored) -> Node {
-        let starts = Starts::new(seed);
+        let (starts, harmonia) = (Starts::new(seed), HarmoniaState::new(config.secret));
         let mut node = Node {
             me: NodeId { peer: config.me, incarnation: config.incarnation },
             ring: config.ring,
-            tags: Rng::new(config.secret),
             config,
             now,
             out: Outbox::new(starts.own()),
@@ -146,7 +144,7 @@ impl Node {
             reconfigure: Reconfigure::default(),
             lives: LifeWatch::new(now, seed.rotate_left(17)),
             capacities: CapacityWatch::default(),
-            harmonia: HarmoniaState::default(),
+            harmonia,
             stage: Stage::default(),
             foreign: BTreeSet::new(),
             addresses: Vec::new(),
@@ -493,7 +491,11 @@ impl Node {
                     self.replicas.each(|group| group.stop_soon(away));
                 }
             }
-            Input::AdminRequest { number, group, request } => self.on_admin_request(number, group, request),
+            Input::AdminRequest { number, group, request } => {
+                if self.requests.on_admin_request(&mut context!(self), number, group, request) {
+                    self.follow_admin_requests();
+                }
+            }
             Input::RingWalk { number, from, count } => {
                 let walk = (number, from, count);
                 self.routing.walks.begin(&mut context!(self), &mut self.routing.table, walk);
@@ -608,9 +610,19 @@ impl Node {
             GroupOutput::Outcome(attempt, outcome) => {
                 self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
             }
-            GroupOutput::Pass(pass) => self.pass(serial, state.id, pass),
-            GroupOutput::Complete { ballot, switch, number } => self.complete(state.id, ballot, switch, number),
-            GroupOutput::Read(name, answer) => self.on_spread(name, answer),
+            GroupOutput::Pass(pass) => {
+                let id = state.id;
+                self.harmonia.pass(&mut context!(self), serial, id, pass);
+            }
+            GroupOutput::Complete { ballot, switch, number } => {
+                let id = state.id;
+                self.harmonia.complete(&mut context!(self), id, ballot, switch, number);
+            }
+            GroupOutput::Read(name, answer) => {
+                if let Some(request) = self.harmonia.on_spread(&mut context!(self), name, answer) {
+                    self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
+                }
+            }
             GroupOutput::Changed => self.on_changed(serial),
             GroupOutput::Left => self.departed.push((serial, None)),
             GroupOutput::Over(why) => self.departed.push((serial, Some(self.reincarnates(why)))),
@@ -688,7 +700,9 @@ impl Node {
         for (requester, result) in own_replies {
             match requester {
                 Requester::Probe => self.on_probe_answered(result.is_ok()),
-                Requester::ScheduledRead(name) => self.answer_question(name, result.as_ref().ok()),
+                Requester::ScheduledRead(name) => {
+                    self.harmonia.answer_question(&mut context!(self), name, result.as_ref().ok())
+                }
                 Requester::Client(_) => unreachable!("clients are answered through the outputs"),
             }
         }
@@ -713,6 +727,17 @@ impl Node {
             return;
         }
         self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
+    }
+
+    /// Handles a packet that came through a switch.
+    fn on_packet(&mut self, from: ReplyTo, bytes: &[u8]) {
+        match self.harmonia.on_packet(&mut context!(self), from, bytes) {
+            Some(ForSessions::Submit(request)) => self.with_sessions(|sessions, ctx| sessions.submit(ctx, request)),
+            Some(ForSessions::Answer(header, outcome)) => {
+                self.with_sessions(|sessions, ctx| sessions.on_spread(ctx, &header, outcome));
+            }
+            None => {}
+        }
     }
 
     fn on_loaded(&mut self, record_key: &[u8], record: Option<&[u8]>) {
@@ -789,7 +814,7 @@ impl Node {
     pub(crate) fn end_life(&mut self, why: Event) {
         self.stage.over = true;
         self.stage.ready = false;
-        self.end_admin_requests();
+        self.requests.end_all(&mut context!(self));
         self.with_sessions(Sessions::stop);
         self.out.event(why);
     }
@@ -854,7 +879,7 @@ impl Node {
             let waited = self.now.time.since(since);
             if idle && waited >= stays || waited >= HAND_OVER_MAX {
                 self.stage.over = true;
-                self.end_admin_requests();
+                self.requests.end_all(&mut context!(self));
                 self.with_sessions(Sessions::stop);
                 self.out.event(Event::Stopped);
             }
@@ -870,6 +895,12 @@ impl Node {
     fn awaits_birth(&self) -> bool {
         let is_over = |replica: &LocalReplica| replica.over.is_some() || replica.group.state().ended.is_some();
         !self.pending.is_empty() || self.replicas.all.iter().any(is_over)
+    }
+
+    /// Follows the progress of the requested transactions.
+    pub(crate) fn follow_admin_requests(&mut self) {
+        let preparation = &mut self.reconfigure.preparation;
+        self.requests.follow(&mut context!(self), &mut self.routing.table, preparation, &self.lives);
     }
 
     /// Runs the timers that concern several groups.
@@ -935,7 +966,7 @@ impl Node {
         }
         next = next
             .min(self.routing.walks.due())
-            .min(self.admin_requests_due())
+            .min(self.requests.due(self.now.time))
             .min(self.replicas.sweep_due(self.now.time))
             .min(self.routing.table.looks_due(&self.replicas));
         next = next

@@ -17,7 +17,7 @@ const WIDE_TYPES: [(&str, &str, usize); 5] = [
     ("group", "Acceptor", 8),
     ("group", "Group", 23),
     ("group", "Primary", 7),
-    ("peer/node", "Node", 11),
+    ("peer/node", "Node", 8),
     ("testnet", "World", 8),
 ];
 

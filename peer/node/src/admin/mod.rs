@@ -29,11 +29,12 @@ use serde::{Deserialize, Serialize};
 use self::own::{Own, OwnPatience};
 
 use crate::api::Output;
-use crate::context::context;
-use crate::node::Node;
+use crate::context::Context;
+use crate::policies::lifetimes::LifeWatch;
 use crate::policies::views::member_views;
-use crate::reconfigure::preparing::{Begun, COPY_MAX};
-use crate::routing::Located;
+use crate::reconfigure::preparing::{Begun, COPY_MAX, Preparation};
+use crate::replicas::LocalReplicas;
+use crate::routing::{Located, RoutingTable};
 use crate::wire::Frame;
 
 /// Time after which the sender of a request gets an answer at the latest.
@@ -214,48 +215,56 @@ struct Taken {
     until: Time,
 }
 
-impl Node {
-    fn accept_loss(&mut self, number: u64, group: GroupId) {
-        let accepted = self.replicas.find_mut(group).is_some_and(Group::accept_loss);
+impl AdminRequests {
+    fn accept_loss(&mut self, cx: &mut Context<'_>, number: u64, group: GroupId) {
+        let accepted = cx.replicas.find_mut(group).is_some_and(Group::accept_loss);
         let why = "this group waits for no members because of acknowledgements in doubt: there is no loss to accept";
-        self.report_outcome(
+        report_outcome(
+            cx,
             number,
             if accepted { AdminOutcome::Done(alloc::vec![group]) } else { AdminOutcome::Refused(why.into()) },
         );
     }
 
-    /// Handles a request that another peer passed on, which takes this node for the group's leader.
-    pub(crate) fn on_forwarded_request(&mut self, from: PeerKey, forwarded: ForwardedRequest) {
+    /// Handles a request that another peer passed on, which takes this node for the group's leader. Returns whether it was taken, and is
+    /// to be followed.
+    pub(crate) fn on_forwarded_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: PeerKey,
+        forwarded: ForwardedRequest,
+    ) -> bool {
         let ForwardedRequest { ring, group, number, request } = forwarded;
         let is_near = |group: &Group| group.state().audience().iter().any(|node| node.peer == from);
-        if self.ring != Some(ring) || !self.replicas.find_mut(group).is_some_and(|group| is_near(group)) {
-            self.frames_dropped += 1;
-            return;
+        if cx.ring != Some(ring) || !cx.replicas.find_mut(group).is_some_and(|group| is_near(group)) {
+            cx.drop_frame();
+            return false;
         }
-        self.take_request(Asker::Peer(from), number, group, request);
-        self.follow_admin_requests();
+        self.take_request(cx, Asker::Peer(from), number, group, request);
+        true
     }
 
     /// Takes a request as the leader; the result shows when requests are followed next.
-    fn take_request(&mut self, asker: Asker, number: u64, group: GroupId, request: AdminRequest) {
-        if self.requests.taken.len() >= REQUESTS_MAX {
+    fn take_request(&mut self, cx: &mut Context<'_>, asker: Asker, number: u64, group: GroupId, request: AdminRequest) {
+        if self.taken.len() >= REQUESTS_MAX {
             return self.answer_request(
+                cx,
                 asker,
                 number,
                 AdminOutcome::NotNow("this peer has too many administrators' requests open; try again".into()),
             );
         }
-        if let Err(why) = self.allows(&request) {
-            return self.answer_request(asker, number, AdminOutcome::Refused(why.into()));
+        if let Err(why) = self.allows(cx, &request) {
+            return self.answer_request(cx, asker, number, AdminOutcome::Refused(why.into()));
         }
-        let since = self.now.time;
+        let since = cx.now.time;
         let until = match asker {
             Asker::User(patience) => patience.until,
             Asker::Peer(_) => since + request.patience(),
         };
         let mut try_until = since + TRIED_FOR;
         if let AdminRequest::Repair { .. } = request
-            && let Some(group) = self.replicas.find_mut(group)
+            && let Some(group) = cx.replicas.find_mut(group)
         {
             group.look_for_predecessor();
             try_until = since + DYING + silence(group) + TRIED_FOR;
@@ -278,44 +287,50 @@ impl Node {
             try_until,
             until,
         };
-        self.requests.taken.push(taken);
+        self.taken.push(taken);
     }
 
     /// Returns whether this request may be tried at all.
-    fn allows(&self, request: &AdminRequest) -> Result<(), &'static str> {
+    fn allows(&self, cx: &Context<'_>, request: &AdminRequest) -> Result<(), &'static str> {
         match request {
             AdminRequest::Repair { lost, .. } if !(1..=LOST_MAX).contains(&lost.len()) => {
                 Err("give the ids of the lost groups, within the limit of their number")
             }
             // A peer that comes back puts its whole store aside, with the data of other lanes' groups in it.
-            AdminRequest::Repair { .. } if self.config.lane.is_some() => {
+            AdminRequest::Repair { .. } if cx.config.lane.is_some() => {
                 Err("a network of several lanes does not support declaring a range lost yet")
             }
             AdminRequest::AcceptLoss => Err("only the asked peer itself can accept a loss"),
             AdminRequest::Switch { id } if !Switch::is_id(*id) => Err("a switch's id is a number from 1 to 4294967294"),
-            AdminRequest::Switch { .. } if self.config.switch.is_none() => {
+            AdminRequest::Switch { .. } if cx.config.switch.is_none() => {
                 Err("the group's leader has no switch: start the group's members with --switch ADDR")
             }
             _ => Ok(()),
         }
     }
 
-    fn answer_request(&mut self, asker: Asker, number: u64, outcome: AdminOutcome) {
-        match (asker, self.ring) {
-            (Asker::Peer(peer), Some(ring)) => self.cx().say_to(peer, &Frame::AdminOutcome { ring, number, outcome }),
-            _ => self.report_outcome(number, outcome),
+    fn answer_request(&mut self, cx: &mut Context<'_>, asker: Asker, number: u64, outcome: AdminOutcome) {
+        match (asker, cx.ring) {
+            (Asker::Peer(peer), Some(ring)) => cx.say_to(peer, &Frame::AdminOutcome { ring, number, outcome }),
+            _ => report_outcome(cx, number, outcome),
         }
     }
 
     /// Follows the progress of the requested transactions.
-    pub(crate) fn follow_admin_requests(&mut self) {
-        let now = self.now.time;
-        self.forward_requests();
-        self.look_beyond_losses();
+    pub(crate) fn follow(
+        &mut self,
+        cx: &mut Context<'_>,
+        routing: &mut RoutingTable,
+        preparation: &mut Preparation,
+        lives: &LifeWatch,
+    ) {
+        let now = cx.now.time;
+        self.forward_requests(cx);
+        self.look_beyond_losses(cx, routing);
         let mut index = 0;
-        while index < self.requests.taken.len() {
-            let taken = &mut self.requests.taken[index];
-            let outcome = match self.replicas.all.iter_mut().find(|replica| replica.group.state().id == taken.group) {
+        while index < self.taken.len() {
+            let taken = &mut self.taken[index];
+            let outcome = match cx.replicas.all.iter_mut().find(|replica| replica.group.state().id == taken.group) {
                 None => Some(AdminOutcome::Unknown),
                 Some(replica) if taken.operation.is_some() => taken.follow(&replica.group),
                 Some(replica) => match &taken.request {
@@ -325,10 +340,10 @@ impl Node {
                     }
                     AdminRequest::Switch { id } => {
                         let id = *id;
-                        let open = self.requests.switch_open(index);
-                        let is_barred = self.requests.is_bar_open(replica.group.state().id);
-                        let unix_s = self.now.wall.0 / 1000;
-                        self.requests.taken[index].use_switch(&mut replica.group, id, (open, is_barred), unix_s)
+                        let open = self.switch_open(index);
+                        let is_barred = self.is_bar_open(replica.group.state().id);
+                        let unix_s = cx.now.wall.0 / 1000;
+                        self.taken[index].use_switch(&mut replica.group, id, (open, is_barred), unix_s)
                     }
                     AdminRequest::UseSwitch { on } => {
                         let on = *on;
@@ -339,35 +354,41 @@ impl Node {
                         taken.change_policies(&mut replica.group, &change)
                     }
                     request => {
-                        let halving = self.config.policies.of(&replica.group).split.1;
-                        match operation(&replica.group, request, halving, self.lives.model()) {
-                            Ok(operation) => self.begin_requested(index, operation),
+                        let halving = cx.config.policies.of(&replica.group).split.1;
+                        match operation(&replica.group, request, halving, lives.model()) {
+                            Ok(operation) => self.begin_requested(cx, preparation, index, operation),
                             Err(why) => Some(AdminOutcome::Refused(why)),
                         }
                     }
                 },
             };
-            let taken = &mut self.requests.taken[index];
+            let taken = &mut self.taken[index];
             match outcome.or_else(|| (now >= taken.until).then_some(AdminOutcome::Unknown)) {
                 None => index += 1,
                 Some(outcome) => {
-                    let taken = self.requests.taken.remove(index);
-                    self.answer_taken(taken, outcome);
+                    let taken = self.taken.remove(index);
+                    self.answer_taken(cx, taken, outcome);
                 }
             }
         }
-        self.end_own_requests(now);
+        self.end_own_requests(cx, now);
     }
 
     /// Begins an operation, if possible; returns `None` if it began, or may begin soon.
-    fn begin_requested(&mut self, index: usize, operation: GroupTransaction) -> Option<AdminOutcome> {
-        let now = self.now.time;
-        let (group, try_until) = (self.requests.taken[index].group, self.requests.taken[index].try_until);
-        let rank = self.replicas.find_mut(group).map(|group| group.rank(0));
+    fn begin_requested(
+        &mut self,
+        cx: &mut Context<'_>,
+        preparation: &mut Preparation,
+        index: usize,
+        operation: GroupTransaction,
+    ) -> Option<AdminOutcome> {
+        let now = cx.now.time;
+        let (group, try_until) = (self.taken[index].group, self.taken[index].try_until);
+        let rank = cx.replicas.find_mut(group).map(|group| group.rank(0));
         let Some(rank) = rank else { return Some(BeginRefusal::NotLeader(None).into()) };
-        match self.reconfigure.preparation.begin(&mut context!(self), group, operation.clone(), rank) {
-            Ok(Begun::Yes) => self.requests.taken[index].operation = Some(operation),
-            Ok(Begun::Copying) => self.go_on_waiting(index),
+        match preparation.begin(cx, group, operation.clone(), rank) {
+            Ok(Begun::Yes) => self.taken[index].operation = Some(operation),
+            Ok(Begun::Copying) => self.go_on_waiting(cx, index),
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < try_until => {}
             Err(why) => return Some(why.into()),
         }
@@ -375,46 +396,45 @@ impl Node {
     }
 
     /// Extends the wait while members copy; the sender is told so from time to time.
-    fn go_on_waiting(&mut self, index: usize) {
-        let now = self.now.time;
-        let taken = &mut self.requests.taken[index];
+    fn go_on_waiting(&mut self, cx: &mut Context<'_>, index: usize) {
+        let now = cx.now.time;
+        let taken = &mut self.taken[index];
         if now.since(taken.since) >= COPY_MAX {
             return;
         }
         (taken.try_until, taken.until) = (now + TRIED_FOR, now + PATIENCE);
         let is_due = taken.told.is_none_or(|told| now.since(told) >= PATIENCE / 5);
         let (asker, number) = (taken.asker, taken.number);
-        if let (true, Asker::Peer(asker), Some(ring)) = (is_due, asker, self.ring) {
-            self.requests.taken[index].told = Some(now);
-            self.cx().say_to(asker, &Frame::Patience { ring, number });
+        if let (true, Asker::Peer(asker), Some(ring)) = (is_due, asker, cx.ring) {
+            self.taken[index].told = Some(now);
+            cx.say_to(asker, &Frame::Patience { ring, number });
         }
     }
 
     /// Asks for the owners of the ranges before those that are to be repaired.
-    fn look_beyond_losses(&mut self) {
-        let now = self.now.time;
-        for index in 0..self.requests.taken.len() {
-            let taken = &self.requests.taken[index];
+    fn look_beyond_losses(&mut self, cx: &mut Context<'_>, routing: &mut RoutingTable) {
+        let now = cx.now.time;
+        for index in 0..self.taken.len() {
+            let taken = &self.taken[index];
             let is_due = taken.asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN);
             let group =
-                self.replicas.all.iter().map(|replica| replica.group.state()).find(|group| group.id == taken.group);
+                cx.replicas.all.iter().map(|replica| replica.group.state()).find(|group| group.id == taken.group);
             let Some(point) = group.and_then(|group| taken.request.place_before(group)) else { continue };
             if taken.before.is_some() || taken.operation.is_some() || !is_due {
                 continue;
             }
-            self.requests.taken[index].asked = Some(now);
-            match Located::here(&self.replicas, point) {
-                Some(located) => self.requests.taken[index].before = Some(located.group),
-                None => self.routing.table.ask_where(&mut context!(self), point),
+            self.taken[index].asked = Some(now);
+            match Located::here(cx.replicas, point) {
+                Some(located) => self.taken[index].before = Some(located.group),
+                None => routing.ask_where(cx, point),
             }
         }
     }
 
     /// Takes a report of a point's owner.
-    pub(crate) fn on_seen_beyond(&mut self, located: &Located) {
-        for taken in &mut self.requests.taken {
-            let group =
-                self.replicas.all.iter().map(|replica| replica.group.state()).find(|group| group.id == taken.group);
+    pub(crate) fn on_seen_beyond(&mut self, replicas: &LocalReplicas, located: &Located) {
+        for taken in &mut self.taken {
+            let group = replicas.all.iter().map(|replica| replica.group.state()).find(|group| group.id == taken.group);
             if group.and_then(|group| taken.request.place_before(group)) == Some(located.point) {
                 taken.before = Some(located.group.clone());
             }
@@ -422,17 +442,17 @@ impl Node {
     }
 
     /// Returns the time at which a request is due next.
-    pub(crate) fn admin_requests_due(&self) -> Time {
-        let soon = self.now.time + TRY_AGAIN;
-        let taken = self.requests.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
-        taken.min().unwrap_or(Time::NEVER).min(self.own_requests_due())
-    }
-
-    fn report_outcome(&mut self, number: u64, outcome: AdminOutcome) {
-        self.out.push(Output::AdminOutcome { number, outcome });
+    pub(crate) fn due(&self, now: Time) -> Time {
+        let soon = now + TRY_AGAIN;
+        let taken = self.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
+        taken.min().unwrap_or(Time::NEVER).min(self.own_requests_due(now))
     }
 }
 
+/// Reports the result of a request to its user.
+fn report_outcome(cx: &mut Context<'_>, number: u64, outcome: AdminOutcome) {
+    cx.out.push(Output::AdminOutcome { number, outcome });
+}
 impl Taken {
     /// Begins a repair, once it is certain that the lost group does not answer; returns `None` if it began, or may begin
     /// soon.

@@ -8,9 +8,10 @@ use overlay::time::Time;
 use overlay::{GroupId, PeerKey, RingId};
 
 use super::{
-    AdminOutcome, AdminRequest, Asker, ForwardedRequest, PATIENCE, REQUESTS_MAX, TRIED_FOR, TRY_AGAIN, Taken, WORDS_MAX,
+    AdminOutcome, AdminRequest, AdminRequests, Asker, ForwardedRequest, PATIENCE, REQUESTS_MAX, TRIED_FOR, TRY_AGAIN,
+    Taken, WORDS_MAX, report_outcome,
 };
-use crate::node::Node;
+use crate::context::Context;
 use crate::wire::Frame;
 
 /// Time for which a request waits for a leader, and is sent again if a peer no longer leads. An election takes less.
@@ -36,129 +37,145 @@ pub(super) struct OwnPatience {
     pub(super) until: Time,
 }
 
-impl Node {
-    /// Takes a user's request. The user gets exactly one [`Output::AdminOutcome`].
+impl AdminRequests {
+    /// Takes a user's request. The user gets exactly one [`Output::AdminOutcome`]. Returns whether the request is to be followed.
     ///
     /// [`Output::AdminOutcome`]: crate::api::Output::AdminOutcome
-    pub(crate) fn on_admin_request(&mut self, number: u64, group: GroupId, request: AdminRequest) {
-        if self.ring.is_none() || self.replicas.find_mut(group).is_none() {
-            return self.report_outcome(number, AdminOutcome::NotHere);
+    pub(crate) fn on_admin_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        number: u64,
+        group: GroupId,
+        request: AdminRequest,
+    ) -> bool {
+        if cx.ring.is_none() || cx.replicas.find_mut(group).is_none() {
+            report_outcome(cx, number, AdminOutcome::NotHere);
+            return false;
         }
-        if self.requests.own.len() >= REQUESTS_MAX {
-            return self.report_outcome(
+        if self.own.len() >= REQUESTS_MAX {
+            report_outcome(
+                cx,
                 number,
                 AdminOutcome::NotNow("this peer has too many administrators' requests open; try again".into()),
             );
+            return false;
         }
         if request == AdminRequest::AcceptLoss {
-            return self.accept_loss(number, group);
+            self.accept_loss(cx, number, group);
+            return false;
         }
-        let now = self.now.time;
+        let now = cx.now.time;
         let patience = OwnPatience { try_until: now + LED_WITHIN, until: now + request.patience() };
         let why = BeginRefusal::NotLeader(None).into();
-        self.requests.own.push(Own { number, group, request, asked: None, why, patience });
-        self.follow_admin_requests();
+        self.own.push(Own { number, group, request, asked: None, why, patience });
+        true
     }
 
     /// Passes the waiting requests on to their leaders, where there is one by now.
-    pub(super) fn forward_requests(&mut self) {
+    pub(super) fn forward_requests(&mut self, cx: &mut Context<'_>) {
         let mut index = 0;
-        while index < self.requests.own.len() {
-            let is_waiting = self.requests.own[index].asked.is_none();
-            index += usize::from(!is_waiting || !self.forward_request(index));
+        while index < self.own.len() {
+            let is_waiting = self.own[index].asked.is_none();
+            index += usize::from(!is_waiting || !self.forward_request(cx, index));
         }
     }
 
     /// Passes on a waiting request. Returns whether it is no longer among this peer's own: this node leads, or left the group.
-    fn forward_request(&mut self, index: usize) -> bool {
-        let Some(replica) = self.replicas.find_mut(self.requests.own[index].group) else {
-            let own = self.requests.own.remove(index);
-            self.report_outcome(own.number, AdminOutcome::NotHere);
+    fn forward_request(&mut self, cx: &mut Context<'_>, index: usize) -> bool {
+        let Some(replica) = cx.replicas.find_mut(self.own[index].group) else {
+            let own = self.own.remove(index);
+            report_outcome(cx, own.number, AdminOutcome::NotHere);
             return true;
         };
         if replica.log().leads() {
-            let Own { number, group, request, patience, .. } = self.requests.own.remove(index);
-            self.take_request(Asker::User(patience), number, group, request);
+            let Own { number, group, request, patience, .. } = self.own.remove(index);
+            self.take_request(cx, Asker::User(patience), number, group, request);
             return true;
         }
         let heard = |group: &Group| group.log().leader().filter(|leader| group.hears().contains(leader));
-        let leader = heard(replica).map(|leader| leader.peer).filter(|peer| self.cx().is_connected_to(*peer));
-        let (Some(leader), Some(ring)) = (leader, self.ring) else { return false };
-        let own = &mut self.requests.own[index];
-        own.asked = Some((leader, self.now.time));
+        let leader = heard(replica).map(|leader| leader.peer).filter(|peer| cx.is_connected_to(*peer));
+        let (Some(leader), Some(ring)) = (leader, cx.ring) else { return false };
+        let own = &mut self.own[index];
+        own.asked = Some((leader, cx.now.time));
         let forwarded = ForwardedRequest { ring, group: own.group, number: own.number, request: own.request.clone() };
-        self.cx().say_to(leader, &Frame::AdminRequest(forwarded.into()));
+        cx.say_to(leader, &Frame::AdminRequest(forwarded.into()));
         false
     }
 
     /// Ends a request that this node took as the leader. If nothing was done, and the request came from this node's own user, the next
     /// leader is asked.
-    pub(super) fn answer_taken(&mut self, taken: Taken, outcome: AdminOutcome) {
+    pub(super) fn answer_taken(&mut self, cx: &mut Context<'_>, taken: Taken, outcome: AdminOutcome) {
         match taken.asker {
-            Asker::User(patience) if patience.has_another_try(&outcome, taken.since, self.now.time) => {
+            Asker::User(patience) if patience.has_another_try(&outcome, taken.since, cx.now.time) => {
                 let Taken { number, group, request, .. } = taken;
-                self.requests.own.push(Own { number, group, request, asked: None, why: outcome, patience });
+                self.own.push(Own { number, group, request, asked: None, why: outcome, patience });
             }
-            asker => self.answer_request(asker, taken.number, outcome),
+            asker => self.answer_request(cx, asker, taken.number, outcome),
         }
     }
 
     /// Handles another peer's answer to a request that was passed on to it.
-    pub(crate) fn on_granted(&mut self, from: PeerKey, ring: RingId, number: u64, outcome: AdminOutcome) {
+    pub(crate) fn on_granted(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: PeerKey,
+        ring: RingId,
+        number: u64,
+        outcome: AdminOutcome,
+    ) {
         let is_short = match &outcome {
             AdminOutcome::Refused(why) | AdminOutcome::NotNow(why) => why.len() <= WORDS_MAX,
             AdminOutcome::Done(groups) => groups.len() <= 2,
             _ => true,
         };
-        let known = self.requests.own.iter().position(|own| own.is(number, from));
-        let Some(index) = known.filter(|_| self.ring == Some(ring) && is_short) else {
-            self.frames_dropped += 1;
+        let known = self.own.iter().position(|own| own.is(number, from));
+        let Some(index) = known.filter(|_| cx.ring == Some(ring) && is_short) else {
+            cx.drop_frame();
             return;
         };
-        let own = &mut self.requests.own[index];
-        let asked = own.asked.map_or(self.now.time, |(_, at)| at);
-        if own.patience.has_another_try(&outcome, asked, self.now.time) {
+        let own = &mut self.own[index];
+        let asked = own.asked.map_or(cx.now.time, |(_, at)| at);
+        if own.patience.has_another_try(&outcome, asked, cx.now.time) {
             (own.asked, own.why) = (None, outcome);
             return;
         }
-        self.requests.own.remove(index);
-        self.report_outcome(number, outcome);
+        self.own.remove(index);
+        report_outcome(cx, number, outcome);
     }
 
     /// Extends the time for a request, for the peer that it was passed on to.
-    pub(crate) fn on_patience(&mut self, from: PeerKey, ring: RingId, number: u64) {
-        let known = self.requests.own.iter_mut().find(|own| own.is(number, from));
-        match known.filter(|_| self.ring == Some(ring)) {
-            None => self.frames_dropped += 1,
-            Some(own) => own.patience.until = own.patience.until.max(self.now.time + PATIENCE),
+    pub(crate) fn on_patience(&mut self, cx: &mut Context<'_>, from: PeerKey, ring: RingId, number: u64) {
+        let known = self.own.iter_mut().find(|own| own.is(number, from));
+        match known.filter(|_| cx.ring == Some(ring)) {
+            None => cx.drop_frame(),
+            Some(own) => own.patience.until = own.patience.until.max(cx.now.time + PATIENCE),
         }
     }
 
     /// Answers the users whose requests have waited for too long. The outcome of a request that was passed on is unknown.
-    pub(crate) fn end_own_requests(&mut self, by: Time) {
-        while let Some(index) = self.requests.own.iter().position(|own| own.ends() <= by) {
-            let Own { number, asked, why, .. } = self.requests.own.remove(index);
-            self.report_outcome(number, if asked.is_some() { AdminOutcome::Unknown } else { why });
+    pub(crate) fn end_own_requests(&mut self, cx: &mut Context<'_>, by: Time) {
+        while let Some(index) = self.own.iter().position(|own| own.ends() <= by) {
+            let Own { number, asked, why, .. } = self.own.remove(index);
+            report_outcome(cx, number, if asked.is_some() { AdminOutcome::Unknown } else { why });
         }
     }
 
     /// Answers all users: this node follows no requests any more.
-    pub(crate) fn end_admin_requests(&mut self) {
-        self.end_own_requests(Time::NEVER);
-        for taken in core::mem::take(&mut self.requests.taken) {
+    pub(crate) fn end_all(&mut self, cx: &mut Context<'_>) {
+        self.end_own_requests(cx, Time::NEVER);
+        for taken in core::mem::take(&mut self.taken) {
             if let Asker::User(_) = taken.asker {
                 let is_begun = taken.operation.is_some() || taken.proposed.is_some();
                 let nothing = AdminOutcome::NotNow("this peer is stopping or restarting: nothing was done".into());
-                self.report_outcome(taken.number, if is_begun { AdminOutcome::Unknown } else { nothing });
+                report_outcome(cx, taken.number, if is_begun { AdminOutcome::Unknown } else { nothing });
             }
         }
     }
 
     /// Returns the time at which the next of these requests is due.
-    pub(super) fn own_requests_due(&self) -> Time {
-        let soon = self.now.time + TRY_AGAIN;
-        let due =
-            self.requests.own.iter().map(|own| if own.asked.is_some() { own.ends() } else { own.ends().min(soon) });
+    pub(super) fn own_requests_due(&self, now: Time) -> Time {
+        let soon = now + TRY_AGAIN;
+        let due = self.own.iter().map(|own| if own.asked.is_some() { own.ends() } else { own.ends().min(soon) });
         due.min().unwrap_or(Time::NEVER)
     }
 }
@@ -190,6 +207,7 @@ mod tests {
     use super::*;
     use crate::admin::PolicyChange;
     use crate::api::Input;
+    use crate::context::context;
     use crate::tests::small_net::{Net, key};
 
     fn change() -> AdminRequest {
@@ -238,11 +256,11 @@ mod tests {
         net.nodes[asked].handle(net.now, Input::AdminRequest { number: 0, group: id, request: change() });
         assert_eq!(net.nodes[asked].requests.own[0].asked.map(|(peer, _)| peer), Some(key(leader)));
         let ring = net.nodes[asked].ring.expect("it is in one");
-        let refused = BeginRefusal::NotLeader(None).into();
-        net.nodes[asked].on_granted(key(leader), ring, 0, refused);
+        let answer = |outcome| Frame::AdminOutcome { ring, number: 0, outcome };
+        net.nodes[asked].on_admitted(key(leader), answer(BeginRefusal::NotLeader(None).into()));
         assert!(net.nodes[asked].requests.own[0].asked.is_none());
         let stray = net.nodes[asked].frames_dropped;
-        net.nodes[asked].on_granted(key(other), ring, 0, AdminOutcome::Aborted);
+        net.nodes[asked].on_admitted(key(other), answer(AdminOutcome::Aborted));
         assert_eq!(net.nodes[asked].frames_dropped, stray + 1, "it was asked nothing");
         net.run_until(|net| !net.outcomes.is_empty());
         assert_eq!(net.outcomes[0], (0, AdminOutcome::Done(vec![id])));
@@ -256,9 +274,9 @@ mod tests {
         let leader = net.leader();
         let (node, now) = (&mut net.nodes[leader], net.now.time);
         let patience = OwnPatience { try_until: now + LED_WITHIN, until: now + PATIENCE };
-        node.take_request(Asker::User(patience), 0, id, change());
+        node.requests.take_request(&mut context!(node), Asker::User(patience), 0, id, change());
         let taken = node.requests.taken.remove(0);
-        node.answer_taken(taken, BeginRefusal::NotLeader(None).into());
+        node.requests.answer_taken(&mut context!(node), taken, BeginRefusal::NotLeader(None).into());
         assert!(node.requests.own[0].asked.is_none());
         net.run_until(|net| !net.outcomes.is_empty());
         assert_eq!(net.outcomes, [(0, AdminOutcome::Done(vec![id]))]);

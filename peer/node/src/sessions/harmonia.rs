@@ -21,11 +21,12 @@ use group::harmonia::{ReturnedWrite, TRIAL, WritePass};
 use group::message::AttemptOutcome;
 use group::op::{Answer, Op, ReadMode};
 use header::{Header, KEY_BYTES_MAX, NO_OBJECT, Operation, PACKET_BYTES_MAX, Packet, ReplyTo};
+use overlay::rng::Rng;
 use overlay::time::Time;
 use overlay::{GroupId, Key};
 
-use crate::Node;
 use crate::api::{Output, Request};
+use crate::context::Context;
 use crate::sessions::requester::{READ_NAMES, Requester};
 
 /// Shortest and longest wait for the answer to a read by way of the switch; then the read goes the ordinary way.
@@ -101,8 +102,17 @@ pub struct ReadSchedulerCounts {
     pub left: u64,
 }
 
+/// Work of a packet for the sessions.
+#[derive(Clone, Debug)]
+pub(crate) enum ForSessions {
+    /// A read that this member leaves to the primary.
+    Submit(Request),
+    /// Answer to a read of a client of this node, with the header of its packet.
+    Answer(Header, AttemptOutcome),
+}
+
 /// State of all packets of switches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HarmoniaState {
     passes: BTreeMap<u64, PassingWrite>,
     reads: BTreeMap<u64, ScheduledRead>,
@@ -115,6 +125,8 @@ pub(crate) struct HarmoniaState {
     forgot: Time,
     /// Number of dropped packets.
     pub(crate) dropped: u64,
+    /// Source of the tags of packets that pass a switch, and of nothing else.
+    tags: Rng,
 }
 
 /// Returns the switch's name for one primary's part in one term: the number, and the hash that tells it from other parts with that number.
@@ -146,6 +158,21 @@ pub(crate) fn object(key: &Key) -> u32 {
 }
 
 impl HarmoniaState {
+    /// Creates the state of a node that has no packets on their way; the tags of its packets follow from `secret`.
+    pub(crate) fn new(secret: u64) -> HarmoniaState {
+        HarmoniaState {
+            passes: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            last: 0,
+            ways: BTreeMap::new(),
+            round_trip: RoundTrip::default(),
+            counts: ReadSchedulerCounts::default(),
+            forgot: Time(0),
+            dropped: 0,
+            tags: Rng::new(secret),
+        }
+    }
+
     fn name(&mut self) -> u64 {
         self.last = (self.last + 1) % READ_NAMES;
         self.last
@@ -224,116 +251,126 @@ fn encoded(packet: &Packet<'_>) -> Option<Bytes> {
     })
 }
 
-impl Node {
+impl HarmoniaState {
     /// Passes a packet of a group through the switch.
-    pub(crate) fn pass(&mut self, serial: u64, group: GroupId, pass: WritePass) {
-        let Some(switch) = self.config.switch else { return };
+    pub(crate) fn pass(&mut self, cx: &mut Context<'_>, serial: u64, group: GroupId, pass: WritePass) {
+        let Some(switch) = cx.config.switch else { return };
         let WritePass { ballot, key, tag, sent } = pass;
         let name = self.tags.draw();
         let object = key.as_ref().map_or(NO_OBJECT, object);
-        self.harmonia.passes.insert(name, PassingWrite { serial, group, ballot, object, tag, sent });
+        self.passes.insert(name, PassingWrite { serial, group, ballot, object, tag, sent });
         let header = Header { object, tag: name, ..blank(Operation::WriteFirst, group, ballot) };
-        self.send_packet(switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
+        self.send_packet(cx, switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
     }
 
     /// Reports a group's complete writes to the switch.
-    pub(crate) fn complete(&mut self, group: GroupId, ballot: TermBallot, switch_id: u32, number: u64) {
-        let Some(switch) = self.config.switch else { return };
+    pub(crate) fn complete(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: GroupId,
+        ballot: TermBallot,
+        switch_id: u32,
+        number: u64,
+    ) {
+        let Some(switch) = cx.config.switch else { return };
         let header = Header { switch: switch_id, sequence: number, ..blank(Operation::Completion, group, ballot) };
-        self.send_packet(switch.at, &Packet::of(header, &[]));
+        self.send_packet(cx, switch.at, &Packet::of(header, &[]));
     }
 
-    fn send_packet(&mut self, to: ReplyTo, packet: &Packet<'_>) {
+    fn send_packet(&mut self, cx: &mut Context<'_>, to: ReplyTo, packet: &Packet<'_>) {
         if let Some(bytes) = encoded(packet) {
-            self.out.push(Output::Packet { to, bytes });
+            cx.out.push(Output::Packet { to, bytes });
         }
     }
 
-    /// Handles a datagram.
-    pub(crate) fn on_packet(&mut self, from: ReplyTo, bytes: &[u8]) {
-        let is_from_switch = self.config.switch.is_some_and(|switch| switch.at == from);
+    /// Handles a datagram. Returns the work that it makes for the sessions.
+    pub(crate) fn on_packet(&mut self, cx: &mut Context<'_>, from: ReplyTo, bytes: &[u8]) -> Option<ForSessions> {
+        let is_from_switch = cx.config.switch.is_some_and(|switch| switch.at == from);
         let packet = Packet::decode(bytes).ok().filter(|_| is_from_switch);
         let Some(packet) = packet else {
-            self.harmonia.dropped += 1;
-            return;
+            self.dropped += 1;
+            return None;
         };
         match packet.header.operation {
-            Operation::WriteFirst => self.on_passed(packet.header),
-            Operation::Read | Operation::FastRead => self.on_question(&packet),
-            Operation::Reply => self.on_answer(&packet),
-            Operation::WriteRest | Operation::Completion => self.harmonia.dropped += 1,
+            Operation::WriteFirst => self.on_passed(cx, packet.header),
+            Operation::Read | Operation::FastRead => return self.on_question(cx, &packet).map(ForSessions::Submit),
+            Operation::Reply => return Some(on_answer(&packet)),
+            Operation::WriteRest | Operation::Completion => self.dropped += 1,
         }
+        None
     }
 
-    fn on_passed(&mut self, header: Header) {
+    fn on_passed(&mut self, cx: &mut Context<'_>, header: Header) {
         // Of two passes for one write, the first to come back counts, and the other is still of use.
-        let Some(passing) = self.harmonia.passes.get(&header.tag).copied() else { return };
+        let Some(passing) = self.passes.get(&header.tag).copied() else { return };
         // The numbered object must be the one to be written, or else another object is dirty.
         if !names(&header, passing.group, passing.ballot) || header.object != passing.object {
-            self.harmonia.dropped += 1;
+            self.dropped += 1;
             return;
         }
         if passing.tag == TRIAL {
-            self.harmonia.passes.remove(&header.tag);
+            self.passes.remove(&header.tag);
         }
-        if let Some(replica) = self.replicas.all.iter_mut().find(|replica| replica.serial == passing.serial) {
+        if let Some(replica) = cx.replicas.all.iter_mut().find(|replica| replica.serial == passing.serial) {
             let Header { switch, sequence: number, .. } = header;
             let PassingWrite { ballot, tag, sent, .. } = passing;
             replica.group.on_passed(ballot, &ReturnedWrite { switch, number, tag, sent });
         }
     }
 
-    /// Handles a read that came through the switch.
-    fn on_question(&mut self, packet: &Packet<'_>) {
+    /// Handles a read that came through the switch. Returns the request to the primary, if this member leaves the read to it.
+    fn on_question(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) -> Option<Request> {
         let key = Key::new(packet.key).ok();
         let op = postcard::from_bytes::<Op>(packet.value).ok().filter(|op| matches!(op, Op::Read(_)));
         let (Some(key), Some(op)) = (key, op) else {
-            self.harmonia.dropped += 1;
-            return;
+            self.dropped += 1;
+            return None;
         };
-        if self.harmonia.reads.len() >= READS_MAX || packet.reply_to.port == 0 {
-            return; // The origin asks again, the ordinary way.
+        if self.reads.len() >= READS_MAX || packet.reply_to.port == 0 {
+            return None; // The origin asks again, the ordinary way.
         }
-        let name = self.harmonia.name();
+        let name = self.name();
         let header = packet.header;
-        let asked =
-            ScheduledRead { to: packet.reply_to, header, key: key.clone(), op: op.clone(), since: self.now.time };
-        self.harmonia.reads.insert(name, asked);
-        let here = self.replicas.living_mut().find_map(|group| {
+        let asked = ScheduledRead { to: packet.reply_to, header, key: key.clone(), op: op.clone(), since: cx.now.time };
+        self.reads.insert(name, asked);
+        let here = cx.replicas.living_mut().find_map(|group| {
             let id = group.state().id;
             let ballot = group.state().parts().map(|(_, ballot)| ballot).find(|ballot| names(&header, id, *ballot))?;
             Some((group, ballot))
         });
         match here {
-            Some((group, ballot)) if header.operation == Operation::FastRead && ballot.node != self.me => {
+            Some((group, ballot)) if header.operation == Operation::FastRead && ballot.node != cx.me => {
                 let (switch, point) = (header.switch, header.committed);
                 group.read_spread(SpreadRead { tag: name, ballot, switch, point, key, op });
+                None
             }
             Some(_) => self.leave_to_primary(name),
             // Perhaps it was for another ring's peer that had this port before: no group here knows the data there.
             None => {
-                self.harmonia.reads.remove(&name);
-                self.harmonia.dropped += 1;
+                self.reads.remove(&name);
+                self.dropped += 1;
+                None
             }
         }
     }
 
-    /// Handles a member's answer to a read; without an answer the primary is asked.
-    pub(crate) fn on_spread(&mut self, name: u64, answer: Option<Answer>) {
+    /// Handles a member's answer to a read. Without an answer the primary is asked: returns the request to it.
+    pub(crate) fn on_spread(&mut self, cx: &mut Context<'_>, name: u64, answer: Option<Answer>) -> Option<Request> {
         match answer {
             Some(answer) => {
-                self.harmonia.counts.alone += 1;
-                self.answer_question(name, Some(&answer));
+                self.counts.alone += 1;
+                self.answer_question(cx, name, Some(&answer));
+                None
             }
             None => self.leave_to_primary(name),
         }
     }
 
-    fn leave_to_primary(&mut self, name: u64) {
-        let Some(asked) = self.harmonia.reads.get(&name) else { return };
-        self.harmonia.counts.left += 1;
+    fn leave_to_primary(&mut self, name: u64) -> Option<Request> {
+        let asked = self.reads.get(&name)?;
+        self.counts.left += 1;
         let requester = Requester::ScheduledRead(name);
-        let request = Request {
+        Some(Request {
             id: requester.id(),
             connection: requester.connection(),
             key: asked.key.clone(),
@@ -341,30 +378,28 @@ impl Node {
             mode: ReadMode::Linearizable,
             patience: READ_PATIENCE,
             once: None,
-        };
-        self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
+        })
     }
 
     /// Answers the origin of a read. An answer that does not fit into a packet counts as none: the origin asks the ordinary way.
-    pub(crate) fn answer_question(&mut self, name: u64, answer: Option<&Answer>) {
-        let (Some(asked), Some(switch)) = (self.harmonia.reads.remove(&name), self.config.switch) else { return };
+    pub(crate) fn answer_question(&mut self, cx: &mut Context<'_>, name: u64, answer: Option<&Answer>) {
+        let (Some(asked), Some(switch)) = (self.reads.remove(&name), cx.config.switch) else { return };
         let value = answer.and_then(|answer| postcard::to_allocvec(answer).ok()).unwrap_or_default();
         let header = Header { operation: Operation::Reply, ..asked.header };
         let packet = |value| Packet { value_bytes: 0, value, reply_to: asked.to, ..Packet::of(header, &[]) };
         let whole = Packet { value_bytes: value.len() as u32, ..packet(&value) };
         let packet = if whole.fits() { whole } else { packet(&[]) };
-        self.send_packet(switch.at, &packet);
-    }
-
-    /// Handles the answer to a read of a client of this node.
-    fn on_answer(&mut self, packet: &Packet<'_>) {
-        let answer = postcard::from_bytes::<Answer>(packet.value).ok().filter(|_| !packet.value.is_empty());
-        let outcome = answer.map_or(AttemptOutcome::NotPrimary, AttemptOutcome::Unchanged);
-        let header = packet.header;
-        self.with_sessions(|sessions, ctx| sessions.on_spread(ctx, &header, outcome));
+        self.send_packet(cx, switch.at, &packet);
     }
 }
 
+/// Handles the answer to a read of a client of this node.
+fn on_answer(packet: &Packet<'_>) -> ForSessions {
+    let answer = postcard::from_bytes::<Answer>(packet.value).ok().filter(|_| !packet.value.is_empty());
+    let outcome = answer.map_or(AttemptOutcome::NotPrimary, AttemptOutcome::Unchanged);
+    let header = packet.header;
+    ForSessions::Answer(header, outcome)
+}
 #[cfg(test)]
 #[path = "harmonia_test.rs"]
 mod tests;

@@ -8,6 +8,7 @@ use switch::pipeline::Pipeline;
 use switch::tables::Partition;
 
 use super::*;
+use crate::Node;
 use crate::admin::{AdminOutcome, AdminRequest};
 use crate::api::{ConnectionId, Input, RequestId};
 use crate::config::{NodeConfig, SwitchConfig};
@@ -164,7 +165,7 @@ fn what_is_slow_is_not_gone() {
     let key = Key::new(b"key").expect("short");
     let at = |ms: u64| Time(0) + Duration::from_millis(ms);
     let sent = |tag, ms| Sent { tag, group: GroupId(1), ballot, at: at(ms) };
-    let mut switched = HarmoniaState::default();
+    let mut switched = HarmoniaState::new(0);
     assert_eq!(switched.patience(), PATIENCE_MIN);
     // Of three reads that were sent together, one is answered, one is late, one is lost.
     switched.answered(sent(1, 100), at(109));

@@ -679,7 +679,7 @@ mod tests {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
         let (mut replicas, mut routing) = (LocalReplicas::default(), RoutingTable::default());
-        let (mut switched, mut own_replies, mut answered) = (HarmoniaState::default(), Vec::new(), 0);
+        let (mut switched, mut own_replies, mut answered) = (HarmoniaState::new(0), Vec::new(), 0);
         let mut ctx = SessionContext {
             now: Now::default(),
             replicas: &mut replicas,

@@ -301,7 +301,7 @@ impl Node {
     /// Ends the ring walks and requests of users, with an answer.
     fn end_questions(&mut self) {
         self.routing.walks.end_all(&mut context!(self));
-        self.end_admin_requests();
+        self.requests.end_all(&mut context!(self));
     }
 
     /// Reports the reason, from time to time.
