@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use group::ballot::LogSlot;
 use group::control::state::Member;
@@ -89,6 +90,11 @@ impl Context<'_> {
     pub(crate) fn member(&self) -> Member {
         let Contact { node, addresses, name } = self.contact();
         Member { node, addresses, name, cluster: self.config.cluster.clone(), joined: self.now.wall, since: LogSlot(0) }
+    }
+
+    /// Returns the silence after which a process is taken to be gone.
+    pub(crate) fn gone_after(&self) -> Duration {
+        self.config.timing.heartbeat * 10
     }
 
     /// Counts a frame that is dropped.

@@ -14,6 +14,9 @@ use crate::api::{Class, Event};
 use crate::context::context;
 use crate::node::Node;
 use crate::routing::Located;
+use crate::starts::Admission;
+use crate::starts::held::Held;
+use crate::starts::refused::Users;
 use crate::wire::{self, Frame, FrameError, Stamp};
 
 /// Number of points in a former range at which the owner is looked up: the group may have become several.
@@ -34,6 +37,34 @@ impl Node {
             }
             Err(FrameError::Version(version)) => self.on_foreign_version(from, version, frame),
             Err(FrameError::Malformed) => self.frames_dropped += 1,
+        }
+    }
+
+    /// Handles the start of a frame's sender. Returns the frame if the start counts.
+    pub(crate) fn admit(&mut self, from: PeerKey, stamp: Stamp, frame: Frame, bytes: usize) -> Option<Frame> {
+        let users = &mut Users { walks: &mut self.routing.walks, requests: &mut self.requests };
+        let frame = match self.starts.admit(&mut context!(self), users, from, stamp, frame) {
+            Admission::Counts(frame) => return Some(frame),
+            Admission::Never => return None,
+            Admission::Ends(why) => {
+                self.end_life(why);
+                return None;
+            }
+            Admission::AfterHeld(frame) => {
+                self.admit_held(|peer| peer == from);
+                frame
+            }
+            Admission::Judge(frame) => frame,
+        };
+        self.starts.admit_judged(&mut context!(self), from, stamp, frame, bytes)
+    }
+
+    /// Judges the held frames of these senders again.
+    pub(crate) fn admit_held(&mut self, of: impl Fn(PeerKey) -> bool) {
+        for Held { from, stamp, frame, bytes } in self.starts.take_held(of) {
+            if let Some(frame) = self.admit(from, stamp, frame, bytes) {
+                self.on_admitted(from, frame);
+            }
         }
     }
 
@@ -66,7 +97,7 @@ impl Node {
     pub(crate) fn on_admitted(&mut self, from: PeerKey, frame: Frame) {
         if self.starts.is_barred() {
             if let Frame::Contested(contested) = frame {
-                self.on_contested(from, *contested);
+                self.starts.on_contested(&mut context!(self), from, *contested);
             }
             return;
         }
@@ -113,7 +144,7 @@ impl Node {
             Frame::Patience { ring, number } => self.requests.on_patience(&mut context!(self), from, ring, number),
             Frame::CopyOrder(order) => self.reconfigure.preparation.on_copy_order(&mut context!(self), from, *order),
             Frame::CopyTold(told) => self.reconfigure.preparation.on_copy_told(&mut context!(self), from, *told),
-            Frame::Contested(contested) => self.on_contested(from, *contested),
+            Frame::Contested(contested) => self.starts.on_contested(&mut context!(self), from, *contested),
             // A peer of another version sends this frame under its own version: see `on_foreign_version`.
             Frame::NotUnderstood { .. } => self.frames_dropped += 1,
             Frame::Started | Frame::Refused(_) | Frame::Lineage(_) => {}

@@ -41,7 +41,8 @@ use crate::routing::ring_walk::RingWalk;
 use crate::sessions::harmonia::{ForSessions, HarmoniaState};
 use crate::sessions::requester::Requester;
 use crate::sessions::{SessionContext, Sessions};
-use crate::starts::Starts;
+use crate::starts::refused::Users;
+use crate::starts::{Persisted, Starts};
 use crate::status::{GroupStatus, NodeStatus};
 
 /// One peer, as a value without I/O.
@@ -307,7 +308,11 @@ impl Node {
                 self.out.event(Event::InRing(ring));
             }
         }
-        self.on_starts_persisted(token);
+        match self.starts.on_persisted(&mut context!(self), token) {
+            Persisted::StartsAgain(why) => self.end_life(Event::StartAgain(why)),
+            Persisted::JudgeHeld => self.admit_held(|_| true),
+            Persisted::Nothing => {}
+        }
         if let Some(own) = self.replicas.on_persisted(token) {
             self.reconfigure.preparation.on_copy_persisted(&mut context!(self), own);
             self.sweep();
@@ -446,7 +451,7 @@ impl Node {
             Input::Frame { from, frame } => self.on_frame(from, &frame),
             Input::PeerUp(peer) => {
                 self.out.connected.insert(peer);
-                self.tell_lineage(peer);
+                self.starts.tell_lineage(&mut context!(self), peer);
                 if self.replicas.is_empty() {
                     self.routing.join.ask_for_sample(&mut context!(self), peer);
                     self.routing.join.send_no_op(&mut context!(self), peer);
@@ -843,7 +848,11 @@ impl Node {
         if self.stage.over {
             return;
         }
-        self.tick_starts();
+        let users = &mut Users { walks: &mut self.routing.walks, requests: &mut self.requests };
+        if let Some(why) = self.starts.tick_barred(&mut context!(self), users) {
+            self.end_life(why);
+        }
+        self.starts.sweep(&mut context!(self));
         self.with_sessions(Sessions::tick);
         if self.stage.over || self.starts.is_barred() {
             return self.tick_stopping();
@@ -949,7 +958,7 @@ impl Node {
         if self.stage.over {
             return Time::NEVER;
         }
-        let mut next = self.sessions.next_timeout().min(self.starts_due());
+        let mut next = self.sessions.next_timeout().min(self.starts.due(self.now.time, &self.config));
         if self.starts.is_barred() {
             return next.max(self.now.time + Duration::from_millis(1));
         }

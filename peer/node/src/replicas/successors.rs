@@ -415,7 +415,7 @@ impl Node {
         );
         self.settle_ranges(&[]);
         for (sender, message) in early {
-            if let Some(message) = self.hold_early(id, sender, message) {
+            if let Some(message) = self.starts.hold_early(&mut context!(self), id, sender, message) {
                 self.on_own_message(id, sender, message);
             }
         }

@@ -5,7 +5,8 @@ use alloc::collections::VecDeque;
 use group::message::{Message, Sender};
 use overlay::{GroupId, PeerKey};
 
-use crate::node::Node;
+use crate::context::Context;
+use crate::starts::Starts;
 use crate::wire::{self, Frame, Stamp};
 
 /// Upper limit of held frames.
@@ -14,12 +15,12 @@ const FRAMES_MAX: usize = 1024;
 const BYTES_MAX: usize = 4 << 20;
 
 /// A held frame.
-struct Held {
-    from: PeerKey,
-    stamp: Stamp,
-    frame: Frame,
+pub(crate) struct Held {
+    pub(crate) from: PeerKey,
+    pub(crate) stamp: Stamp,
+    pub(crate) frame: Frame,
     /// Length as received.
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// All held frames, the oldest first.
@@ -29,43 +30,45 @@ pub(crate) struct Waiting {
     bytes: usize,
 }
 
-impl Node {
-    /// Keeps a frame until [`Node::admit_held`]. If there is no room, the frame is dropped and counted.
-    pub(crate) fn hold(&mut self, from: PeerKey, stamp: Stamp, frame: Frame, bytes: usize) {
-        let waiting = &mut self.starts.waiting;
+impl Starts {
+    /// Keeps a frame until [`Starts::take_held`]. If there is no room, the frame is dropped and counted.
+    pub(crate) fn hold(&mut self, cx: &mut Context<'_>, from: PeerKey, stamp: Stamp, frame: Frame, bytes: usize) {
+        let waiting = &mut self.waiting;
         if waiting.frames.len() >= FRAMES_MAX || waiting.bytes + bytes > BYTES_MAX {
-            self.frames_dropped += 1;
+            cx.drop_frame();
             return;
         }
         waiting.bytes += bytes;
         waiting.frames.push_back(Held { from, stamp, frame, bytes });
     }
 
-    /// Judges the frames of these senders again.
-    pub(crate) fn admit_held(&mut self, of: impl Fn(PeerKey) -> bool) {
-        let all = core::mem::take(&mut self.starts.waiting);
+    /// Takes out the frames of these senders, which are to be judged again.
+    pub(crate) fn take_held(&mut self, of: impl Fn(PeerKey) -> bool) -> VecDeque<Held> {
+        let all = core::mem::take(&mut self.waiting);
         let (judged, others) = all.frames.into_iter().partition::<VecDeque<Held>, _>(|held| of(held.from));
-        self.starts.waiting.bytes = others.iter().map(|held| held.bytes).sum();
-        self.starts.waiting.frames = others;
-        for Held { from, stamp, frame, bytes } in judged {
-            if let Some(frame) = self.admit(from, stamp, frame, bytes) {
-                self.on_admitted(from, frame);
-            }
-        }
+        self.waiting.bytes = others.iter().map(|held| held.bytes).sum();
+        self.waiting.frames = others;
+        judged
     }
 
     /// Handles an early message for a group that is here now, from a node whose start no group asked for. The message
     /// waits if that start is not durable yet; otherwise it is returned.
-    pub(crate) fn hold_early(&mut self, group: GroupId, sender: Sender, message: Message) -> Option<Message> {
-        if matches!(message, Message::Client(_)) || !self.is_unwritten(sender.node) {
+    pub(crate) fn hold_early(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: GroupId,
+        sender: Sender,
+        message: Message,
+    ) -> Option<Message> {
+        if matches!(message, Message::Client(_)) || !self.is_unwritten(cx, sender.node) {
             return Some(message);
         }
-        let ring = self.ring?;
-        let start = self.starts.known.get(&sender.node)?.start;
+        let ring = cx.ring?;
+        let start = self.known.get(&sender.node)?.start;
         let stamp = Stamp { incarnation: sender.node.incarnation, start, to: 0 };
         let frame = Frame::Group { ring, group, sender, message };
-        let bytes = wire::encode(&stamp, &frame, self.config.lane).len();
-        self.hold(sender.node.peer, stamp, frame, bytes);
+        let bytes = wire::encode(&stamp, &frame, cx.config.lane).len();
+        self.hold(cx, sender.node.peer, stamp, frame, bytes);
         None
     }
 }

@@ -10,9 +10,9 @@ use overlay::time::Time;
 use overlay::{Incarnation, NodeId, PeerKey};
 
 use crate::api::Event;
-use crate::node::Node;
+use crate::context::Context;
 use crate::starts::lineage::{Descent, Lineage, RUNS_MAX};
-use crate::starts::{Contested, Known, STRANGERS_MAX, Start, Written};
+use crate::starts::{Contested, Known, STRANGERS_MAX, Start, Starts, Written};
 
 /// Verdict on the start of a frame.
 pub(crate) enum Verdict {
@@ -53,40 +53,40 @@ fn follows(later: &Lineage, former: Start, is_silent: bool) -> bool {
 /// the lineage.
 const ANY_OTHER_RUN: u64 = u64::MAX;
 
-impl Node {
+impl Starts {
     /// Judges whether messages of this start count. A later start takes the place of the known one.
-    pub(crate) fn judge(&mut self, node: NodeId, start: Start) -> Verdict {
-        let (now, patience) = (self.now.time, self.gone_after());
+    pub(crate) fn judge(&mut self, cx: &mut Context<'_>, node: NodeId, start: Start) -> Verdict {
+        let (now, patience) = (cx.now.time, cx.gone_after());
         let later = (Bound::Excluded(node), Bound::Included(NodeId { incarnation: Incarnation(u64::MAX), ..node }));
-        let later = self.starts.known.range(later).next_back();
+        let later = self.known.range(later).next_back();
         if let Some((later, known)) = later
             && known.heard.is_some_and(|heard| now.since(heard) <= patience)
         {
-            return self.refuse(*later, start);
+            return self.refuse(cx, *later, start);
         }
         // This is the case of almost every frame.
-        if self.starts.known.get(&node).is_some_and(|known| known.start == start) {
-            return self.dispute(node).unwrap_or(Verdict::Counts);
+        if self.known.get(&node).is_some_and(|known| known.start == start) {
+            return self.dispute(cx, node).unwrap_or(Verdict::Counts);
         }
-        let is_here = self.is_here(node);
-        let told = self.starts.lineages.get(&node).filter(|told| told.start == start);
+        let is_here = self.is_here(cx, node);
+        let told = self.lineages.get(&node).filter(|told| told.start == start);
         // Without it, this node could not tell the other members from which starts that one descends.
         let is_unclear = |before: &[u64]| is_here && start.counter > 1 && before.is_empty();
-        let Some(known) = self.starts.known.get(&node) else {
-            if is_unclear(told.map_or(&[], |told| &told.before)) && !self.config.defects.has(Defect::LineageIgnored) {
+        let Some(known) = self.known.get(&node) else {
+            if is_unclear(told.map_or(&[], |told| &told.before)) && !cx.config.defects.has(Defect::LineageIgnored) {
                 return Verdict::Unknown(Start { counter: 0, run: ANY_OTHER_RUN });
             }
-            return self.succeed(node, start);
+            return self.succeed(cx, node, start);
         };
         let before = known.start;
         if start.counter > before.counter {
             // If the node is in no group here, no message from the known start counted, unless that start was once stored.
-            let takes = !is_here && known.written == Written::No || self.config.defects.has(Defect::LineageIgnored);
+            let takes = !is_here && known.written == Written::No || cx.config.defects.has(Defect::LineageIgnored);
             match told.map(|told| told.descent_from(before)) {
-                _ if takes => return self.succeed(node, start),
-                Some(Descent::Yes) => return self.succeed(node, start),
-                Some(Descent::Maybe) => match self.note_rival(node, start, Duration::MAX) {
-                    Some(false) => return self.succeed(node, start),
+                _ if takes => return self.succeed(cx, node, start),
+                Some(Descent::Yes) => return self.succeed(cx, node, start),
+                Some(Descent::Maybe) => match self.note_rival(cx, node, start, Duration::MAX) {
+                    Some(false) => return self.succeed(cx, node, start),
                     None => return Verdict::Early,
                     Some(true) => {}
                 },
@@ -95,38 +95,38 @@ impl Node {
                 Some(Descent::No) => {}
             }
         }
-        self.refuse(node, start)
+        self.refuse(cx, node, start)
     }
 
     /// Notes that the known start was heard. If as many members hold another start, it does not count.
-    fn dispute(&mut self, node: NodeId) -> Option<Verdict> {
-        let (now, fresh) = (self.now.time, self.is_fresh());
-        let known = self.starts.known.get_mut(&node)?;
+    fn dispute(&mut self, cx: &mut Context<'_>, node: NodeId) -> Option<Verdict> {
+        let (now, fresh) = (cx.now.time, self.is_fresh(cx));
+        let known = self.known.get_mut(&node)?;
         known.heard = Some(now);
         if core::mem::take(&mut known.is_hearsay) {
             let run = known.start.run;
-            self.replicas.each(|group| group.on_new_run(node.peer, run));
+            cx.replicas.each(|group| group.on_new_run(node.peer, run));
         }
-        let known = self.starts.known.get_mut(&node)?;
+        let known = self.known.get_mut(&node)?;
         if !known.is_contested(&fresh) {
             return None;
         }
         let (other, _) = known.told.values().find(|(told, at)| *told != known.start && fresh(*at)).copied()?;
         // The members that heard the other start tell whether it runs.
         let rival = known.rival.filter(|rival| rival.start == other);
-        let alive = rival.and_then(|rival| self.is_alive(Some(rival.heard), rival.since));
+        let alive = rival.and_then(|rival| self.is_alive(cx, Some(rival.heard), rival.since));
         Some(Verdict::Refused { incarnation: node.incarnation, known: other, alive, contested: true })
     }
 
     /// Refuses a start that is not the known one of this incarnation. It counts if more other members hold it than the known one, and
     /// the known one is silent.
-    fn refuse(&mut self, of: NodeId, start: Start) -> Verdict {
+    fn refuse(&mut self, cx: &mut Context<'_>, of: NodeId, start: Start) -> Verdict {
         // Messages of an earlier run may still be under way for a while.
-        let alive = self.note_rival(of, start, self.config.timing.heartbeat * 2);
-        let fresh = self.is_fresh();
-        let Some(known) = self.starts.known.get(&of) else { return Verdict::Counts };
+        let alive = self.note_rival(cx, of, start, cx.config.timing.heartbeat * 2);
+        let fresh = self.is_fresh(cx);
+        let Some(known) = self.known.get(&of) else { return Verdict::Counts };
         if alive == Some(false) && known.is_outvoted_by(start, &fresh) {
-            return self.succeed(of, start);
+            return self.succeed(cx, of, start);
         }
         let contested = known.is_contested(fresh);
         Verdict::Refused { incarnation: of.incarnation, known: known.start, alive, contested }
@@ -134,9 +134,9 @@ impl Node {
 
     /// Notes that a start other than the known one was heard. The operator is told once it has been heard for `lasting`. Returns
     /// whether the known start runs; `None` if that is still open, or for other members to say.
-    fn note_rival(&mut self, of: NodeId, start: Start, lasting: Duration) -> Option<bool> {
-        let (now, patience, fresh) = (self.now.time, self.gone_after(), self.is_fresh());
-        let known = self.starts.known.get_mut(&of)?;
+    fn note_rival(&mut self, cx: &mut Context<'_>, of: NodeId, start: Start, lasting: Duration) -> Option<bool> {
+        let (now, patience, fresh) = (cx.now.time, cx.gone_after(), self.is_fresh(cx));
+        let known = self.known.get_mut(&of)?;
         let is_news = known.note_rival(start, now, patience, lasting);
         let (heard, of_it) = (known.heard, known.start);
         let since = known.rival.map_or(now, |rival| rival.since);
@@ -145,90 +145,92 @@ impl Node {
         let may_say = known.is_hearsay && now.since(since) <= patience * 2;
         let is_for_others = may_say && known.told.values().any(|(told, at)| *told == of_it && fresh(*at));
         if is_news {
-            self.out.event(Event::Identity { peer: of.peer, what: contradiction(start, of_it) });
+            cx.event(Event::Identity { peer: of.peer, what: contradiction(start, of_it) });
         }
-        if is_for_others { None } else { self.is_alive(heard, since) }
+        if is_for_others { None } else { self.is_alive(cx, heard, since) }
     }
 
     /// Returns the test whether a report of another member still stands.
-    fn is_fresh(&self) -> impl Fn(Time) -> bool + use<> {
-        let (now, patience) = (self.now.time, self.gone_after());
+    fn is_fresh(&self, cx: &Context<'_>) -> impl Fn(Time) -> bool + use<> {
+        let (now, patience) = (cx.now.time, cx.gone_after());
         move |at| now.since(at) <= patience * 2
     }
 
     /// Returns whether a start that was last heard at `heard` is alive, where its rival was first heard at `since`. Messages that were
     /// under way for a while prove nothing.
-    fn is_alive(&self, heard: Option<Time>, since: Time) -> Option<bool> {
-        let (now, late) = (self.now.time, since + self.config.timing.heartbeat * 2);
+    fn is_alive(&self, cx: &Context<'_>, heard: Option<Time>, since: Time) -> Option<bool> {
+        let (now, late) = (cx.now.time, since + cx.config.timing.heartbeat * 2);
         let last = heard.unwrap_or(since).max(since);
         match heard {
-            _ if now.since(last) > self.gone_after() => Some(false),
+            _ if now.since(last) > cx.gone_after() => Some(false),
             Some(heard) if heard >= late => Some(true),
             _ => None,
         }
     }
 
-    fn succeed(&mut self, node: NodeId, start: Start) -> Verdict {
-        self.learn_start(node, start);
+    fn succeed(&mut self, cx: &mut Context<'_>, node: NodeId, start: Start) -> Verdict {
+        self.learn_start(cx, node, start);
         Verdict::Counts
     }
 
     /// Notes a start that was not known.
-    fn learn_start(&mut self, node: NodeId, start: Start) {
-        if self.starts.known.len() >= 4 * STRANGERS_MAX {
-            self.forget_starts();
+    fn learn_start(&mut self, cx: &mut Context<'_>, node: NodeId, start: Start) {
+        if self.known.len() >= 4 * STRANGERS_MAX {
+            self.forget_starts(cx);
         }
-        let heard = Some(self.now.time);
-        let told = self.starts.lineages.remove(&node).filter(|told| told.start == start);
+        let heard = Some(cx.now.time);
+        let told = self.lineages.remove(&node).filter(|told| told.start == start);
         let lineage = told.unwrap_or(Lineage { start, ..Lineage::default() });
-        self.starts.known.insert(node, Known { heard, ..Known::new(lineage, Written::No) });
-        self.replicas.each(|group| group.on_new_run(node.peer, start.run));
+        self.known.insert(node, Known { heard, ..Known::new(lineage, Written::No) });
+        cx.replicas.each(|group| group.on_new_run(node.peer, start.run));
     }
 
-    /// Handles a node's report of the starts that its start descends from. Its frames that wait for the lineage are judged again.
-    pub(crate) fn on_lineage(&mut self, node: NodeId, lineage: Lineage) {
+    /// Handles a node's report of the starts that its start descends from. Returns whether its frames that wait for the lineage are to be
+    /// judged again.
+    pub(crate) fn on_lineage(&mut self, cx: &mut Context<'_>, node: NodeId, lineage: Lineage) -> bool {
         if lineage.before.len() > RUNS_MAX {
-            self.frames_dropped += 1;
-            return;
+            cx.drop_frame();
+            return false;
         }
-        if self.starts.known.get(&node).is_some_and(|known| known.start == lineage.start) {
-            return self.complete_lineage(node, lineage);
+        if self.known.get(&node).is_some_and(|known| known.start == lineage.start) {
+            self.complete_lineage(cx, node, lineage);
+            return false;
         }
-        if self.starts.lineages.len() >= STRANGERS_MAX {
-            self.starts.lineages.clear();
+        if self.lineages.len() >= STRANGERS_MAX {
+            self.lineages.clear();
         }
-        self.starts.lineages.insert(node, lineage);
-        self.admit_held(|from| from == node.peer);
+        self.lineages.insert(node, lineage);
+        true
     }
 
     /// Notes the starts before a known one, if they were unknown. A member that holds one of these has not heard of the known one yet,
     /// and disputes nothing.
-    fn complete_lineage(&mut self, node: NodeId, lineage: Lineage) {
-        let Some(known) = self.starts.known.get_mut(&node) else { return };
+    fn complete_lineage(&mut self, cx: &mut Context<'_>, node: NodeId, lineage: Lineage) {
+        let Some(known) = self.known.get_mut(&node) else { return };
         if !known.before.is_empty() || lineage.before.is_empty() {
             return;
         }
         known.told.retain(|_, (told, _)| lineage.descent_from(*told) != Descent::Yes);
         known.before.clone_from(&lineage.before);
         if known.written != Written::No {
-            let entry = self.space().start_of(node, &lineage);
-            self.cx().persist_own(alloc::vec![entry]);
+            let entry = cx.space().start_of(node, &lineage);
+            cx.persist_own(alloc::vec![entry]);
         }
     }
 
     /// Handles a member's report that it holds this start of another node.
-    pub(crate) fn on_contested(&mut self, from: PeerKey, contested: Contested) {
+    pub(crate) fn on_contested(&mut self, cx: &mut Context<'_>, from: PeerKey, contested: Contested) {
         let Contested { node, lineage } = contested;
-        if !self.fellows(Some(node)).contains(&from) || lineage.before.len() > RUNS_MAX {
-            self.frames_dropped += 1;
+        if !self.fellows(cx, Some(node)).contains(&from) || lineage.before.len() > RUNS_MAX {
+            cx.drop_frame();
             return;
         }
         if lineage.before.is_empty() && lineage.start.counter > 1 {
             return; // The sender does not know the lineage of that start, so the report proves nothing.
         }
-        let (now, start, patience) = (self.now.time, lineage.start, self.gone_after());
+        let (now, start, patience) = (cx.now.time, lineage.start, cx.gone_after());
         let hearsay = |lineage| Known { is_hearsay: true, ..Known::new(lineage, Written::No) };
-        let known = self.starts.known.entry(node).or_insert_with(|| hearsay(lineage.clone()));
+        let known = self.known.entry(node).or_insert_with(|| hearsay(lineage.clone()));
         if follows(&known.lineage(), start, true) {
             known.told.remove(&from);
             return; // The sender has not heard of the known start yet.
@@ -238,14 +240,14 @@ impl Node {
             *known = hearsay(lineage);
             known.told.insert(from, (start, now));
             // The node was not heard from that start: there is no message that this node could vouch for.
-            self.is_unwritten(node);
+            self.is_unwritten(cx, node);
             return;
         }
         let is_news = start != known.start && known.told.is_empty();
         known.told.insert(from, (start, now));
         let held = known.start;
         if held == start {
-            self.complete_lineage(node, lineage);
+            self.complete_lineage(cx, node, lineage);
         }
         if is_news {
             let what = format!(
@@ -254,7 +256,7 @@ impl Node {
                  the other, neither start is accepted",
                 held.counter, held.run, start.counter, start.run
             );
-            self.out.event(Event::Identity { peer: node.peer, what });
+            cx.event(Event::Identity { peer: node.peer, what });
         }
     }
 }

@@ -31,11 +31,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Event, Output};
 use crate::config::Durability;
-use crate::node::Node;
+use crate::context::Context;
 use crate::outbox::Outbox;
 use crate::starts::held::Waiting;
 use crate::starts::judging::{Verdict, contradiction};
 use crate::starts::lineage::Lineage;
+use crate::starts::refused::Users;
 use crate::wire::{Frame, Stamp};
 
 /// Upper limit of remembered starts of nodes that are in no group here.
@@ -56,6 +57,31 @@ pub struct Start {
     pub counter: u64,
     /// Number drawn at random; never 0.
     pub run: u64,
+}
+
+/// Work that becomes due once batches are durable.
+#[derive(Debug)]
+pub(crate) enum Persisted {
+    Nothing,
+    /// The process starts again, for this reason.
+    StartsAgain(String),
+    /// The held frames are judged again.
+    JudgeHeld,
+}
+
+/// First look at the start of a frame's sender.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// The frame counts.
+    Counts(Frame),
+    /// The frame, or this one in its place, is to be judged by its start.
+    Judge(Frame),
+    /// The held frames of the sender are to be judged first, then this one.
+    AfterHeld(Frame),
+    /// The frame never counts.
+    Never,
+    /// This event ends the incarnation.
+    Ends(Event),
 }
 
 /// Refusal of a start.
@@ -235,7 +261,7 @@ impl Starts {
     }
 
     /// Has the process start again, for this reason, once this batch is durable.
-    pub(crate) fn start_again(&mut self, token: u64, why: String) {
+    pub(crate) fn begin_again(&mut self, token: u64, why: String) {
         self.starts_again = Some((token, why));
     }
 
@@ -306,74 +332,87 @@ impl Known {
     }
 }
 
-impl Node {
-    /// Returns the silence after which a process is taken to be gone.
-    pub(crate) fn gone_after(&self) -> Duration {
-        self.config.timing.heartbeat * 10
-    }
-
+impl Starts {
     /// Handles the report that all batches up to this one are durable. After a start, one of them holds the counter.
-    pub(crate) fn on_starts_persisted(&mut self, token: u64) {
-        self.out.on_persisted(token);
-        if self.starts.starts_again.as_ref().is_some_and(|(with, _)| *with <= token)
-            && let Some((_, why)) = self.starts.starts_again.take()
+    /// Returns what it makes due.
+    pub(crate) fn on_persisted(&mut self, cx: &mut Context<'_>, token: u64) -> Persisted {
+        cx.out.on_persisted(token);
+        if self.starts_again.as_ref().is_some_and(|(with, _)| *with <= token)
+            && let Some((_, why)) = self.starts_again.take()
         {
-            return self.end_life(Event::StartAgain(why));
+            return Persisted::StartsAgain(why);
         }
-        if self.starts.writing.is_none_or(|first| first > token) {
-            return;
+        if self.writing.is_none_or(|first| first > token) {
+            return Persisted::Nothing;
         }
-        self.starts.writing = None;
-        for known in self.starts.known.values_mut() {
+        self.writing = None;
+        for known in self.known.values_mut() {
             match known.written {
                 Written::Soon(last) if last <= token => known.written = Written::Yes,
-                Written::Soon(later) => self.starts.writing = Some(self.starts.writing.unwrap_or(later).min(later)),
+                Written::Soon(later) => self.writing = Some(self.writing.unwrap_or(later).min(later)),
                 Written::No | Written::Yes => {}
             }
         }
-        self.admit_held(|_| true);
+        Persisted::JudgeHeld
     }
 
-    /// Handles the start of a frame's sender. Returns the frame if the start counts; else the frame waits, or its sender is told the
-    /// reason.
-    pub(crate) fn admit(&mut self, from: PeerKey, stamp: Stamp, frame: Frame, bytes: usize) -> Option<Frame> {
-        if self.config.defects.has(Defect::StartsIgnored) {
-            return Some(frame);
+    /// Handles the start of a frame's sender.
+    pub(crate) fn admit(
+        &mut self,
+        cx: &mut Context<'_>,
+        users: &mut Users<'_>,
+        from: PeerKey,
+        stamp: Stamp,
+        frame: Frame,
+    ) -> Admission {
+        if cx.config.defects.has(Defect::StartsIgnored) {
+            return Admission::Counts(frame);
         }
-        let own = self.starts.own().run;
+        let own = self.own().run;
         if stamp.to != 0 && stamp.to != own {
             // The frame is for another process of this peer, in most cases for an earlier one.
-            if self.may_tell_start(from) {
-                self.tell_lineage(from);
+            if self.may_tell_start(cx, from) {
+                self.tell_lineage(cx, from);
             }
-            return None;
+            return Admission::Never;
         }
-        if from == self.me.peer {
+        if from == cx.me.peer {
             // The frame is of another process of this peer: a node that hears both decides which of them counts.
-            return (stamp.start == self.starts.own()).then_some(frame);
+            return if stamp.start == self.own() { Admission::Counts(frame) } else { Admission::Never };
         }
-        let frame = match frame {
+        match frame {
             Frame::Refused(refused) => {
-                self.on_refused(from, &refused);
-                return None;
+                self.on_refused(cx, users, from, &refused).map_or(Admission::Never, Admission::Ends)
             }
-            frame => frame,
-        };
-        let node = NodeId { peer: from, incarnation: stamp.incarnation };
-        let frame = match frame {
             Frame::Lineage(before) => {
-                self.on_lineage(node, Lineage { start: stamp.start, before });
-                Frame::Started
+                let node = NodeId { peer: from, incarnation: stamp.incarnation };
+                match self.on_lineage(cx, node, Lineage { start: stamp.start, before }) {
+                    true => Admission::AfterHeld(Frame::Started),
+                    false => Admission::Judge(Frame::Started),
+                }
             }
-            frame => frame,
-        };
-        let verdict = self.judge(node, stamp.start);
+            frame => Admission::Judge(frame),
+        }
+    }
+
+    /// Judges a frame by the start of its sender. Returns the frame if the start counts; else the frame waits, or its sender is told the
+    /// reason.
+    pub(crate) fn admit_judged(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: PeerKey,
+        stamp: Stamp,
+        frame: Frame,
+        bytes: usize,
+    ) -> Option<Frame> {
+        let (own, node) = (self.own().run, NodeId { peer: from, incarnation: stamp.incarnation });
+        let verdict = self.judge(cx, node, stamp.start);
         if let Verdict::Unknown(known) = verdict {
-            self.hold(from, stamp, frame, bytes);
-            let (now, pause) = (self.now.time, self.pause());
-            if may_tell(&mut self.starts.asked, from, now, pause) {
+            self.hold(cx, from, stamp, frame, bytes);
+            let (now, pause) = (cx.now.time, self.pause(cx));
+            if may_tell(&mut self.asked, from, now, pause) {
                 // A frame for an earlier start is answered with the lineage.
-                self.cx().post_for(from, known.run, Class::Control, &Frame::Started);
+                cx.post_for(from, known.run, Class::Control, &Frame::Started);
             }
             return None;
         }
@@ -381,52 +420,52 @@ impl Node {
             return None;
         }
         if let Verdict::Refused { incarnation, known, alive, contested } = verdict {
-            self.starts.refused += 1;
-            if self.may_tell_start(from) {
-                let groups = self.groups_with(node);
+            self.refused += 1;
+            if self.may_tell_start(cx, from) {
+                let groups = self.groups_with(cx, node);
                 let refused = Refused { node, start: stamp.start, incarnation, known, alive, contested, groups };
-                self.cx().post_for(from, stamp.start.run, Class::Control, &Frame::Refused(Box::new(refused)));
-                self.tell_fellows(node);
+                cx.post_for(from, stamp.start.run, Class::Control, &Frame::Refused(Box::new(refused)));
+                self.tell_fellows(cx, node);
             }
             return None;
         }
-        self.out.runs.insert(from, stamp.start.run);
+        cx.out.runs.insert(from, stamp.start.run);
         if stamp.to == own {
-            self.starts.accepted.insert(from, self.now.time);
-            self.starts.refusals.remove(&from);
+            self.accepted.insert(from, cx.now.time);
+            self.refusals.remove(&from);
         }
-        if self.is_unwritten(node) {
-            self.hold(from, stamp, frame, bytes);
+        if self.is_unwritten(cx, node) {
+            self.hold(cx, from, stamp, frame, bytes);
             return None;
         }
         Some(frame)
     }
 
     /// Returns whether this node is in a group here.
-    pub(crate) fn is_here(&self, node: NodeId) -> bool {
-        self.replicas.living().any(|group| group.state().is_in_audience(node))
+    pub(crate) fn is_here(&self, cx: &Context<'_>, node: NodeId) -> bool {
+        cx.replicas.living().any(|group| group.state().is_in_audience(node))
     }
 
     /// Tells a peer the starts from which this one descends.
-    pub(crate) fn tell_lineage(&mut self, to: PeerKey) {
-        let frame = Frame::Lineage(self.starts.lineage.before.clone());
-        self.cx().post_for(to, 0, Class::Control, &frame);
+    pub(crate) fn tell_lineage(&mut self, cx: &mut Context<'_>, to: PeerKey) {
+        let frame = Frame::Lineage(self.lineage.before.clone());
+        cx.post_for(to, 0, Class::Control, &frame);
     }
 
     /// Returns whether this node is in a group here and its start is not stored yet. If so, storing it begins.
-    pub(crate) fn is_unwritten(&mut self, node: NodeId) -> bool {
-        let Some(known) = self.starts.known.get(&node) else { return false };
+    pub(crate) fn is_unwritten(&mut self, cx: &mut Context<'_>, node: NodeId) -> bool {
+        let Some(known) = self.known.get(&node) else { return false };
         match known.written {
             Written::Yes => false,
             Written::Soon(_) => true,
-            Written::No if self.config.durability == Durability::Memory => false,
-            Written::No if !self.is_here(node) => false,
+            Written::No if cx.config.durability == Durability::Memory => false,
+            Written::No if !self.is_here(cx, node) => false,
             Written::No => {
-                let changes = alloc::vec![self.space().start_of(node, &known.lineage())];
-                let token = self.replicas.name_batch(0, 0);
-                self.out.push(Output::Persist { token, changes });
-                self.starts.writing.get_or_insert(token);
-                if let Some(known) = self.starts.known.get_mut(&node) {
+                let changes = alloc::vec![cx.space().start_of(node, &known.lineage())];
+                let token = cx.replicas.name_batch(0, 0);
+                cx.out.push(Output::Persist { token, changes });
+                self.writing.get_or_insert(token);
+                if let Some(known) = self.known.get_mut(&node) {
                     known.written = Written::Soon(token);
                 }
                 true
@@ -435,23 +474,23 @@ impl Node {
     }
 
     /// Returns whether a peer may be told again: not for each of its frames.
-    fn may_tell_start(&mut self, peer: PeerKey) -> bool {
-        let (now, pause) = (self.now.time, self.pause());
-        may_tell(&mut self.starts.told, peer, now, pause)
+    fn may_tell_start(&mut self, cx: &mut Context<'_>, peer: PeerKey) -> bool {
+        let (now, pause) = (cx.now.time, self.pause(cx));
+        may_tell(&mut self.told, peer, now, pause)
     }
 
     /// Returns the shortest time between two such frames to a peer.
-    fn pause(&self) -> Duration {
-        self.config.timing.heartbeat * 2 / 5
+    fn pause(&self, cx: &Context<'_>) -> Duration {
+        cx.config.timing.heartbeat * 2 / 5
     }
 
     /// Returns the peers that are in a group with this node; with `with`, in a group with both.
-    pub(crate) fn fellows(&self, with: Option<NodeId>) -> BTreeSet<PeerKey> {
-        let groups = self.replicas.living().map(Group::state);
+    pub(crate) fn fellows(&self, cx: &Context<'_>, with: Option<NodeId>) -> BTreeSet<PeerKey> {
+        let groups = cx.replicas.living().map(Group::state);
         let groups = groups.filter(|state| with.is_none_or(|node| state.is_in_audience(node)));
         let mut peers: BTreeSet<PeerKey> =
             groups.flat_map(|state| state.audience()).map(|node: NodeId| node.peer).collect();
-        peers.remove(&self.me.peer);
+        peers.remove(&cx.me.peer);
         if let Some(node) = with {
             peers.remove(&node.peer);
         }
@@ -459,39 +498,32 @@ impl Node {
     }
 
     /// Returns the ranges and epochs of the groups here that a node is in.
-    fn groups_with(&self, node: NodeId) -> Vec<(KeyRange, Epoch)> {
-        let states = self.replicas.living().map(Group::state);
+    fn groups_with(&self, cx: &Context<'_>, node: NodeId) -> Vec<(KeyRange, Epoch)> {
+        let states = cx.replicas.living().map(Group::state);
         states.filter(|state| state.is_in_audience(node)).map(|state| (state.range, state.epoch)).collect()
     }
 
     /// Tells the other members the start that this node holds of a node of which it refused another start.
-    fn tell_fellows(&mut self, node: NodeId) {
-        let Some(lineage) = self.starts.known.get(&node).map(Known::lineage) else { return };
-        let fellows: Vec<PeerKey> = self.fellows(Some(node)).into_iter().collect();
-        self.cx().post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, lineage })));
+    fn tell_fellows(&mut self, cx: &mut Context<'_>, node: NodeId) {
+        let Some(lineage) = self.known.get(&node).map(Known::lineage) else { return };
+        let fellows: Vec<PeerKey> = self.fellows(cx, Some(node)).into_iter().collect();
+        cx.post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, lineage })));
     }
 
-    /// Runs the timers of starts.
-    pub(crate) fn tick_starts(&mut self) {
-        let (now, patience) = (self.now.time, self.gone_after());
-        let last = self.starts.refusals.values().map(|refusal| refusal.at).max();
-        if self.starts.barred.is_none() && last.is_none_or(|last| now.since(last) > patience * 2) {
-            self.starts.note = None;
-            self.starts.refusals.clear();
-        }
-        self.tick_barred();
-        if now.since(self.starts.swept) >= patience {
-            self.starts.swept = now;
-            self.forget_starts();
+    /// Forgets from time to time nodes that are gone.
+    pub(crate) fn sweep(&mut self, cx: &mut Context<'_>) {
+        if cx.now.time.since(self.swept) >= cx.gone_after() {
+            self.swept = cx.now.time;
+            self.forget_starts(cx);
         }
     }
 
     /// Forgets nodes that are gone, within bounds: the longest silent first.
-    pub(crate) fn forget_starts(&mut self) {
-        let here: BTreeSet<NodeId> = self.replicas.living().flat_map(|group| group.state().audience()).collect();
+    pub(crate) fn forget_starts(&mut self, cx: &mut Context<'_>) {
+        let here: BTreeSet<NodeId> = cx.replicas.living().flat_map(|group| group.state().audience()).collect();
         let mut written = Vec::new();
         let mut strangers = Vec::new();
-        for (node, known) in self.starts.known.iter().filter(|(node, _)| !here.contains(node)) {
+        for (node, known) in self.known.iter().filter(|(node, _)| !here.contains(node)) {
             match known.written {
                 Written::Yes => written.push((known.heard, *node)),
                 Written::No => strangers.push((known.heard, *node)),
@@ -501,24 +533,24 @@ impl Node {
         written.sort_unstable();
         strangers.sort_unstable();
         let old = written.iter().take(written.len().saturating_sub(GONE_MAX));
-        let changes: Vec<_> = old.clone().map(|(_, node)| self.space().forget_start(*node)).collect();
+        let changes: Vec<_> = old.clone().map(|(_, node)| cx.space().forget_start(*node)).collect();
         let old: Vec<NodeId> = old.map(|(_, node)| *node).collect();
         if !changes.is_empty() {
-            self.cx().persist_own(changes);
+            cx.persist_own(changes);
         }
-        let is_silent = |heard: &Option<Time>| heard.is_none_or(|at| self.now.time.since(at) > STRANGERS_KEPT);
+        let is_silent = |heard: &Option<Time>| heard.is_none_or(|at| cx.now.time.since(at) > STRANGERS_KEPT);
         let silent = strangers.iter().filter(|(heard, _)| is_silent(heard)).count();
         let excess = strangers.len().saturating_sub(STRANGERS_MAX).max(silent);
         for node in old.into_iter().chain(strangers.into_iter().take(excess).map(|(_, node)| node)) {
-            self.starts.known.remove(&node);
+            self.known.remove(&node);
         }
-        let known = &self.starts.known;
+        let known = &self.known;
         let is_known = |peer: &PeerKey| {
             let first = NodeId { peer: *peer, incarnation: Incarnation(0) };
             known.range(first..).next().is_some_and(|(node, _)| node.peer == *peer)
         };
-        self.out.runs.retain(|peer, _| is_known(peer));
-        self.starts.accepted.retain(|peer, _| is_known(peer));
+        cx.out.runs.retain(|peer, _| is_known(peer));
+        self.accepted.retain(|peer, _| is_known(peer));
     }
 }
 

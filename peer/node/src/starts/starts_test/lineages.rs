@@ -115,7 +115,8 @@ fn lineages_outlast_a_restart() {
     // This member knows the start from a time when no lineage was reported.
     let known = world.processes[1].node.starts.known.get_mut(&member).unwrap();
     let lineage = Lineage { before: core::mem::take(&mut known.before), start: known.start };
-    world.processes[1].node.on_lineage(member, lineage);
+    let node = &mut world.processes[1].node;
+    assert!(!node.starts.on_lineage(&mut crate::context::context!(node), member, lineage), "no frame waits for it");
     world.settle();
     let disk = world.stop(1, false);
     let b = world.start(1, disk);

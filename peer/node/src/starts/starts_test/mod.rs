@@ -19,6 +19,7 @@ use overlay::{Key, PeerName, RingId};
 use super::*;
 use crate::api::{Change, ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::config::{NodeConfig, Restored, Tail, Timing};
+use crate::node::Node;
 use crate::wire;
 
 mod copies;
