@@ -170,7 +170,7 @@ impl Node {
 
     fn on_group_message(&mut self, id: GroupId, sender: Sender, message: Message) {
         if let Message::Handover(handover) = message {
-            return self.on_handover(id, sender, *handover);
+            return self.successors.on_handover(&mut context!(self), id, sender, *handover);
         }
         if let Message::Copied(_) = message {
             return self.reconfigure.preparation.on_copied(&mut context!(self), id, sender, message);
@@ -179,7 +179,10 @@ impl Node {
         let (born, sought) = (group.state().born, sender.epoch);
         match message {
             // The sender asks for the group that preceded this one under the same id.
-            Message::AskState if sought > Epoch(0) && sought < born && self.tell_final(id, sought, sender.node) => {}
+            Message::AskState
+                if sought > Epoch(0)
+                    && sought < born
+                    && self.successors.tell_final(&mut context!(self), id, sought, sender.node) => {}
             message => self.on_own_message(id, sender, message),
         }
     }

@@ -1,6 +1,6 @@
 //! The node itself: its groups, its sessions, and its interface to the driver.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,12 +10,10 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::config::GroupConfig;
 use group::control::state::{GroupState, Settings};
-use group::message::{Message, Sender};
 use group::op::{Answer, Limit, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
 use group::transaction::member::BeginRefusal;
 use group::transaction::plan::GroupTransaction;
-use group::transaction::successor::handover::Handover;
 use group::watched::Watched;
 use group::{Doubt, Group, Stored};
 use header::ReplyTo;
@@ -33,8 +31,10 @@ use crate::policies::divide_as_agreed;
 use crate::policies::lifetimes::LifeWatch;
 use crate::reconfigure::Reconfigure;
 use crate::reconfigure::leaving::LeaveRefusal;
+use crate::replicas::births::generations_for;
 use crate::replicas::keyspace::Walk;
 use crate::replicas::storage::{self, Life, NAMESPACES, Space, StorageError};
+use crate::replicas::successors::Successors;
 use crate::replicas::{LocalReplica, LocalReplicas, Scan};
 use crate::routing::Routing;
 use crate::routing::ring_walk::RingWalk;
@@ -53,26 +53,7 @@ pub struct Node {
     pub(crate) now: Now,
     pub(crate) rng: Rng,
     pub(crate) replicas: LocalReplicas,
-    /// Groups in which this node's part is over, and the event to report; `None` if the node left.
-    pub(crate) departed: Vec<(u64, Option<Event>)>,
-    /// Whether a group has ended, or the last state of one has arrived.
-    pub(crate) birth_wanted: bool,
-    /// Last states of groups that this node has no part in, from which a group is still to be born.
-    pub(crate) finals: BTreeMap<GroupId, GroupState>,
-    /// Last states of groups that other nodes may still need, the oldest first.
-    pub(crate) kept: Vec<GroupState>,
-    /// Groups, as other nodes report them, that succeed groups of this node, together with groups that this node does not know
-    /// yet.
-    pub(crate) pending: Vec<GroupState>,
-    /// Time since which `pending` is not empty.
-    pub(crate) pending_since: Time,
-    finals_due: Time,
-    /// Time at which each late peer was last told the groups that are here.
-    pub(crate) told: BTreeMap<PeerKey, Time>,
-    /// First messages of groups in which other nodes began their part before this node did.
-    pub(crate) early: Vec<(GroupId, Sender, Message)>,
-    /// Handovers of primaries of groups that are about to end.
-    pub(crate) handed: Vec<(GroupId, Handover)>,
+    pub(crate) successors: Successors,
     pub(crate) routing: Routing,
     pub(crate) requests: AdminRequests,
     pub(crate) reconfigure: Reconfigure,
@@ -130,16 +111,7 @@ impl Node {
             sessions: Sessions::new(Rng::new(!seed).draw()),
             rng: Rng::new(seed),
             replicas: LocalReplicas::default(),
-            departed: Vec::new(),
-            birth_wanted: false,
-            finals: BTreeMap::new(),
-            kept: Vec::new(),
-            pending: Vec::new(),
-            pending_since: now.time,
-            finals_due: now.time,
-            told: BTreeMap::new(),
-            early: Vec::new(),
-            handed: Vec::new(),
+            successors: Successors::new(now.time),
             routing: Routing::new(now.time),
             requests: AdminRequests::default(),
             reconfigure: Reconfigure::default(),
@@ -196,15 +168,15 @@ impl Node {
         }
         (self.me.incarnation, self.replicas.voted) = (life.incarnation, life.voted);
         self.starts.resume(self.space().restore_lineage(&restored.meta)?, &mut self.out);
-        self.kept = self.space().restore_finals(&restored.meta)?;
+        self.successors.kept = self.space().restore_finals(&restored.meta)?;
         for (namespace, stored) in stored {
             let seed = self.rng.draw();
             let group = Group::restore(self.group_config(), self.me, stored, self.now, seed);
             self.replicas.add_at(namespace, group);
         }
-        self.restore_over(self.space().restore_over(&restored.meta)?);
+        self.replicas.restore_over(self.space().restore_over(&restored.meta)?);
         self.settle_ranges(&[]);
-        self.birth_wanted = true;
+        self.successors.birth_wanted = true;
         self.in_ring(life.ring);
         Ok(())
     }
@@ -255,7 +227,9 @@ impl Node {
 
     /// Enters the node's first group, as a newcomer or as the founder.
     pub(crate) fn enter(&mut self, state: GroupState, founds: bool) {
-        let Some((keyspace, claimed)) = self.generations_for(&state, &[]) else {
+        let Some((keyspace, claimed)) =
+            generations_for(&self.config, &self.replicas, &self.reconfigure.preparation.copies, &state, &[])
+        else {
             return self.damaged("this peer has no room for another group");
         };
         let copied = self.reconfigure.preparation.copies.take(&mut self.replicas, claimed);
@@ -395,7 +369,7 @@ impl Node {
 
     /// Returns the last states of groups whose end this node knows, for checks.
     pub fn last_states(&self) -> impl Iterator<Item = &GroupState> {
-        self.kept.iter()
+        self.successors.kept.iter()
     }
 
     /// Returns whether this node holds this stored record now, and the record is not left over.
@@ -408,7 +382,7 @@ impl Node {
 
     /// Returns whether the node has no leftovers of groups that it has no part in any more, and waits for no birth.
     pub fn is_settled(&self) -> bool {
-        self.replicas.keyspace.leftover().is_none() && !self.awaits_birth()
+        self.replicas.keyspace.leftover().is_none() && !self.successors.awaits_birth(&self.replicas)
     }
 
     /// Calls [`Group::watch`] for each of its groups, for checks. The last argument of `see` is whether the group lives.
@@ -599,7 +573,7 @@ impl Node {
                     namespace.changes(&self.replicas.keyspace, change, &mut changes);
                 }
                 if self.replicas.keyspace_due.take_if(|of| *of == serial).is_some() {
-                    changes.extend(self.places());
+                    changes.extend(self.replicas.places(self.space()));
                 }
                 let token = self.replicas.name_batch(serial, token);
                 self.out.push(Output::Persist { token, changes });
@@ -629,9 +603,9 @@ impl Node {
                 }
             }
             GroupOutput::Changed => self.on_changed(serial),
-            GroupOutput::Left => self.departed.push((serial, None)),
-            GroupOutput::Over(why) => self.departed.push((serial, Some(self.reincarnates(why)))),
-            GroupOutput::Lost(why) => self.departed.push((serial, Some(Event::Damaged(why.into())))),
+            GroupOutput::Left => self.successors.departed.push((serial, None)),
+            GroupOutput::Over(why) => self.successors.departed.push((serial, Some(self.reincarnates(why)))),
+            GroupOutput::Lost(why) => self.successors.departed.push((serial, Some(Event::Damaged(why.into())))),
             GroupOutput::Halted(why) => {
                 let id = state.id;
                 self.out.event(Event::Alarm(format!("stops serving {}: {why}", id.called())));
@@ -642,7 +616,7 @@ impl Node {
             }
             GroupOutput::Envelope(envelope) => self.send_envelope(*envelope),
             GroupOutput::Ended => {
-                self.birth_wanted = true;
+                self.successors.birth_wanted = true;
                 self.follow_admin_requests();
             }
             GroupOutput::Note(text) => self.out.event(Event::Note(format!("{}: {text}", state.id.called()))),
@@ -895,17 +869,6 @@ impl Node {
         }
     }
 
-    /// Returns whether a group may soon be born in which this node will have a part.
-    pub(crate) fn expects_birth(&self) -> bool {
-        self.awaits_birth() || self.replicas.living().any(|group| !group.state().transactions.is_calm())
-    }
-
-    /// Returns whether a group here is over and not all of its successors are born.
-    fn awaits_birth(&self) -> bool {
-        let is_over = |replica: &LocalReplica| replica.over.is_some() || replica.group.state().ended.is_some();
-        !self.pending.is_empty() || self.replicas.all.iter().any(is_over)
-    }
-
     /// Follows the progress of the requested transactions.
     pub(crate) fn follow_admin_requests(&mut self) {
         let preparation = &mut self.reconfigure.preparation;
@@ -914,20 +877,14 @@ impl Node {
 
     /// Runs the timers that concern several groups.
     fn tend_groups(&mut self) {
-        let replicas = &self.replicas;
-        let is_old = |state: &GroupState| {
-            let older = |group: &Group| group.state().epoch < state.epoch && group.state().range.overlaps(state.range);
-            !replicas.living().any(older)
-        };
-        self.pending.retain(|state| !is_old(state));
-        if self.awaits_birth() && self.now.time >= self.finals_due {
-            self.finals_due = self.now.time + ASK_AGAIN;
-            self.ask_for_finals();
+        self.successors.forget_pending(&self.replicas);
+        if self.successors.is_due(&self.replicas, self.now.time) {
+            self.successors.ask_for_finals(&mut context!(self), &mut self.routing.table);
             self.follow_pending();
             // There may have been no room for a new group.
-            self.birth_wanted = true;
+            self.successors.birth_wanted = true;
         }
-        self.release_early();
+        self.successors.release_early(&mut context!(self));
         if self.replicas.all.len() > 1 || self.reconfigure.preparation.copies.bytes() > 0 {
             self.reconfigure.preparation.copies.share_memory(&mut context!(self));
         }
@@ -970,9 +927,7 @@ impl Node {
             (false, false) => next.min(self.probe_due),
             (false, true) => next,
         };
-        if self.awaits_birth() {
-            next = next.min(self.finals_due);
-        }
+        next = next.min(self.successors.due(&self.replicas));
         next = next
             .min(self.routing.walks.due())
             .min(self.requests.due(self.now.time))

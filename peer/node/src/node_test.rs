@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use alloc::collections::BTreeMap;
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, Read, ReadMode};
 use group::transaction::plan::GroupTransaction;

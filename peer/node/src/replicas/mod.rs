@@ -4,6 +4,7 @@
 //! # Invariants
 //! - The ranges of groups that live here do not overlap: of two groups, the one of the higher epoch owns the common part.
 
+pub(crate) mod births;
 pub mod keyspace;
 pub(crate) mod retire;
 pub mod storage;
@@ -15,9 +16,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use overlay::{Epoch, GroupId, KeyRange, Point};
+use group::control::state::GroupState;
+use overlay::{Epoch, GroupId, KeyRange, NodeId, Point};
 
 use crate::replicas::keyspace::{KeyspaceGenerations, Walk};
+use crate::replicas::retire::is_alike;
 use crate::replicas::storage::NAMESPACES;
 use crate::replicas::sweep::Sweep;
 
@@ -200,5 +203,37 @@ impl LocalReplicas {
     /// Returns the living groups here that succeed that group.
     pub(crate) fn heirs_of(&self, group: GroupId) -> impl Iterator<Item = &Group> {
         self.living().filter(move |heir| heir.state().transactions.is_heir_of(group))
+    }
+
+    /// Returns whether one of these new groups shows that this node lost data of a parent group: then this incarnation ends, before any
+    /// part in a new group begins.
+    pub(crate) fn finds_loss(&mut self, me: NodeId, born: &[GroupState]) -> bool {
+        let born = || born.iter().filter(|state| state.audience().contains(&me));
+        // A range that it gave to another group before is that group's now, and no loss of its own.
+        let is_parent = |replica: &LocalReplica, state: &GroupState| {
+            replica.group.state().epoch < state.epoch && replica.place().iter().any(|place| place.overlaps(state.range))
+        };
+        self.all
+            .iter_mut()
+            .any(|replica| born().any(|state| is_parent(replica, state) && replica.group.find_loss_for(state)))
+    }
+
+    /// Returns whether this group, or its successor, is here already.
+    pub(crate) fn knows_later(&self, state: &GroupState) -> bool {
+        self.living().any(|group| group.state().epoch >= state.epoch && is_alike(group.state(), state))
+    }
+
+    /// Returns whether a migration moved this node to that group, which has no data of the groups here. The group must have been born after
+    /// all groups that this node has let go of: the node no longer knows its promises in a group that it voted in. A node that only asked
+    /// to join that group became a learner after the group's birth.
+    pub(crate) fn has_moved_to(&self, me: NodeId, state: &GroupState) -> bool {
+        let mut learners = state.learners.iter();
+        let moved = learners.any(|learner| learner.node == me && learner.since == state.born_at);
+        (moved || state.is_member(me)) && !self.has_forgotten_votes_of(state)
+    }
+
+    /// Returns whether this node may have voted in that group and remember nothing of it: it has let go of a group since that one was born.
+    pub(crate) fn has_forgotten_votes_of(&self, state: &GroupState) -> bool {
+        state.born <= self.voted
     }
 }

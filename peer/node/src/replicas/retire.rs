@@ -15,8 +15,8 @@ use crate::api::{Change, Event};
 use crate::config::Durability;
 use crate::context::context;
 use crate::node::Node;
-use crate::replicas::LocalReplica;
-use crate::replicas::storage::Over;
+use crate::replicas::storage::{Over, Space};
+use crate::replicas::{LocalReplica, LocalReplicas};
 
 impl Node {
     /// Makes a group that is over give way, and carries out its last outputs.
@@ -90,36 +90,8 @@ impl Node {
         let held: Vec<KeyRange> = self.replicas.all.iter().flat_map(LocalReplica::place).collect();
         let left = given.iter().flat_map(|piece| piece.without(held.iter().copied()));
         left.for_each(|piece| self.replicas.keyspace.leave(piece));
-        let changes = self.places();
+        let changes = self.replicas.places(self.space());
         self.cx().persist_own(changes);
-    }
-
-    /// Returns the changes that store the generations of records, and the rest of groups that are over.
-    pub(crate) fn places(&self) -> Vec<Change> {
-        let over = self.replicas.all.iter().filter_map(|replica| {
-            let state = replica.group.state();
-            Some(Over {
-                namespace: replica.namespace,
-                group: state.id,
-                epoch: state.epoch,
-                place: replica.over.clone()?,
-            })
-        });
-        alloc::vec![self.space().keyspace(&self.replicas.keyspace), self.space().over(&over.collect::<Vec<_>>())]
-    }
-
-    /// Restores the groups that were over when the process ended.
-    pub(crate) fn restore_over(&mut self, all: Vec<Over>) {
-        for Over { namespace, group, epoch, place } in all {
-            let is_it = |replica: &&mut LocalReplica| {
-                let state = replica.group.state();
-                (replica.namespace, state.id, state.epoch) == (namespace, group, epoch)
-            };
-            if let Some(replica) = self.replicas.all.iter_mut().find(is_it) {
-                replica.over = Some(place);
-                replica.group.give_way();
-            }
-        }
     }
 
     pub(crate) fn retire(&mut self, is_over: impl Fn(&Group) -> bool) {
@@ -155,7 +127,7 @@ impl Node {
         if changes.is_empty() {
             return;
         }
-        changes.extend(self.places());
+        changes.extend(self.replicas.places(self.space()));
         changes.extend(self.ring.map(|ring| self.space().life(&self.life(ring))));
         self.cx().persist_own(changes);
         self.reconfigure.preparation.copies.share_memory(&mut context!(self));
@@ -184,6 +156,36 @@ impl Node {
         match self.reconfigure.leave.force {
             Some(_) => self.left(),
             None => self.end_life(why),
+        }
+    }
+}
+
+impl LocalReplicas {
+    /// Returns the changes that store the generations of records, and the rest of groups that are over.
+    pub(crate) fn places(&self, space: Space) -> Vec<Change> {
+        let over = self.all.iter().filter_map(|replica| {
+            let state = replica.group.state();
+            Some(Over {
+                namespace: replica.namespace,
+                group: state.id,
+                epoch: state.epoch,
+                place: replica.over.clone()?,
+            })
+        });
+        alloc::vec![space.keyspace(&self.keyspace), space.over(&over.collect::<Vec<_>>())]
+    }
+
+    /// Restores the groups that were over when the process ended.
+    pub(crate) fn restore_over(&mut self, all: Vec<Over>) {
+        for Over { namespace, group, epoch, place } in all {
+            let is_it = |replica: &&mut LocalReplica| {
+                let state = replica.group.state();
+                (replica.namespace, state.id, state.epoch) == (namespace, group, epoch)
+            };
+            if let Some(replica) = self.all.iter_mut().find(is_it) {
+                replica.over = Some(place);
+                replica.group.give_way();
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Data that a node takes along into a group that is born.
 
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::time::Duration;
 
@@ -7,6 +9,7 @@ use group::ballot::{LogSlot, Number, Term, TermBallot};
 use group::control::agreed::AgreedPolicies;
 use group::control::state::{Assignment, Entry, EpochConfig, Member, Purge, Settings};
 use group::message::{Base, CommitteeMessage};
+use group::transaction::TransactionId;
 use group::transaction::plan::{GroupTransaction, Plan, Rank};
 use group::transaction::state::TransactionEntry;
 use group::{Doubt, Stored};
@@ -15,7 +18,7 @@ use overlay::{Incarnation, PeerKey, Point, RingId};
 
 use super::*;
 use crate::api::{Change, Input, Output};
-use crate::config::{NodeConfig, Restored, Tail};
+use crate::config::{Restored, Tail};
 use crate::replicas::storage::Over;
 use crate::routing::Heard;
 use crate::routing::join::Sampled;
@@ -205,11 +208,11 @@ fn what_is_given_up_is_left_over_at_once() {
     assert_eq!(node.replicas.all[0].over, Some(alloc::vec![RIGHT]));
     assert_eq!(node.replicas.keyspace.leftover(), Some((generation, LEFT)));
     let over = Over { namespace: 0, group: GroupId(10), epoch: Epoch(9), place: alloc::vec![RIGHT] };
-    assert_eq!(node.places()[1], node.space().over(core::slice::from_ref(&over)));
+    assert_eq!(node.replicas.places(node.space())[1], node.space().over(core::slice::from_ref(&over)));
     node.take_part(state(13, 13, LEFT, &[1, 2]));
     assert_ne!(node.replicas.keyspace.of(LEFT.start()), generation, "what lies there is of before");
     let (mut again, _) = node_in(all());
-    again.restore_over(alloc::vec![over]);
+    again.replicas.restore_over(alloc::vec![over]);
     again.take_part(state(12, 12, KeyRange::FULL, &[1, 2]));
     assert_eq!((has(&again, LEFT), has(&again, RIGHT)), (None, Some(ballots[0])));
 }
