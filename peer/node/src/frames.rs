@@ -29,7 +29,7 @@ impl Node {
         }
         match wire::decode(frame, self.config.lane) {
             Ok((stamp, decoded)) => {
-                if !self.is_from(from, &stamp, &decoded) {
+                if !is_from(from, &stamp, &decoded) {
                     self.frames_dropped += 1;
                 } else if let Some(decoded) = self.admit(from, stamp, decoded, frame.len()) {
                     self.on_admitted(from, decoded);
@@ -81,16 +81,6 @@ impl Node {
         if !wire::is_not_understood(frame, self.config.lane) {
             self.cx().post(from, Class::Control, &Frame::NotUnderstood { version: own });
         }
-    }
-
-    /// Returns whether the sender that a frame names is the peer that sent it.
-    fn is_from(&self, from: PeerKey, stamp: &Stamp, frame: &Frame) -> bool {
-        let said = match frame {
-            Frame::Group { sender, .. } => sender.node,
-            Frame::Join { member, .. } => member.node,
-            _ => return true,
-        };
-        said == NodeId { peer: from, incarnation: stamp.incarnation }
     }
 
     /// Handles a frame of a sender whose start counts.
@@ -257,4 +247,14 @@ impl Node {
             _ => {}
         }
     }
+}
+
+/// Returns whether the sender that a frame names is the peer that sent it.
+fn is_from(from: PeerKey, stamp: &Stamp, frame: &Frame) -> bool {
+    let said = match frame {
+        Frame::Group { sender, .. } => sender.node,
+        Frame::Join { member, .. } => member.node,
+        _ => return true,
+    };
+    said == NodeId { peer: from, incarnation: stamp.incarnation }
 }

@@ -216,16 +216,6 @@ struct Taken {
 }
 
 impl AdminRequests {
-    fn accept_loss(&mut self, cx: &mut Context<'_>, number: u64, group: GroupId) {
-        let accepted = cx.replicas.find_mut(group).is_some_and(Group::accept_loss);
-        let why = "this group waits for no members because of acknowledgements in doubt: there is no loss to accept";
-        report_outcome(
-            cx,
-            number,
-            if accepted { AdminOutcome::Done(alloc::vec![group]) } else { AdminOutcome::Refused(why.into()) },
-        );
-    }
-
     /// Handles a request that another peer passed on, which takes this node for the group's leader. Returns whether it was taken, and is
     /// to be followed.
     pub(crate) fn on_forwarded_request(
@@ -247,7 +237,7 @@ impl AdminRequests {
     /// Takes a request as the leader; the result shows when requests are followed next.
     fn take_request(&mut self, cx: &mut Context<'_>, asker: Asker, number: u64, group: GroupId, request: AdminRequest) {
         if self.taken.len() >= REQUESTS_MAX {
-            return self.answer_request(
+            return answer_request(
                 cx,
                 asker,
                 number,
@@ -255,7 +245,7 @@ impl AdminRequests {
             );
         }
         if let Err(why) = self.allows(cx, &request) {
-            return self.answer_request(cx, asker, number, AdminOutcome::Refused(why.into()));
+            return answer_request(cx, asker, number, AdminOutcome::Refused(why.into()));
         }
         let since = cx.now.time;
         let until = match asker {
@@ -306,13 +296,6 @@ impl AdminRequests {
                 Err("the group's leader has no switch: start the group's members with --switch ADDR")
             }
             _ => Ok(()),
-        }
-    }
-
-    fn answer_request(&mut self, cx: &mut Context<'_>, asker: Asker, number: u64, outcome: AdminOutcome) {
-        match (asker, cx.ring) {
-            (Asker::Peer(peer), Some(ring)) => cx.say_to(peer, &Frame::AdminOutcome { ring, number, outcome }),
-            _ => report_outcome(cx, number, outcome),
         }
     }
 
@@ -446,6 +429,23 @@ impl AdminRequests {
         let soon = now + TRY_AGAIN;
         let taken = self.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
         taken.min().unwrap_or(Time::NEVER).min(self.own_requests_due(now))
+    }
+}
+
+fn accept_loss(cx: &mut Context<'_>, number: u64, group: GroupId) {
+    let accepted = cx.replicas.find_mut(group).is_some_and(Group::accept_loss);
+    let why = "this group waits for no members because of acknowledgements in doubt: there is no loss to accept";
+    report_outcome(
+        cx,
+        number,
+        if accepted { AdminOutcome::Done(alloc::vec![group]) } else { AdminOutcome::Refused(why.into()) },
+    );
+}
+
+fn answer_request(cx: &mut Context<'_>, asker: Asker, number: u64, outcome: AdminOutcome) {
+    match (asker, cx.ring) {
+        (Asker::Peer(peer), Some(ring)) => cx.say_to(peer, &Frame::AdminOutcome { ring, number, outcome }),
+        _ => report_outcome(cx, number, outcome),
     }
 }
 

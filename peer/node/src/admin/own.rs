@@ -9,7 +9,7 @@ use overlay::{GroupId, PeerKey, RingId};
 
 use super::{
     AdminOutcome, AdminRequest, AdminRequests, Asker, ForwardedRequest, PATIENCE, REQUESTS_MAX, TRIED_FOR, TRY_AGAIN,
-    Taken, WORDS_MAX, report_outcome,
+    Taken, WORDS_MAX, accept_loss, answer_request, report_outcome,
 };
 use crate::context::Context;
 use crate::wire::Frame;
@@ -61,7 +61,7 @@ impl AdminRequests {
             return false;
         }
         if request == AdminRequest::AcceptLoss {
-            self.accept_loss(cx, number, group);
+            accept_loss(cx, number, group);
             return false;
         }
         let now = cx.now.time;
@@ -110,7 +110,7 @@ impl AdminRequests {
                 let Taken { number, group, request, .. } = taken;
                 self.own.push(Own { number, group, request, asked: None, why: outcome, patience });
             }
-            asker => self.answer_request(cx, asker, taken.number, outcome),
+            asker => answer_request(cx, asker, taken.number, outcome),
         }
     }
 

@@ -210,7 +210,7 @@ impl Preparation {
             return;
         }
         // Knowledge about neighbours may be old, at either end: the order will be repeated.
-        let Some(source) = self.copy_source(cx, order.source).filter(|source| self.may_order(cx, from, source)) else {
+        let Some(source) = copy_source(cx, order.source).filter(|source| may_order(cx, from, source)) else {
             return;
         };
         let known = self.copies.all.iter().position(|c| c.source == order.source && c.ranges == order.ranges);
@@ -219,12 +219,6 @@ impl Preparation {
         (copying.orderer, copying.number, copying.ordered) = (from, order.number, cx.now.time);
         self.tell_copy(cx, index);
         self.go_on_copying(cx);
-    }
-
-    /// Returns whether the sender may be the leader of one of the two groups.
-    fn may_order(&self, cx: &Context<'_>, from: PeerKey, source: &GroupRef) -> bool {
-        let home = cx.replicas.home().map(|group| group.state().nodes()).unwrap_or_default();
-        home.contains(&cx.me) && home.into_iter().chain(source.nodes()).any(|node| node.peer == from)
     }
 
     /// Keeps the data of a former incarnation as a copy, until this node enters a group: the records of these states' ranges, each
@@ -318,12 +312,6 @@ impl Preparation {
         Some(self.copies.all.len() - 1)
     }
 
-    /// Returns a neighbour of this node's group.
-    fn copy_source(&self, cx: &Context<'_>, id: GroupId) -> Option<GroupRef> {
-        let transactions = &cx.replicas.home()?.state().transactions;
-        transactions.neighbours().find(|link| link.id == id).cloned()
-    }
-
     /// Reports the progress to the leader that ordered the copy.
     fn tell_copy(&mut self, cx: &mut Context<'_>, index: usize) {
         let Some(ring) = cx.ring else { return };
@@ -348,7 +336,7 @@ impl Preparation {
         let Copying { source, ranges, orderer, number, ordered, .. } = &self.copies.all[index];
         let (source, ranges, order) = (*source, ranges.clone(), (*orderer, *number, *ordered));
         self.end_copy(cx, index);
-        let Some(source) = self.copy_source(cx, source) else { return };
+        let Some(source) = copy_source(cx, source) else { return };
         if let Some(index) = self.begin_copy(cx, &source, &ranges) {
             let copying = &mut self.copies.all[index];
             (copying.orderer, copying.number, copying.ordered) = order;
@@ -387,7 +375,7 @@ impl Preparation {
     }
 
     fn ask_for_copy(&mut self, cx: &mut Context<'_>, index: usize) {
-        let source = self.copy_source(cx, self.copies.all[index].source);
+        let source = copy_source(cx, self.copies.all[index].source);
         let copying = &mut self.copies.all[index];
         // A page may take longer than that: the question keeps its number.
         let number = copying.question.map(|(number, _)| number).unwrap_or_else(|| {
@@ -411,7 +399,7 @@ impl Preparation {
     pub(crate) fn on_copied(&mut self, cx: &mut Context<'_>, source: GroupId, from: Sender, message: Message) {
         let is_sound = message.check(from.node).is_ok();
         let Message::Copied(page) = message else { return };
-        let known = self.copy_source(cx, source);
+        let known = copy_source(cx, source);
         let is_member =
             known.is_some_and(|group| from.epoch >= group.epoch && group.nodes().any(|node| node == from.node));
         let is_asked = |copying: &Copying| {
@@ -470,6 +458,18 @@ impl Preparation {
         }
         self.go_on_copying(cx);
     }
+}
+
+/// Returns whether the sender may be the leader of one of the two groups.
+fn may_order(cx: &Context<'_>, from: PeerKey, source: &GroupRef) -> bool {
+    let home = cx.replicas.home().map(|group| group.state().nodes()).unwrap_or_default();
+    home.contains(&cx.me) && home.into_iter().chain(source.nodes()).any(|node| node.peer == from)
+}
+
+/// Returns a neighbour of this node's group.
+fn copy_source(cx: &Context<'_>, id: GroupId) -> Option<GroupRef> {
+    let transactions = &cx.replicas.home()?.state().transactions;
+    transactions.neighbours().find(|link| link.id == id).cloned()
 }
 
 #[cfg(test)]

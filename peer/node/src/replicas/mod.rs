@@ -11,13 +11,13 @@ pub mod storage;
 pub(crate) mod successors;
 pub(crate) mod sweep;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
 use group::control::state::GroupState;
-use overlay::{Epoch, GroupId, KeyRange, NodeId, Point};
+use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey, Point};
 
 use crate::replicas::keyspace::{KeyspaceGenerations, Walk};
 use crate::replicas::retire::is_alike;
@@ -235,5 +235,29 @@ impl LocalReplicas {
     /// Returns whether this node may have voted in that group and remember nothing of it: it has let go of a group since that one was born.
     pub(crate) fn has_forgotten_votes_of(&self, state: &GroupState) -> bool {
         state.born <= self.voted
+    }
+
+    /// Returns whether this node is in a group here.
+    pub(crate) fn is_here(&self, node: NodeId) -> bool {
+        self.living().any(|group| group.state().is_in_audience(node))
+    }
+
+    /// Returns the peers that are in a group with this node; with `with`, in a group with both.
+    pub(crate) fn fellows(&self, me: NodeId, with: Option<NodeId>) -> BTreeSet<PeerKey> {
+        let groups = self.living().map(Group::state);
+        let groups = groups.filter(|state| with.is_none_or(|node| state.is_in_audience(node)));
+        let mut peers: BTreeSet<PeerKey> =
+            groups.flat_map(|state| state.audience()).map(|node: NodeId| node.peer).collect();
+        peers.remove(&me.peer);
+        if let Some(node) = with {
+            peers.remove(&node.peer);
+        }
+        peers
+    }
+
+    /// Returns the ranges and epochs of the groups here that a node is in.
+    pub(crate) fn groups_with(&self, node: NodeId) -> Vec<(KeyRange, Epoch)> {
+        let states = self.living().map(Group::state);
+        states.filter(|state| state.is_in_audience(node)).map(|state| (state.range, state.epoch)).collect()
     }
 }

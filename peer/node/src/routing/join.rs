@@ -179,7 +179,7 @@ impl JoinSearch {
                 false => self.choose(cx),
             }
         } else {
-            self.some_connected(cx).into_iter().for_each(|peer| self.ask_for_sample(cx, peer));
+            some_connected(cx).into_iter().for_each(|peer| self.ask_for_sample(cx, peer));
             self.due = cx.now.time + ASK_AGAIN;
         }
     }
@@ -187,7 +187,7 @@ impl JoinSearch {
     /// Asks one more peer for a sample, since none has answered.
     fn ask_another(&mut self, cx: &mut Context<'_>, last: Time) {
         self.due = last.min(cx.now.time + SAMPLE_PATIENCE);
-        if let Some(peer) = self.some_connected(cx).pop() {
+        if let Some(peer) = some_connected(cx).pop() {
             self.ask_for_sample(cx, peer);
         }
     }
@@ -242,7 +242,7 @@ impl JoinSearch {
         }
         self.begin_anew();
         let own = sampled.iter().position(|group| group.own);
-        let undecided = self.joining(cx, &sampled).undecided(&self.views(cx, &sampled, |_| None));
+        let undecided = joining(cx, &sampled).undecided(&views(cx, &sampled, |_| None));
         if own.is_none() && !undecided.is_empty() {
             let number = cx.rng.draw();
             self.probing = Some(Probing::new(sampled, undecided, number, cx.now.time));
@@ -250,8 +250,8 @@ impl JoinSearch {
         } else {
             let chance = cx.rng.draw();
             let chosen = own.or_else(|| {
-                let views = self.views(cx, &sampled, |_| None);
-                self.joining(cx, &sampled).choose(&views, chance)
+                let views = views(cx, &sampled, |_| None);
+                joining(cx, &sampled).choose(&views, chance)
             });
             self.ask_chosen(cx, sampled, chosen);
         }
@@ -260,61 +260,10 @@ impl JoinSearch {
     /// Chooses with the results of the probes.
     pub(crate) fn end_probing(&mut self, cx: &mut Context<'_>) {
         let Some(probing) = self.probing.take() else { return };
-        let views = self.views(cx, &probing.sampled, |index| probing.agreement(index));
+        let views = views(cx, &probing.sampled, |index| probing.agreement(index));
         let chance = cx.rng.draw();
-        let chosen = self.joining(cx, &probing.sampled).choose(&views, chance);
+        let chosen = joining(cx, &probing.sampled).choose(&views, chance);
         self.ask_chosen(cx, probing.sampled, chosen);
-    }
-
-    /// Returns the policy of the network for this decision, as the greatest policies of the sampled groups name it.
-    fn joining(&self, cx: &Context<'_>, sampled: &[Sampled]) -> &'static dyn Joining {
-        let agreed = sampled.iter().map(|group| &group.policies).max();
-        agreed.map_or(cx.config.policies, |agreed| cx.config.policies.with(agreed)).join.1
-    }
-
-    fn views(&self, cx: &Context<'_>, sampled: &[Sampled], agreement: impl Fn(usize) -> Option<Duration>) -> Vec<View> {
-        let view = |(index, group): (usize, &Sampled)| {
-            let (close, near) = self.alike(cx, group);
-            let members = group.clusters.len();
-            let risk = group.risk.map(|risk| (risk as f64 / CERTAIN).min(1.0));
-            let load = group.load.map(|load| load as f64 / members.max(1) as f64);
-            let capacity = group.capacity.map(|capacity| f64::from(capacity) / members.max(1) as f64);
-            let diversity = self.diversity_of(cx, group);
-            View { members, close, near, risk, load, capacity, agreement: agreement(index), diversity }
-        };
-        sampled.iter().enumerate().map(view).collect()
-    }
-
-    /// Returns the number of a group's members near this node: at its site, and with its provider. The site is the cluster if this node
-    /// names one; otherwise global addresses tell both.
-    fn alike(&self, cx: &Context<'_>, group: &Sampled) -> (usize, usize) {
-        let cluster = &cx.config.cluster;
-        if !cluster.is_empty() {
-            let close = group.clusters.iter().filter(|other| *other == cluster).count();
-            return (close, close);
-        }
-        let own = networks(cx.addresses);
-        let theirs = group.group.members.iter().map(|contact| networks(&contact.addresses));
-        let count = |(close, near): (usize, usize), theirs: Vec<Network>| {
-            let is_close = theirs.iter().any(|network| own.contains(network));
-            let is_near = theirs.iter().any(|network| own.iter().any(|own| own.is_near(network)));
-            (close + usize::from(is_close), near + usize::from(is_near))
-        };
-        theirs.fold((0, 0), count)
-    }
-
-    /// Returns the clusters that a group spans, as told by this node's own name for its cluster, or else by global addresses.
-    fn diversity_of(&self, cx: &Context<'_>, group: &Sampled) -> Diversity {
-        let split_at = (group.policies.members_max as usize).saturating_add(1);
-        let (cluster, contacts) = (&cx.config.cluster, &group.group.members);
-        if !cluster.is_empty() {
-            let clusters: Vec<&str> = group.clusters.iter().map(String::as_str).collect();
-            return Diversity::of(&clusters, cluster, split_at);
-        }
-        let addresses = contacts.iter().map(|contact| contact.addresses.as_slice()).chain([cx.addresses]);
-        let places = places(&addresses.map(|addresses| ("", addresses)).collect::<Vec<_>>());
-        let names: Vec<&str> = places.iter().map(String::as_str).collect();
-        names.split_last().map_or_else(Diversity::default, |(own, theirs)| Diversity::of(theirs, own, split_at))
     }
 
     fn ask_chosen(&mut self, cx: &mut Context<'_>, sampled: Vec<Sampled>, chosen: Option<usize>) {
@@ -325,16 +274,8 @@ impl JoinSearch {
                 self.chosen = Some((group.id, group.members));
             }
             // No answer to choose from came: any group may let the node in.
-            None => self.some_connected(cx).into_iter().for_each(|peer| ask_to_join(cx, peer)),
+            None => some_connected(cx).into_iter().for_each(|peer| ask_to_join(cx, peer)),
         }
-    }
-
-    /// Returns up to [`ASKED_MAX`] random peers among those that are connected.
-    fn some_connected(&mut self, cx: &mut Context<'_>) -> Vec<PeerKey> {
-        let mut connected: Vec<PeerKey> = cx.out.connected.iter().copied().collect();
-        cx.rng.shuffle(&mut connected);
-        connected.truncate(ASKED_MAX);
-        connected
     }
 
     /// Asks some members of a group to let this node in: its known leader first, then connected members.
@@ -367,6 +308,65 @@ impl JoinSearch {
             self.due = self.due.max(cx.now.time + Duration::from_millis(millis).min(WAIT_MAX));
         }
     }
+}
+
+/// Returns up to [`ASKED_MAX`] random peers among those that are connected.
+fn some_connected(cx: &mut Context<'_>) -> Vec<PeerKey> {
+    let mut connected: Vec<PeerKey> = cx.out.connected.iter().copied().collect();
+    cx.rng.shuffle(&mut connected);
+    connected.truncate(ASKED_MAX);
+    connected
+}
+
+/// Returns the policy of the network for this decision, as the greatest policies of the sampled groups name it.
+fn joining(cx: &Context<'_>, sampled: &[Sampled]) -> &'static dyn Joining {
+    let agreed = sampled.iter().map(|group| &group.policies).max();
+    agreed.map_or(cx.config.policies, |agreed| cx.config.policies.with(agreed)).join.1
+}
+
+fn views(cx: &Context<'_>, sampled: &[Sampled], agreement: impl Fn(usize) -> Option<Duration>) -> Vec<View> {
+    let view = |(index, group): (usize, &Sampled)| {
+        let (close, near) = alike(cx, group);
+        let members = group.clusters.len();
+        let risk = group.risk.map(|risk| (risk as f64 / CERTAIN).min(1.0));
+        let load = group.load.map(|load| load as f64 / members.max(1) as f64);
+        let capacity = group.capacity.map(|capacity| f64::from(capacity) / members.max(1) as f64);
+        let diversity = diversity_of(cx, group);
+        View { members, close, near, risk, load, capacity, agreement: agreement(index), diversity }
+    };
+    sampled.iter().enumerate().map(view).collect()
+}
+
+/// Returns the number of a group's members near this node: at its site, and with its provider. The site is the cluster if this node
+/// names one; otherwise global addresses tell both.
+fn alike(cx: &Context<'_>, group: &Sampled) -> (usize, usize) {
+    let cluster = &cx.config.cluster;
+    if !cluster.is_empty() {
+        let close = group.clusters.iter().filter(|other| *other == cluster).count();
+        return (close, close);
+    }
+    let own = networks(cx.addresses);
+    let theirs = group.group.members.iter().map(|contact| networks(&contact.addresses));
+    let count = |(close, near): (usize, usize), theirs: Vec<Network>| {
+        let is_close = theirs.iter().any(|network| own.contains(network));
+        let is_near = theirs.iter().any(|network| own.iter().any(|own| own.is_near(network)));
+        (close + usize::from(is_close), near + usize::from(is_near))
+    };
+    theirs.fold((0, 0), count)
+}
+
+/// Returns the clusters that a group spans, as told by this node's own name for its cluster, or else by global addresses.
+fn diversity_of(cx: &Context<'_>, group: &Sampled) -> Diversity {
+    let split_at = (group.policies.members_max as usize).saturating_add(1);
+    let (cluster, contacts) = (&cx.config.cluster, &group.group.members);
+    if !cluster.is_empty() {
+        let clusters: Vec<&str> = group.clusters.iter().map(String::as_str).collect();
+        return Diversity::of(&clusters, cluster, split_at);
+    }
+    let addresses = contacts.iter().map(|contact| contact.addresses.as_slice()).chain([cx.addresses]);
+    let places = places(&addresses.map(|addresses| ("", addresses)).collect::<Vec<_>>());
+    let names: Vec<&str> = places.iter().map(String::as_str).collect();
+    names.split_last().map_or_else(Diversity::default, |(own, theirs)| Diversity::of(theirs, own, split_at))
 }
 
 /// Asks a peer to let this node into its group.

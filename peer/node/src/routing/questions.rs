@@ -154,7 +154,7 @@ impl RoutingTable {
     /// node; `None` if this node answers itself.
     pub(crate) fn send_back(&mut self, cx: &mut Context<'_>, said: Option<PeerKey>, located: &Located) {
         for back in self.questions.take_untold(located.point, located.ballot, said) {
-            let to = self.way_back(cx, &back);
+            let to = way_back(cx, &back);
             if to.is_some() && to == said {
                 continue;
             }
@@ -164,11 +164,6 @@ impl RoutingTable {
                 None => cx.tell(&back.origin, &frame),
             }
         }
-    }
-
-    /// Returns the peer that an answer goes to; `None` if none of the connections that the question came over is left.
-    fn way_back(&self, cx: &Context<'_>, back: &Back) -> Option<PeerKey> {
-        [back.origin.node.peer, back.from].into_iter().find(|peer| cx.is_connected_to(*peer))
     }
 
     /// Tells the peers that recently asked for a point here that another primary may serve it, over open connections. One answer is enough
@@ -182,7 +177,7 @@ impl RoutingTable {
             answer = answer.filter(|known| known.part.contains(point)).or_else(|| Located::here(cx.replicas, point));
             let Some(located) = &answer else { continue };
             for back in self.questions.take_untold(point, located.ballot, None) {
-                if let Some(to) = self.way_back(cx, &back)
+                if let Some(to) = way_back(cx, &back)
                     && told.insert((to, back.origin.node.peer, located.part.start()))
                 {
                     let located = Located { point, ..located.clone() };
@@ -191,6 +186,11 @@ impl RoutingTable {
             }
         }
     }
+}
+
+/// Returns the peer that an answer goes to; `None` if none of the connections that the question came over is left.
+fn way_back(cx: &Context<'_>, back: &Back) -> Option<PeerKey> {
+    [back.origin.node.peer, back.from].into_iter().find(|peer| cx.is_connected_to(*peer))
 }
 
 #[cfg(test)]

@@ -260,7 +260,7 @@ impl HarmoniaState {
         let object = key.as_ref().map_or(NO_OBJECT, object);
         self.passes.insert(name, PassingWrite { serial, group, ballot, object, tag, sent });
         let header = Header { object, tag: name, ..blank(Operation::WriteFirst, group, ballot) };
-        self.send_packet(cx, switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
+        send_packet(cx, switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
     }
 
     /// Reports a group's complete writes to the switch.
@@ -274,13 +274,7 @@ impl HarmoniaState {
     ) {
         let Some(switch) = cx.config.switch else { return };
         let header = Header { switch: switch_id, sequence: number, ..blank(Operation::Completion, group, ballot) };
-        self.send_packet(cx, switch.at, &Packet::of(header, &[]));
-    }
-
-    fn send_packet(&mut self, cx: &mut Context<'_>, to: ReplyTo, packet: &Packet<'_>) {
-        if let Some(bytes) = encoded(packet) {
-            cx.out.push(Output::Packet { to, bytes });
-        }
+        send_packet(cx, switch.at, &Packet::of(header, &[]));
     }
 
     /// Handles a datagram. Returns the work that it makes for the sessions.
@@ -389,7 +383,13 @@ impl HarmoniaState {
         let packet = |value| Packet { value_bytes: 0, value, reply_to: asked.to, ..Packet::of(header, &[]) };
         let whole = Packet { value_bytes: value.len() as u32, ..packet(&value) };
         let packet = if whole.fits() { whole } else { packet(&[]) };
-        self.send_packet(cx, switch.at, &packet);
+        send_packet(cx, switch.at, &packet);
+    }
+}
+
+fn send_packet(cx: &mut Context<'_>, to: ReplyTo, packet: &Packet<'_>) {
+    if let Some(bytes) = encoded(packet) {
+        cx.out.push(Output::Packet { to, bytes });
     }
 }
 

@@ -68,7 +68,7 @@ impl Starts {
         if self.known.get(&node).is_some_and(|known| known.start == start) {
             return self.dispute(cx, node).unwrap_or(Verdict::Counts);
         }
-        let is_here = self.is_here(cx, node);
+        let is_here = cx.replicas.is_here(node);
         let told = self.lineages.get(&node).filter(|told| told.start == start);
         // Without it, this node could not tell the other members from which starts that one descends.
         let is_unclear = |before: &[u64]| is_here && start.counter > 1 && before.is_empty();
@@ -100,7 +100,7 @@ impl Starts {
 
     /// Notes that the known start was heard. If as many members hold another start, it does not count.
     fn dispute(&mut self, cx: &mut Context<'_>, node: NodeId) -> Option<Verdict> {
-        let (now, fresh) = (cx.now.time, self.is_fresh(cx));
+        let (now, fresh) = (cx.now.time, is_fresh(cx));
         let known = self.known.get_mut(&node)?;
         known.heard = Some(now);
         if core::mem::take(&mut known.is_hearsay) {
@@ -114,7 +114,7 @@ impl Starts {
         let (other, _) = known.told.values().find(|(told, at)| *told != known.start && fresh(*at)).copied()?;
         // The members that heard the other start tell whether it runs.
         let rival = known.rival.filter(|rival| rival.start == other);
-        let alive = rival.and_then(|rival| self.is_alive(cx, Some(rival.heard), rival.since));
+        let alive = rival.and_then(|rival| is_alive(cx, Some(rival.heard), rival.since));
         Some(Verdict::Refused { incarnation: node.incarnation, known: other, alive, contested: true })
     }
 
@@ -123,7 +123,7 @@ impl Starts {
     fn refuse(&mut self, cx: &mut Context<'_>, of: NodeId, start: Start) -> Verdict {
         // Messages of an earlier run may still be under way for a while.
         let alive = self.note_rival(cx, of, start, cx.config.timing.heartbeat * 2);
-        let fresh = self.is_fresh(cx);
+        let fresh = is_fresh(cx);
         let Some(known) = self.known.get(&of) else { return Verdict::Counts };
         if alive == Some(false) && known.is_outvoted_by(start, &fresh) {
             return self.succeed(cx, of, start);
@@ -135,7 +135,7 @@ impl Starts {
     /// Notes that a start other than the known one was heard. The operator is told once it has been heard for `lasting`. Returns
     /// whether the known start runs; `None` if that is still open, or for other members to say.
     fn note_rival(&mut self, cx: &mut Context<'_>, of: NodeId, start: Start, lasting: Duration) -> Option<bool> {
-        let (now, patience, fresh) = (cx.now.time, cx.gone_after(), self.is_fresh(cx));
+        let (now, patience, fresh) = (cx.now.time, cx.gone_after(), is_fresh(cx));
         let known = self.known.get_mut(&of)?;
         let is_news = known.note_rival(start, now, patience, lasting);
         let (heard, of_it) = (known.heard, known.start);
@@ -147,25 +147,7 @@ impl Starts {
         if is_news {
             cx.event(Event::Identity { peer: of.peer, what: contradiction(start, of_it) });
         }
-        if is_for_others { None } else { self.is_alive(cx, heard, since) }
-    }
-
-    /// Returns the test whether a report of another member still stands.
-    fn is_fresh(&self, cx: &Context<'_>) -> impl Fn(Time) -> bool + use<> {
-        let (now, patience) = (cx.now.time, cx.gone_after());
-        move |at| now.since(at) <= patience * 2
-    }
-
-    /// Returns whether a start that was last heard at `heard` is alive, where its rival was first heard at `since`. Messages that were
-    /// under way for a while prove nothing.
-    fn is_alive(&self, cx: &Context<'_>, heard: Option<Time>, since: Time) -> Option<bool> {
-        let (now, late) = (cx.now.time, since + cx.config.timing.heartbeat * 2);
-        let last = heard.unwrap_or(since).max(since);
-        match heard {
-            _ if now.since(last) > cx.gone_after() => Some(false),
-            Some(heard) if heard >= late => Some(true),
-            _ => None,
-        }
+        if is_for_others { None } else { is_alive(cx, heard, since) }
     }
 
     fn succeed(&mut self, cx: &mut Context<'_>, node: NodeId, start: Start) -> Verdict {
@@ -221,7 +203,7 @@ impl Starts {
     /// Handles a member's report that it holds this start of another node.
     pub(crate) fn on_contested(&mut self, cx: &mut Context<'_>, from: PeerKey, contested: Contested) {
         let Contested { node, lineage } = contested;
-        if !self.fellows(cx, Some(node)).contains(&from) || lineage.before.len() > RUNS_MAX {
+        if !cx.replicas.fellows(cx.me, Some(node)).contains(&from) || lineage.before.len() > RUNS_MAX {
             cx.drop_frame();
             return;
         }
@@ -258,5 +240,23 @@ impl Starts {
             );
             cx.event(Event::Identity { peer: node.peer, what });
         }
+    }
+}
+
+/// Returns the test whether a report of another member still stands.
+fn is_fresh(cx: &Context<'_>) -> impl Fn(Time) -> bool + use<> {
+    let (now, patience) = (cx.now.time, cx.gone_after());
+    move |at| now.since(at) <= patience * 2
+}
+
+/// Returns whether a start that was last heard at `heard` is alive, where its rival was first heard at `since`. Messages that were
+/// under way for a while prove nothing.
+fn is_alive(cx: &Context<'_>, heard: Option<Time>, since: Time) -> Option<bool> {
+    let (now, late) = (cx.now.time, since + cx.config.timing.heartbeat * 2);
+    let last = heard.unwrap_or(since).max(since);
+    match heard {
+        _ if now.since(last) > cx.gone_after() => Some(false),
+        Some(heard) if heard >= late => Some(true),
+        _ => None,
     }
 }

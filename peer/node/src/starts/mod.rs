@@ -22,7 +22,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::Group;
 use group::config::Defect;
 use overlay::rng::Rng;
 use overlay::time::Time;
@@ -409,7 +408,7 @@ impl Starts {
         let verdict = self.judge(cx, node, stamp.start);
         if let Verdict::Unknown(known) = verdict {
             self.hold(cx, from, stamp, frame, bytes);
-            let (now, pause) = (cx.now.time, self.pause(cx));
+            let (now, pause) = (cx.now.time, pause(cx));
             if may_tell(&mut self.asked, from, now, pause) {
                 // A frame for an earlier start is answered with the lineage.
                 cx.post_for(from, known.run, Class::Control, &Frame::Started);
@@ -422,7 +421,7 @@ impl Starts {
         if let Verdict::Refused { incarnation, known, alive, contested } = verdict {
             self.refused += 1;
             if self.may_tell_start(cx, from) {
-                let groups = self.groups_with(cx, node);
+                let groups = cx.replicas.groups_with(node);
                 let refused = Refused { node, start: stamp.start, incarnation, known, alive, contested, groups };
                 cx.post_for(from, stamp.start.run, Class::Control, &Frame::Refused(Box::new(refused)));
                 self.tell_fellows(cx, node);
@@ -441,11 +440,6 @@ impl Starts {
         Some(frame)
     }
 
-    /// Returns whether this node is in a group here.
-    pub(crate) fn is_here(&self, cx: &Context<'_>, node: NodeId) -> bool {
-        cx.replicas.living().any(|group| group.state().is_in_audience(node))
-    }
-
     /// Tells a peer the starts from which this one descends.
     pub(crate) fn tell_lineage(&mut self, cx: &mut Context<'_>, to: PeerKey) {
         let frame = Frame::Lineage(self.lineage.before.clone());
@@ -459,7 +453,7 @@ impl Starts {
             Written::Yes => false,
             Written::Soon(_) => true,
             Written::No if cx.config.durability == Durability::Memory => false,
-            Written::No if !self.is_here(cx, node) => false,
+            Written::No if !cx.replicas.is_here(node) => false,
             Written::No => {
                 let changes = alloc::vec![cx.space().start_of(node, &known.lineage())];
                 let token = cx.replicas.name_batch(0, 0);
@@ -475,38 +469,14 @@ impl Starts {
 
     /// Returns whether a peer may be told again: not for each of its frames.
     fn may_tell_start(&mut self, cx: &mut Context<'_>, peer: PeerKey) -> bool {
-        let (now, pause) = (cx.now.time, self.pause(cx));
+        let (now, pause) = (cx.now.time, pause(cx));
         may_tell(&mut self.told, peer, now, pause)
-    }
-
-    /// Returns the shortest time between two such frames to a peer.
-    fn pause(&self, cx: &Context<'_>) -> Duration {
-        cx.config.timing.heartbeat * 2 / 5
-    }
-
-    /// Returns the peers that are in a group with this node; with `with`, in a group with both.
-    pub(crate) fn fellows(&self, cx: &Context<'_>, with: Option<NodeId>) -> BTreeSet<PeerKey> {
-        let groups = cx.replicas.living().map(Group::state);
-        let groups = groups.filter(|state| with.is_none_or(|node| state.is_in_audience(node)));
-        let mut peers: BTreeSet<PeerKey> =
-            groups.flat_map(|state| state.audience()).map(|node: NodeId| node.peer).collect();
-        peers.remove(&cx.me.peer);
-        if let Some(node) = with {
-            peers.remove(&node.peer);
-        }
-        peers
-    }
-
-    /// Returns the ranges and epochs of the groups here that a node is in.
-    fn groups_with(&self, cx: &Context<'_>, node: NodeId) -> Vec<(KeyRange, Epoch)> {
-        let states = cx.replicas.living().map(Group::state);
-        states.filter(|state| state.is_in_audience(node)).map(|state| (state.range, state.epoch)).collect()
     }
 
     /// Tells the other members the start that this node holds of a node of which it refused another start.
     fn tell_fellows(&mut self, cx: &mut Context<'_>, node: NodeId) {
         let Some(lineage) = self.known.get(&node).map(Known::lineage) else { return };
-        let fellows: Vec<PeerKey> = self.fellows(cx, Some(node)).into_iter().collect();
+        let fellows: Vec<PeerKey> = cx.replicas.fellows(cx.me, Some(node)).into_iter().collect();
         cx.post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, lineage })));
     }
 
@@ -552,6 +522,11 @@ impl Starts {
         cx.out.runs.retain(|peer, _| is_known(peer));
         self.accepted.retain(|peer, _| is_known(peer));
     }
+}
+
+/// Returns the shortest time between two such frames to a peer.
+fn pause(cx: &Context<'_>) -> Duration {
+    cx.config.timing.heartbeat * 2 / 5
 }
 
 /// Returns whether a peer may be told again now; if so, notes that it is.

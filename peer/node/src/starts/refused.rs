@@ -60,8 +60,8 @@ impl Starts {
                 own.counter, own.run, known.counter, known.run
             )
         };
-        if !self.fellows(cx, None).contains(&from) {
-            if self.is_outlived_by(cx, &refused.groups) {
+        if !cx.replicas.fellows(cx.me, None).contains(&from) {
+            if is_outlived_by(cx, &refused.groups) {
                 return self.on_outlived(cx, users, from, alive, &names(known));
             }
             return None; // A peer in no group with this node cannot have counted a message of it.
@@ -72,8 +72,9 @@ impl Starts {
         self.refused_at = now;
         self.outranked_by = Some(known);
         // The later start counts, unless members hold different starts: then they are weighed. This process may be the first to see that.
-        let is_accepted_beside =
-            || self.fellows(cx, None).iter().any(|peer| *peer != from && self.counted_at(cx, *peer).is_some());
+        let is_accepted_beside = || {
+            cx.replicas.fellows(cx.me, None).iter().any(|peer| *peer != from && self.counted_at(cx, *peer).is_some())
+        };
         let is_weighed = contested || !is_later || is_accepted_beside();
         if is_weighed {
             self.refusals.insert(from, Refusal { at: now, alive, contested });
@@ -92,8 +93,7 @@ impl Starts {
         let is_heard = self.other_runs.is_some_and(|at| now.since(at) <= cx.gone_after());
         // A member that knows the other start only by hearsay, from a node that is in no group with this process, never learns whether
         // that one runs.
-        let is_open_for_long =
-            || refused.incarnation == cx.me.incarnation && self.doubts_all(cx) && self.is_long_barred(cx);
+        let is_open_for_long = || refused.incarnation == cx.me.incarnation && doubts_all(cx) && self.is_long_barred(cx);
         let is_silent = alive.map_or_else(is_open_for_long, |alive| !alive);
         let what = match (alive, is_later) {
             _ if is_silent && !is_outweighed && !is_heard => {
@@ -128,14 +128,6 @@ impl Starts {
         None
     }
 
-    /// Returns whether this process takes part in nothing yet because its journal has a torn end: all acknowledgements of the store are in
-    /// doubt, however much of it is lost. A process that was compared with the other members once is no such process: since then they may
-    /// have taken over a later start, that of a copy of its directory ([`Starts::start_again`]).
-    fn doubts_all(&self, cx: &Context<'_>) -> bool {
-        let doubts = |group: &Group| group.is_recovering() && group.doubt().is_some_and(|doubt| !doubt.accepted);
-        !cx.replicas.is_empty() && cx.replicas.living().all(doubts)
-    }
-
     /// Returns whether it has been barred for longer than other members take to report whether the start that they know runs.
     fn is_long_barred(&self, cx: &Context<'_>) -> bool {
         let patience = cx.gone_after() * 4;
@@ -146,7 +138,7 @@ impl Starts {
     /// with the end of the journal, or the store is an older copy, and the doubt covers both: the process goes on as a later start of the
     /// same incarnation. Returns `false`, and changes nothing, if the store is not wholly in doubt.
     fn go_on_after_loss(&mut self, cx: &mut Context<'_>, known: Start) -> bool {
-        if !self.doubts_all(cx) {
+        if !doubts_all(cx) {
             return false;
         }
         let Some(lineage) = self.lineage_after_loss(cx, known) else { return false };
@@ -156,7 +148,7 @@ impl Starts {
             Some(space.namespace(replica.namespace).doubt(&replica.group.on_store_older()?))
         };
         let doubts = living.filter_map(doubt).collect();
-        let token = self.persist_start(cx, &lineage, doubts);
+        let token = persist_start(cx, &lineage, doubts);
         cx.event(Event::Note(format!(
             "the store lost the entry of start {} (run {:x}), which another member knows: this process continues as \
             start {}",
@@ -185,7 +177,7 @@ impl Starts {
             return false;
         };
         self.bar(cx, users, true);
-        let token = self.persist_start(cx, &lineage, doubts);
+        let token = persist_start(cx, &lineage, doubts);
         let why = format!(
             "{why}. The end of this peer's journal was lost, so that start may be lost with it: this process restarts, \
             with its acknowledgements in doubt"
@@ -199,16 +191,6 @@ impl Starts {
     fn lineage_after_loss(&mut self, cx: &mut Context<'_>, known: Start) -> Option<Lineage> {
         let lineage = self.lineage.next_after_loss(known, cx.rng.draw().max(1));
         (lineage.start.counter > known.counter).then_some(lineage)
-    }
-
-    /// Stores a start together with the doubts that it begins with: as that start the process must not be taken for one whose store lost
-    /// its end alone. Returns the name of the batch.
-    fn persist_start(&mut self, cx: &mut Context<'_>, lineage: &Lineage, doubts: Vec<Change>) -> u64 {
-        let mut changes = alloc::vec![cx.space().lineage(lineage)];
-        changes.extend(doubts);
-        let token = cx.replicas.name_batch(0, 0);
-        cx.out.push(Output::Persist { token, changes });
-        token
     }
 
     /// Handles the report of a peer that is in no group with this node that the node has gone back in time. As long as any such peer
@@ -241,15 +223,6 @@ impl Starts {
         None
     }
 
-    /// Returns whether this node is alone in a group, and one of `groups`, which the refusing node shares with it, is in the same place
-    /// and not older: then this store is from before that node came. A larger group has members of its own that are heeded.
-    fn is_outlived_by(&self, cx: &Context<'_>, groups: &[(KeyRange, Epoch)]) -> bool {
-        let outlives = |state: &GroupState| {
-            groups.iter().any(|(range, epoch)| *epoch >= state.epoch && range.overlaps(state.range))
-        };
-        cx.replicas.living().map(Group::state).any(|state| state.audience().len() <= 1 && outlives(state))
-    }
-
     /// Returns a member's refusal of this process, if it is not too old to count.
     fn refusal_of(&self, cx: &Context<'_>, peer: PeerKey) -> Option<&Refusal> {
         let refusal = self.refusals.get(&peer)?;
@@ -276,7 +249,7 @@ impl Starts {
 
     /// Weighs the recent refusals, where the start that other members know has the same counter.
     fn weigh_refusals(&self, cx: &Context<'_>) -> Weight {
-        let fellows = self.fellows(cx, None);
+        let fellows = cx.replicas.fellows(cx.me, None);
         let refusals: Vec<&Refusal> = fellows.iter().filter_map(|peer| self.refusal_of(cx, *peer)).collect();
         let accepting = fellows.iter().filter(|peer| self.counted_at(cx, **peer).is_some()).count();
         let is_recovering = cx.replicas.living().any(Group::is_recovering);
@@ -339,7 +312,7 @@ impl Starts {
         let barred = self.barred?;
         let is_left_alone = now.since(self.refused_at) > patience * 3;
         if barred.outlived.is_none() && is_left_alone {
-            if barred.is_doubtful && !self.doubts_all(cx) {
+            if barred.is_doubtful && !doubts_all(cx) {
                 let why = "a member knew another start of this peer, and has stopped answering: this data directory \
                     may be an older copy";
                 let goes_on = self.start_again(cx, users, why);
@@ -357,13 +330,39 @@ impl Starts {
         }
         if now.since(barred.asked) >= cx.config.timing.heartbeat {
             self.barred = Some(Barred { asked: now, ..barred });
-            let mut asked = self.fellows(cx, None);
+            let mut asked = cx.replicas.fellows(cx.me, None);
             asked.extend(barred.outlived.map(|outlived| outlived.peer));
             let asked: Vec<PeerKey> = asked.into_iter().collect();
             cx.post_all(&asked, Class::Control, &Frame::Started);
         }
         None
     }
+}
+
+/// Returns whether this process takes part in nothing yet because its journal has a torn end: all acknowledgements of the store are in
+/// doubt, however much of it is lost. A process that was compared with the other members once is no such process: since then they may
+/// have taken over a later start, that of a copy of its directory ([`Starts::start_again`]).
+fn doubts_all(cx: &Context<'_>) -> bool {
+    let doubts = |group: &Group| group.is_recovering() && group.doubt().is_some_and(|doubt| !doubt.accepted);
+    !cx.replicas.is_empty() && cx.replicas.living().all(doubts)
+}
+
+/// Returns whether this node is alone in a group, and one of `groups`, which the refusing node shares with it, is in the same place
+/// and not older: then this store is from before that node came. A larger group has members of its own that are heeded.
+fn is_outlived_by(cx: &Context<'_>, groups: &[(KeyRange, Epoch)]) -> bool {
+    let outlives =
+        |state: &GroupState| groups.iter().any(|(range, epoch)| *epoch >= state.epoch && range.overlaps(state.range));
+    cx.replicas.living().map(Group::state).any(|state| state.audience().len() <= 1 && outlives(state))
+}
+
+/// Stores a start together with the doubts that it begins with: as that start the process must not be taken for one whose store lost
+/// its end alone. Returns the name of the batch.
+fn persist_start(cx: &mut Context<'_>, lineage: &Lineage, doubts: Vec<Change>) -> u64 {
+    let mut changes = alloc::vec![cx.space().lineage(lineage)];
+    changes.extend(doubts);
+    let token = cx.replicas.name_batch(0, 0);
+    cx.out.push(Output::Persist { token, changes });
+    token
 }
 
 /// Returns the end of an incarnation whose directory is an older copy; the store is kept aside.

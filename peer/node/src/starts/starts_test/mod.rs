@@ -10,6 +10,7 @@ use core::time::Duration;
 use std::panic::catch_unwind;
 
 use bytes::Bytes;
+use group::Group;
 use group::ballot::LogSlot;
 use group::config::Defects;
 use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode};
