@@ -5,12 +5,12 @@ use alloc::string::String;
 use core::time::Duration;
 
 use bytes::Bytes;
-use group::config::Defects;
+use group::config::{Defects, GroupConfig};
 use group::control::history::History;
 use header::ReplyTo;
 use overlay::{Incarnation, PeerKey, PeerName, RingId};
 
-use crate::policies::Policies;
+use crate::policies::{Policies, divide_as_agreed};
 
 /// Place of data at the time of its acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +140,9 @@ pub struct NodeConfig {
     pub defects: Defects,
 }
 
+/// Multiple of the silence that led to a removal, after which the removal is confirmed.
+const CONFIRM_FACTOR: u32 = 10;
+
 impl NodeConfig {
     /// Default limit of the rate at which a peer copies, in bytes a second: about the rate of a home line, and so low that
     /// clients of a group on two cores hardly notice it.
@@ -173,6 +176,33 @@ impl NodeConfig {
             timing: Timing::default(),
             fatal_contradictions: false,
             defects: Defects::NONE,
+        }
+    }
+
+    /// Returns the configuration of the groups that the node has a part in.
+    pub(crate) fn group_config(&self) -> GroupConfig {
+        let timing = group::config::Timing {
+            heartbeat: self.timing.heartbeat,
+            missed_max: self.timing.missed_max,
+            broken_grace: self.timing.heartbeat / 2,
+            exclude_after: self.timing.exclude_after,
+            confirm_after: self.timing.exclude_after * CONFIRM_FACTOR,
+            purge_every: self.timing.purge_every,
+            ..group::config::Timing::default()
+        };
+        GroupConfig {
+            name: self.name.clone(),
+            timing,
+            durable: self.durability == Durability::Sync,
+            memory_bytes_max: self.memory_bytes_max,
+            window_bytes_max: (self.memory_bytes_max / 8).clamp(1 << 20, 64 << 20),
+            in_flight_max: 4096,
+            waiting_max: 1 << 16,
+            transfer_bytes_per_s: self.transfer_bytes_per_s,
+            message_bytes_max: self.message_bytes_max,
+            divide: divide_as_agreed,
+            fatal_contradictions: self.fatal_contradictions,
+            defects: self.defects,
         }
     }
 }

@@ -1,48 +1,39 @@
 //! The node itself: its groups, its sessions, and its interface to the driver.
 
 use alloc::collections::BTreeSet;
-use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::time::Duration;
 
-use bytes::Bytes;
-use group::config::GroupConfig;
-use group::control::state::{GroupState, Settings};
-use group::op::{Answer, Limit, Op, OpError, Read, ReadMode, Refusal};
-use group::outbox::GroupOutput;
+use group::Group;
+use group::control::state::GroupState;
+use group::op::{Limit, OpError, Refusal};
 use group::transaction::member::BeginRefusal;
 use group::transaction::plan::GroupTransaction;
 use group::watched::Watched;
-use group::{Doubt, Group, Stored};
-use header::ReplyTo;
 use overlay::rng::Rng;
 use overlay::time::{Now, Time};
-use overlay::{Called, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
+use overlay::{Called, NodeId, PeerKey, RingId};
 
 use crate::admin::{AdminOutcome, AdminRequests};
-use crate::api::{Event, Input, Output, Request, RequestId};
-use crate::config::{Durability, NodeConfig, Restored, Tail};
+use crate::api::{Event, Input, Output};
+use crate::config::{NodeConfig, Restored};
 use crate::context::{Context, Stage, context};
 use crate::outbox::Outbox;
 use crate::policies::capacity::CapacityWatch;
-use crate::policies::divide_as_agreed;
 use crate::policies::lifetimes::LifeWatch;
+use crate::readiness::Readiness;
 use crate::reconfigure::Reconfigure;
 use crate::reconfigure::leaving::LeaveRefusal;
-use crate::replicas::births::generations_for;
-use crate::replicas::keyspace::Walk;
-use crate::replicas::storage::{self, Life, NAMESPACES, Space, StorageError};
+use crate::replicas::storage::Space;
 use crate::replicas::successors::Successors;
-use crate::replicas::{LocalReplica, LocalReplicas, Scan};
+use crate::replicas::{LocalReplica, LocalReplicas};
 use crate::routing::Routing;
 use crate::routing::ring_walk::RingWalk;
-use crate::sessions::harmonia::{ForSessions, HarmoniaState};
-use crate::sessions::requester::Requester;
-use crate::sessions::{SessionContext, Sessions};
+use crate::sessions::Sessions;
+use crate::sessions::harmonia::HarmoniaState;
+use crate::starts::Starts;
 use crate::starts::refused::Users;
-use crate::starts::{Persisted, Starts};
 use crate::status::{GroupStatus, NodeStatus};
 
 /// One peer, as a value without I/O.
@@ -61,7 +52,7 @@ pub struct Node {
     pub(crate) capacities: CapacityWatch,
     pub(crate) harmonia: HarmoniaState,
     pub(crate) starts: Starts,
-    sessions: Sessions,
+    pub(crate) sessions: Sessions,
     pub(crate) stage: Stage,
     pub(crate) out: Outbox,
     /// Peers that sent a frame of another version since they connected.
@@ -69,11 +60,7 @@ pub struct Node {
     pub(crate) addresses: Vec<String>,
     /// Limit of the store's room, where the room is low.
     pub(crate) full: Option<Limit>,
-    probe_due: Time,
-    /// Time to wait for the answer to the node's own probe: longer after each failure.
-    probe_patience: Duration,
-    /// Key of the probe, in the range of the node's own group: other groups may or may not serve.
-    probe_key: Option<Key>,
+    pub(crate) readiness: Readiness,
     wake_at: Time,
     /// Time at which the node last ran its timers.
     ticked: Time,
@@ -81,22 +68,8 @@ pub struct Node {
     pub(crate) answered: u64,
 }
 
-/// Upper limit of keys that are tried to find one in the range of this node's own group.
-const PROBE_KEYS_MAX: u16 = 1 << 14;
-/// Upper limit of the wait for an answer to the node's own probe: as long as a client waits, since the node may be far from the
-/// primary.
-const PROBE_PATIENCE_MAX: Duration = Duration::from_secs(3);
-/// Interval at which a node outside asks to join, and a member probes whether it can serve.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// Upper limit of the time for which a stopping node waits for other members to take its sub-ranges, where there are members
-/// that can.
-const HAND_OVER_MAX: Duration = Duration::from_secs(4);
-/// Time for which a node stays that stops together with all other members, which may still need its votes for entries that they
-/// accepted.
-const SETTLE: Duration = Duration::from_millis(300);
-/// Multiple of the silence that led to a removal, after which the removal is confirmed.
-const CONFIRM_FACTOR: u32 = 10;
-
+/// Time after which a stopping node looks again whether it may end.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 impl Node {
     /// Creates a node at its start. `seed` feeds its only source of random numbers.
     pub fn new(config: NodeConfig, seed: u64, now: Now, restored: Restored) -> Node {
@@ -121,9 +94,7 @@ impl Node {
             stage: Stage::default(),
             foreign: BTreeSet::new(),
             addresses: Vec::new(),
-            probe_due: now.time,
-            probe_patience: ASK_AGAIN,
-            probe_key: None,
+            readiness: Readiness::new(now.time),
             full: None,
             wake_at: Time(0),
             ticked: now.time,
@@ -131,166 +102,8 @@ impl Node {
             answered: 0,
         };
         node.begin(&restored);
+        node.tick();
         node
-    }
-
-    fn begin(&mut self, restored: &Restored) {
-        let is_stored = self.config.durability == Durability::Sync && restored.tail != Tail::Empty;
-        if is_stored && let Err(error) = self.restore(restored) {
-            self.stage.over = true;
-            self.out.event(Event::Damaged(format!("{error}: the store is damaged")));
-        }
-        if self.replicas.is_empty() && self.config.found && self.ring.is_none() && !self.stage.over {
-            self.found();
-        }
-        self.tick();
-    }
-
-    /// Restores the stored state, if there is any.
-    fn restore(&mut self, restored: &Restored) -> Result<(), StorageError> {
-        let Some((life, keyspace)) = self.space().restore_life(&restored.meta)? else { return Ok(()) };
-        self.starts.restore(self.space().restore_starts(&restored.meta)?);
-        let mut stored = Vec::new();
-        for namespace in 0..NAMESPACES {
-            let found = self.space().namespace(namespace).restore(&restored.meta, restored.tail == Tail::Sealed)?;
-            let doubt = (restored.tail == Tail::Doubtful).then(Doubt::new);
-            stored.extend(found.map(|found| (namespace, Stored { doubt: found.doubt.or(doubt), ..found })));
-        }
-        if stored.is_empty() {
-            // The node had let go of all groups, and this is a new incarnation. Records that are left over stay in their place.
-            self.replicas.keyspace = keyspace;
-            return Ok(());
-        }
-        self.replicas.keyspace = keyspace;
-        if self.config.former == Some(life.incarnation) {
-            self.outlive(life, stored.into_iter().map(|(namespace, stored)| (namespace, stored.state)).collect());
-            return Ok(());
-        }
-        (self.me.incarnation, self.replicas.voted) = (life.incarnation, life.voted);
-        self.starts.resume(self.space().restore_lineage(&restored.meta)?, &mut self.out);
-        self.successors.kept = self.space().restore_finals(&restored.meta)?;
-        for (namespace, stored) in stored {
-            let seed = self.rng.draw();
-            let group = Group::restore(self.group_config(), self.me, stored, self.now, seed);
-            self.replicas.add_at(namespace, group);
-        }
-        self.replicas.restore_over(self.space().restore_over(&restored.meta)?);
-        self.settle_ranges(&[]);
-        self.successors.birth_wanted = true;
-        self.in_ring(life.ring);
-        Ok(())
-    }
-
-    /// Takes over from a stored incarnation that is over. Its chosen records are kept as a copy; none of its promises, accepted
-    /// entries and received messages count for this incarnation.
-    fn outlive(&mut self, life: Life, mut stored: Vec<(u8, GroupState)>) {
-        let mut changes: Vec<_> =
-            stored.iter().map(|(namespace, _)| self.space().namespace(*namespace).clear()).collect();
-        let former = NodeId { incarnation: life.incarnation, ..self.me };
-        // Of two groups that overlap, the later one owns the common part.
-        stored.sort_by_key(|(_, state)| Reverse(state.epoch));
-        let (mut taken, mut kept): (Vec<KeyRange>, Vec<_>) = (Vec::new(), Vec::new());
-        for (_, state) in stored {
-            let ranges = state.range.without(taken.iter().copied());
-            taken.push(state.range);
-            // A learner may have missed a purge while it copied. Another ring has other records.
-            if state.is_member(former) && Some(state.ring) == self.config.ring {
-                kept.push((state, ranges));
-            }
-        }
-        self.reconfigure.preparation.keep_former(&mut context!(self), &kept);
-        changes.extend([
-            self.space().keyspace(&self.replicas.keyspace),
-            self.space().over(&[]),
-            self.space().finals(&[]),
-        ]);
-        self.cx().persist_own(changes);
-    }
-
-    /// Founds a new network, with this node as its first member.
-    fn found(&mut self) {
-        let ring = RingId(u128::from(self.rng.draw()) << 64 | u128::from(self.rng.draw()));
-        let id = GroupId(u128::from(self.rng.draw()) << 64 | u128::from(self.rng.draw()));
-        let timing = &self.config.timing;
-        let settings = Settings {
-            coarse: self.config.coarse,
-            leases: self.config.leases,
-            lease_ms: timing.lease.as_millis() as u64,
-            drift_per_mille: timing.drift_per_mille,
-            value_bytes_max: self.config.value_bytes_max as u32,
-            policies: self.config.policies.agreed_on(self.config.members_min, self.config.members_max),
-            horizon_ms: timing.horizon.as_millis() as u64,
-        };
-        let state = GroupState::founded(ring, id, self.cx().member(), settings);
-        self.enter(state, true);
-    }
-
-    /// Enters the node's first group, as a newcomer or as the founder.
-    pub(crate) fn enter(&mut self, state: GroupState, founds: bool) {
-        let Some((keyspace, claimed)) =
-            generations_for(&self.config, &self.replicas, &self.reconfigure.preparation.copies, &state, &[])
-        else {
-            return self.damaged("this peer has no room for another group");
-        };
-        let copied = self.reconfigure.preparation.copies.take(&mut self.replicas, claimed);
-        if !copied.is_empty() {
-            self.out.event(Event::Note("continues from the data that it held before: only changes are copied".into()));
-        }
-        let (ring, seed) = (state.ring, self.rng.draw());
-        let config = self.group_config();
-        let mut group = match founds {
-            true => Group::found(config, self.me, state, self.now, seed),
-            false => Group::join_holding(config, self.me, state, self.now, seed, copied),
-        };
-        group.set_full(self.full);
-        group.set_history(self.lives.history(&self.config, self.now));
-        self.replicas.keyspace = keyspace;
-        self.reconfigure.preparation.end_copies(&mut context!(self));
-        if self.replicas.add(group).is_none() {
-            return self.damaged("this peer has no room for another group");
-        }
-        self.in_ring(ring);
-        self.routing.join.begin_anew();
-    }
-
-    pub(crate) fn life(&self, ring: RingId) -> Life {
-        Life { ring, incarnation: self.me.incarnation, voted: self.replicas.voted }
-    }
-
-    fn in_ring(&mut self, ring: RingId) {
-        self.ring = Some(ring);
-        if self.config.durability == Durability::Sync {
-            // This comes before the group's own first batch: until that one, the node promises nothing.
-            let (space, life) = (self.space(), self.life(ring));
-            let lineage = space.lineage(&self.starts.lineage);
-            let changes = alloc::vec![space.life(&life), space.keyspace(&self.replicas.keyspace), lineage];
-            self.out.push(Output::Persist { token: 0, changes });
-        }
-        self.reconfigure.preparation.copies.share_memory(&mut context!(self));
-        if self.config.durability == Durability::Memory || self.config.ring == Some(ring) {
-            self.stage.entered = true;
-            self.out.event(Event::InRing(ring));
-        }
-    }
-
-    /// Handles the report that batches are durable. After the first batch, a crash finds this node in its group again. Before
-    /// it, a founder that died would found another network, so it must not have told any peer of this one (hazard 41).
-    fn on_persisted(&mut self, token: u64) {
-        if token > 0 && !self.stage.entered {
-            self.stage.entered = true;
-            if let Some(ring) = self.ring {
-                self.out.event(Event::InRing(ring));
-            }
-        }
-        match self.starts.on_persisted(&mut context!(self), token) {
-            Persisted::StartsAgain(why) => self.end_life(Event::StartAgain(why)),
-            Persisted::JudgeHeld => self.admit_held(|_| true),
-            Persisted::Nothing => {}
-        }
-        if let Some(own) = self.replicas.on_persisted(token) {
-            self.reconfigure.preparation.on_copy_persisted(&mut context!(self), own);
-            self.sweep();
-        }
     }
 
     /// Lends the context of this node to a part of it.
@@ -314,32 +127,6 @@ impl Node {
         let mut members = states.flat_map(|state| state.members.iter().chain(&state.learners));
         let known = members.find(|member| member.node.peer == peer);
         Called { name: known.and_then(|member| member.name.as_ref()), id: peer }
-    }
-
-    pub(crate) fn group_config(&self) -> GroupConfig {
-        let timing = group::config::Timing {
-            heartbeat: self.config.timing.heartbeat,
-            missed_max: self.config.timing.missed_max,
-            broken_grace: self.config.timing.heartbeat / 2,
-            exclude_after: self.config.timing.exclude_after,
-            confirm_after: self.config.timing.exclude_after * CONFIRM_FACTOR,
-            purge_every: self.config.timing.purge_every,
-            ..group::config::Timing::default()
-        };
-        GroupConfig {
-            name: self.config.name.clone(),
-            timing,
-            durable: self.config.durability == Durability::Sync,
-            memory_bytes_max: self.config.memory_bytes_max,
-            window_bytes_max: (self.config.memory_bytes_max / 8).clamp(1 << 20, 64 << 20),
-            in_flight_max: 4096,
-            waiting_max: 1 << 16,
-            transfer_bytes_per_s: self.config.transfer_bytes_per_s,
-            message_bytes_max: self.config.message_bytes_max,
-            divide: divide_as_agreed,
-            fatal_contradictions: self.config.fatal_contradictions,
-            defects: self.config.defects,
-        }
     }
 
     /// Returns this node's id, in this incarnation.
@@ -403,25 +190,10 @@ impl Node {
     pub fn handle(&mut self, now: Now, input: Input) {
         self.set_now(now);
         if self.stage.over {
-            match input {
-                Input::Routecast(request) => self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup))),
-                Input::AdminRequest { number, .. } => {
-                    self.out.push(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
-                }
-                Input::RingWalk { number, .. } => {
-                    self.out.push(Output::RingWalked { number, walk: RingWalk::default() });
-                }
-                _ => {}
-            }
-            return;
+            return self.turn_away(input);
         }
         match input {
-            Input::AdminRequest { number, .. } if self.starts.is_barred() => {
-                self.out.push(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
-            }
-            Input::RingWalk { number, .. } if self.starts.is_barred() => {
-                self.out.push(Output::RingWalked { number, walk: RingWalk::default() });
-            }
+            Input::AdminRequest { .. } | Input::RingWalk { .. } if self.starts.is_barred() => self.turn_away(input),
             Input::Frame { from, frame } => self.on_frame(from, &frame),
             Input::PeerUp(peer) => {
                 self.out.connected.insert(peer);
@@ -483,6 +255,20 @@ impl Node {
         }
         if self.now.time >= self.wake_at {
             self.tick();
+        }
+    }
+
+    /// Answers a question that the node does not serve now.
+    fn turn_away(&mut self, input: Input) {
+        match input {
+            Input::Routecast(request) => self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup))),
+            Input::AdminRequest { number, .. } => {
+                self.out.push(Output::AdminOutcome { number, outcome: AdminOutcome::NotHere });
+            }
+            Input::RingWalk { number, .. } => {
+                self.out.push(Output::RingWalked { number, walk: RingWalk::default() });
+            }
+            _ => {}
         }
     }
 
@@ -557,228 +343,10 @@ impl Node {
         GroupStatus::of(group, self.lives.status(), self.lives.risk_of(&self.config, group))
     }
 
-    /// Carries out an output of a group.
-    pub(crate) fn carry(&mut self, serial: u64, output: GroupOutput) {
-        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return };
-        let (state, namespace) = (replica.group.state(), replica.namespace);
-        match output {
-            GroupOutput::Send(to, message, epoch) => {
-                let id = state.id;
-                self.cx().send_as(id, &to, message, epoch);
-            }
-            GroupOutput::Persist(token, durable) => {
-                let namespace = self.space().namespace(namespace);
-                let mut changes = Vec::with_capacity(durable.len());
-                for change in durable {
-                    namespace.changes(&self.replicas.keyspace, change, &mut changes);
-                }
-                if self.replicas.keyspace_due.take_if(|of| *of == serial).is_some() {
-                    changes.extend(self.replicas.places(self.space()));
-                }
-                let token = self.replicas.name_batch(serial, token);
-                self.out.push(Output::Persist { token, changes });
-            }
-            GroupOutput::Load { key, urgent } => {
-                let record_key = self.space().record_key(self.replicas.keyspace.of(key.point()), &key);
-                self.out.push(Output::Load { record_key, urgent });
-            }
-            GroupOutput::Scan(token, from, bytes_max) => {
-                let walk = Walk::new(self.replicas.keyspace.parts(state.range), from, bytes_max);
-                self.scan(Scan { serial, token, walk });
-            }
-            GroupOutput::Outcome(attempt, outcome) => {
-                self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
-            }
-            GroupOutput::Pass(pass) => {
-                let id = state.id;
-                self.harmonia.pass(&mut context!(self), serial, id, pass);
-            }
-            GroupOutput::Complete { ballot, switch, number } => {
-                let id = state.id;
-                self.harmonia.complete(&mut context!(self), id, ballot, switch, number);
-            }
-            GroupOutput::Read(name, answer) => {
-                if let Some(request) = self.harmonia.on_spread(&mut context!(self), name, answer) {
-                    self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
-                }
-            }
-            GroupOutput::Changed => self.on_changed(serial),
-            GroupOutput::Left => self.successors.departed.push((serial, None)),
-            GroupOutput::Over(why) => self.successors.departed.push((serial, Some(self.reincarnates(why)))),
-            GroupOutput::Lost(why) => self.successors.departed.push((serial, Some(Event::Damaged(why.into())))),
-            GroupOutput::Halted(why) => {
-                let id = state.id;
-                self.out.event(Event::Alarm(format!("stops serving {}: {why}", id.called())));
-                if self.stage.ready && self.replicas.home().is_some_and(|home| home.state().id == id) {
-                    self.stage.ready = false;
-                    self.out.event(Event::NotReady);
-                }
-            }
-            GroupOutput::Envelope(envelope) => self.send_envelope(*envelope),
-            GroupOutput::Ended => {
-                self.successors.birth_wanted = true;
-                self.follow_admin_requests();
-            }
-            GroupOutput::Note(text) => self.out.event(Event::Note(format!("{}: {text}", state.id.called()))),
-        }
-    }
-
-    /// Goes on to drop records that no group here owns any more.
-    fn sweep(&mut self) {
-        if let Some(page) = self.replicas.go_on_sweeping(self.now.time, self.stage.over) {
-            self.scan(page);
-        }
-    }
-
-    /// Reads the store for a group, or for the node itself.
-    pub(crate) fn scan(&mut self, scan: Scan) {
-        match scan.walk.next(self.space()) {
-            Some(from) => {
-                let bytes_max = scan.walk.bytes_max;
-                let token = self.replicas.name_scan(scan);
-                self.out.push(Output::Scan { token, from, bytes_max });
-            }
-            None => self.scanned(scan, Vec::new(), true),
-        }
-    }
-
-    fn scanned(&mut self, scan: Scan, records: Vec<(Key, Bytes)>, done: bool) {
-        if scan.serial == 0 {
-            let changes = self.replicas.drop_leftovers(self.now.time, self.space(), records, done);
-            if !changes.is_empty() {
-                self.cx().persist_own(changes);
-            }
-            return;
-        }
-        let mut decoded = Vec::with_capacity(records.len());
-        for (key, value) in records {
-            match storage::decode_record(&value) {
-                Ok(record) => decoded.push((key, record)),
-                Err(error) => return self.damaged(&error.to_string()),
-            }
-        }
-        if let Some(replica) = self.replicas.all.iter_mut().find(|replica| replica.serial == scan.serial) {
-            replica.group.on_scanned(scan.token, decoded, done);
-        }
-    }
-
-    pub(crate) fn with_sessions(&mut self, act: impl FnOnce(&mut Sessions, &mut SessionContext<'_>)) {
-        let mut own_replies = Vec::new();
-        let mut ctx = SessionContext {
-            now: self.now,
-            replicas: &mut self.replicas,
-            routing: &mut self.routing.table,
-            outputs: &mut self.out.queue,
-            own_replies: &mut own_replies,
-            answered: &mut self.answered,
-            harmonia: &mut self.harmonia,
-            switch: self.config.switch,
-            me: self.me,
-        };
-        act(&mut self.sessions, &mut ctx);
-        for (requester, result) in own_replies {
-            match requester {
-                Requester::Probe => self.on_probe_answered(result.is_ok()),
-                Requester::ScheduledRead(name) => {
-                    self.harmonia.answer_question(&mut context!(self), name, result.as_ref().ok())
-                }
-                Requester::Client(_) => unreachable!("clients are answered through the outputs"),
-            }
-        }
-    }
-
-    /// Handles the answer to the node's own probe, which shows whether the node can serve.
-    fn on_probe_answered(&mut self, served: bool) {
-        self.probe_patience = if served { ASK_AGAIN } else { (self.probe_patience * 2).min(PROBE_PATIENCE_MAX) };
-        if served && !self.stage.ready {
-            self.stage.ready = true;
-            self.out.event(Event::Ready);
-        }
-    }
-
-    fn routecast(&mut self, request: Request) {
-        if self.starts.is_barred() {
-            return self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup)));
-        }
-        if self.stage.stopping.is_some() && self.replicas.living().all(Group::is_idle) {
-            let error = OpError::TryAgain(Refusal::Stopping);
-            self.reply(request.id, Err(error));
-            return;
-        }
-        self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
-    }
-
-    /// Handles a packet that came through a switch.
-    fn on_packet(&mut self, from: ReplyTo, bytes: &[u8]) {
-        match self.harmonia.on_packet(&mut context!(self), from, bytes) {
-            Some(ForSessions::Submit(request)) => self.with_sessions(|sessions, ctx| sessions.submit(ctx, request)),
-            Some(ForSessions::Answer(header, outcome)) => {
-                self.with_sessions(|sessions, ctx| sessions.on_spread(ctx, &header, outcome));
-            }
-            None => {}
-        }
-    }
-
-    fn on_loaded(&mut self, record_key: &[u8], record: Option<&[u8]>) {
-        let Some((generation, key)) = self.space().key_of(record_key) else { return };
-        if self.replicas.keyspace.of(key.point()) != generation {
-            return; // A group that is over asked for it.
-        }
-        match record.map(storage::decode_record).transpose() {
-            Ok(record) => {
-                match self.replicas.at_mut(key.point()) {
-                    Some(group) => group.on_loaded(&key, record),
-                    // The groups that succeed an ended group count on its loads.
-                    None => self.replicas.over_at(key.point()).for_each(|group| group.on_loaded(&key, record.clone())),
-                }
-            }
-            Err(error) => self.damaged(&error.to_string()),
-        }
-    }
-
-    fn on_scanned(&mut self, token: u64, records: Vec<(Bytes, Bytes)>, done: bool) {
-        let Some(mut scan) = self.replicas.take_scan(token) else { return };
-        match scan.walk.page(self.space(), records, done) {
-            Some((records, done)) => self.scanned(scan, records, done),
-            None => self.scan(scan),
-        }
-    }
-
-    /// Ends this incarnation because of damage. Damage is *unknown*, never *empty*.
-    pub(crate) fn damaged(&mut self, what: &str) {
-        self.replicas.each(Group::on_store_failed);
-        self.end_life(Event::Damaged(what.to_string()));
-    }
-
-    /// Returns the event of an incarnation whose group went on without it.
-    pub(crate) fn reincarnates(&self, why: &str) -> Event {
-        Event::Reincarnate { why: why.to_string(), former: self.me.incarnation }
-    }
-
     /// Returns the reason against leaving now, as far as this node knows; `None` if there is none, or if it leaves
     /// already.
     pub fn refuses_leave(&self, force: bool) -> Option<LeaveRefusal> {
         self.reconfigure.leave.refusal(&self.stage, &self.replicas, self.ring, force)
-    }
-
-    /// Begins to leave for good, unless the node stops.
-    fn leave(&mut self, force: bool) {
-        if self.stage.stopping.is_some() {
-            return;
-        }
-        if self.reconfigure.leave.begin(&mut context!(self), force) {
-            self.left();
-        }
-        self.reconfigure.leave.tell(&mut context!(self));
-    }
-
-    /// Ends the leave: the node is not needed any more.
-    pub(crate) fn left(&mut self) {
-        if self.stage.over {
-            return;
-        }
-        self.reconfigure.leave.note_left();
-        self.end_life(Event::Left);
     }
 
     /// Begins a transaction of its own group, at once or once it is prepared.
@@ -787,34 +355,6 @@ impl Node {
     /// The transaction cannot begin now, or not at all; no transaction has begun.
     pub fn begin_transaction(&mut self, operation: GroupTransaction) -> Result<(), BeginRefusal> {
         self.reconfigure.preparation.begin_own(&mut context!(self), operation)
-    }
-
-    /// Ends this incarnation, with this event.
-    pub(crate) fn end_life(&mut self, why: Event) {
-        self.stage.over = true;
-        self.stage.ready = false;
-        self.requests.end_all(&mut context!(self));
-        self.with_sessions(Sessions::stop);
-        self.out.event(why);
-    }
-
-    /// Handles a change of a group's state: other peers may have to be reached, and operations may have to go elsewhere.
-    fn on_changed(&mut self, serial: u64) {
-        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return };
-        let group = &replica.group;
-        let all = group.state().members.iter().chain(&group.state().learners);
-        for member in all.filter(|member| member.node.peer != self.me.peer && !member.addresses.is_empty()) {
-            let (peer, addresses) = (member.node.peer, member.addresses.clone());
-            self.out.push(Output::Dial { peer, addresses });
-        }
-        if self.routing.table.learn_neighbours(&mut context!(self), serial) {
-            self.routing.table.look_soon(&mut context!(self));
-        }
-        self.lives.time_changes(&mut context!(self));
-        self.follow_admin_requests();
-        self.with_sessions(Sessions::on_division);
-        self.routing.table.answer_anew(&mut context!(self));
-        self.reconfigure.leave.tell(&mut context!(self));
     }
 
     fn tick(&mut self) {
@@ -845,28 +385,11 @@ impl Node {
         self.lives.watch(&mut context!(self));
         self.capacities.watch(&mut context!(self));
         self.reconfigure.watch(&mut context!(self), &self.lives);
-        if !self.replicas.is_empty() && !self.stage.ready && self.now.time >= self.probe_due {
-            self.probe_due = self.now.time + self.probe_patience;
-            self.probe();
+        if let Some(request) = self.readiness.next_probe(&mut context!(self)) {
+            self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
         }
         self.reconfigure.leave.tell(&mut context!(self));
         self.tick_stopping();
-    }
-
-    /// Ends a stopping node once it has nothing left to wait for.
-    fn tick_stopping(&mut self) {
-        if let Some(since) = self.stage.stopping {
-            // No client waits for the node's own probe.
-            let idle = self.replicas.living().all(Group::is_idle) && self.sessions.is_empty_but(Requester::Probe);
-            let stays = if self.replicas.living().any(Group::stops_together) { SETTLE } else { Duration::ZERO };
-            let waited = self.now.time.since(since);
-            if idle && waited >= stays || waited >= HAND_OVER_MAX {
-                self.stage.over = true;
-                self.requests.end_all(&mut context!(self));
-                self.with_sessions(Sessions::stop);
-                self.out.event(Event::Stopped);
-            }
-        }
     }
 
     /// Follows the progress of the requested transactions.
@@ -891,26 +414,6 @@ impl Node {
         self.sweep();
     }
 
-    /// Submits a read to itself, as a client might.
-    fn probe(&mut self) {
-        let Some(range) = self.replicas.home().map(|group| group.state().range) else { return };
-        let key = match self.probe_key.take() {
-            Some(key) if range.contains(key.point()) => key,
-            _ => probe_key(range),
-        };
-        self.probe_key = Some(key.clone());
-        let request = Request {
-            id: Requester::Probe.id(),
-            connection: Requester::Probe.connection(),
-            key,
-            op: Op::Read(Read::Exists),
-            mode: ReadMode::Linearizable,
-            patience: self.probe_patience,
-            once: None,
-        };
-        self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
-    }
-
     fn next_timeout(&mut self) -> Time {
         if self.stage.over {
             return Time::NEVER;
@@ -924,7 +427,7 @@ impl Node {
         }
         next = match (self.replicas.is_empty(), self.stage.ready) {
             (true, _) => next.min(self.routing.join.due),
-            (false, false) => next.min(self.probe_due),
+            (false, false) => next.min(self.readiness.due()),
             (false, true) => next,
         };
         next = next.min(self.successors.due(&self.replicas));
@@ -940,24 +443,11 @@ impl Node {
             next = next.min(self.reconfigure.watch_due());
         }
         if self.stage.stopping.is_some() {
-            next = next.min(self.now.time + ASK_AGAIN / 10);
+            next = next.min(self.now.time + LOOK_AGAIN);
         }
         // A timeout is never in the past, and not so soon that it leaves no time for other work.
         next.max(self.now.time + Duration::from_millis(1))
     }
-
-    fn reply(&mut self, id: RequestId, result: Result<Answer, OpError>) {
-        self.answered += 1;
-        self.out.push(Output::Reply { id, result });
-    }
-}
-
-/// Returns a key in this range; the empty one where none is found.
-fn probe_key(range: KeyRange) -> Key {
-    let empty = Key::new(b"").expect("a key may be empty");
-    let numbered = (0..PROBE_KEYS_MAX).filter_map(|number| Key::new(&number.to_be_bytes()).ok());
-    let found = core::iter::once(empty.clone()).chain(numbered).find(|key| range.contains(key.point()));
-    found.unwrap_or(empty)
 }
 
 #[cfg(test)]

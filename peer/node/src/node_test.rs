@@ -12,7 +12,11 @@ use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;
 use crate::admin::{AdminOutcome, AdminRequest};
-use crate::api::{Change, ConnectionId};
+use crate::api::{Change, ConnectionId, Request, RequestId};
+use crate::config::{Durability, Tail};
+use crate::life::SETTLE;
+use crate::readiness::PROBE_PATIENCE;
+use crate::sessions::requester::Requester;
 use crate::tests::small_net::{self, Net};
 use crate::wire::{self, Frame, Stamp};
 
@@ -213,7 +217,7 @@ fn the_last_member_that_is_heard_stops_at_once() {
         net.run_until(|net| net.nodes[0].group().is_some_and(|group| group.hears().is_empty()));
         if !serves {
             net.nodes[0].stage.ready = false;
-            net.run_for(ASK_AGAIN);
+            net.run_for(PROBE_PATIENCE);
             assert!(!net.nodes[0].sessions.is_empty_but(Requester::Client(RequestId(1))), "it asks itself");
         }
         if writes {

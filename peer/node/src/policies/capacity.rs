@@ -33,7 +33,7 @@ const SMOOTHING: f64 = 0.25;
 pub(crate) struct CapacityWatch {
     /// Operations a second that this node can execute; `None` before the first usable window.
     pub(crate) measured: Option<f64>,
-    /// Work of the node up to the end of the last window, as [`Node::work`] counts it.
+    /// Work of the node up to the end of the last window, as `Node::work` counts it.
     served: f64,
     /// Capacities of the members on which the last decision rested, in operations a second.
     settled: BTreeMap<NodeId, u32>,

@@ -82,28 +82,14 @@ impl Node {
         if !state.audience().contains(&self.me) || self.replicas.knows_later(&state) {
             return true;
         }
-        let (range, epoch) = (state.range, state.epoch);
         // The first batch of the last group stores the generations without this group. And outputs of groups may make this node copy data.
         self.hear_all();
-        let mut parents: Vec<usize> = (0..self.replicas.all.len())
-            .filter(|index| self.replicas.all[*index].place().iter().any(|place| place.overlaps(range)))
-            .filter(|index| self.replicas.all[*index].group.state().epoch < epoch)
-            .collect();
+        let parents = self.replicas.parents_of(self.me, &state);
         // The node was moved here from another group. If it has let go of this group already, or of a later one, it no longer knows its votes
         // there: the last states of the groups that ended came late.
         if parents.is_empty() && self.replicas.has_forgotten_votes_of(&state) {
             return true;
         }
-        // The node is needed in one of them at most: the one for which the new group asks it, or else the last one that took it in. A node
-        // that was moved may not have heard the end of the other.
-        parents.sort_by_key(|index| {
-            let (parent, place) = (self.replicas.all[*index].group.state(), self.replicas.all[*index].place());
-            let of_place = |open: &KeyRange| place.iter().any(|place| place.overlaps(*open));
-            let mut asked = state.recovery.iter().filter(|config| config.members.contains(&self.me));
-            let is_asked = asked.any(|config| config.open.iter().any(of_place));
-            let is_in = parent.is_member(self.me) || parent.is_learner(self.me);
-            (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
-        });
         let Some((keyspace, claimed)) =
             generations_for(&self.config, &self.replicas, &self.reconfigure.preparation.copies, &state, &parents)
         else {
@@ -118,30 +104,7 @@ impl Node {
         }
         let copied = self.reconfigure.preparation.copies.take(&mut self.replicas, claimed);
         let records: usize = copied.iter().map(Table::len).sum();
-        let group = match parents.first() {
-            Some(index) => {
-                let given = range.intersection(self.replicas.all[*index].group.state().range).into_iter().flatten();
-                let place = self.replicas.all[*index].place();
-                let given = given.flat_map(|piece| piece.without(place.iter().copied())).collect::<Vec<_>>();
-                let parent = &mut self.replicas.all[*index].group;
-                Group::succeed(parent, state, &given, copied, inheritance, self.now, seed)
-            }
-            None => {
-                let mut group = Group::join_holding(self.group_config(), self.me, state, self.now, seed, copied);
-                // Requests to the node hold for each group that it comes to be in.
-                group.set_addresses(self.addresses.clone());
-                group.set_full(self.full);
-                group.set_history(self.lives.history(&self.config, self.now));
-                self.reconfigure.leave.force.into_iter().for_each(|force| group.leave(force));
-                group
-            }
-        };
-        // Other members may still answer reads in each sub-range of which this node was primary.
-        let mut group = group;
-        for replica in &self.replicas.all {
-            group.inherit_grants(&replica.group);
-            group.inherit_doubt(&replica.group);
-        }
+        let group = self.begin_group(state, parents.first().copied(), inheritance, copied, seed);
         let moved = core::mem::replace(&mut self.replicas.keyspace, keyspace) != self.replicas.keyspace;
         let id = group.state().id;
         let Some(serial) = self.replicas.add(group) else {
@@ -169,6 +132,42 @@ impl Node {
         self.reconfigure.preparation.copies.share_memory(&mut context!(self));
         self.with_sessions(Sessions::on_division);
         true
+    }
+
+    /// Creates this node's replica of a group: from its part in a parent group, by the index of that, or else as one that joins.
+    fn begin_group(
+        &mut self,
+        state: GroupState,
+        parent: Option<usize>,
+        inheritance: Inheritance,
+        copied: Vec<Table>,
+        seed: u64,
+    ) -> Group {
+        let mut group = match parent {
+            Some(index) => {
+                let given =
+                    state.range.intersection(self.replicas.all[index].group.state().range).into_iter().flatten();
+                let place = self.replicas.all[index].place();
+                let given = given.flat_map(|piece| piece.without(place.iter().copied())).collect::<Vec<_>>();
+                let parent = &mut self.replicas.all[index].group;
+                Group::succeed(parent, state, &given, copied, inheritance, self.now, seed)
+            }
+            None => {
+                let mut group = Group::join_holding(self.config.group_config(), self.me, state, self.now, seed, copied);
+                // Requests to the node hold for each group that it comes to be in.
+                group.set_addresses(self.addresses.clone());
+                group.set_full(self.full);
+                group.set_history(self.lives.history(&self.config, self.now));
+                self.reconfigure.leave.force.into_iter().for_each(|force| group.leave(force));
+                group
+            }
+        };
+        // Other members may still answer reads in each sub-range of which this node was primary.
+        for replica in &self.replicas.all {
+            group.inherit_grants(&replica.group);
+            group.inherit_doubt(&replica.group);
+        }
+        group
     }
 
     /// Handles one birth, if all that it needs is known.
@@ -268,6 +267,28 @@ impl Node {
             }
             _ => self.successors.tell_heirs(&mut context!(self), to, sender.node),
         }
+    }
+}
+
+impl LocalReplicas {
+    /// Returns the parts of this node, by their indices, whose data a new group inherits. The node is needed in one of them at most: the first
+    /// is the one for which the new group asks it, or else the last one that took it in. A node that was moved may not have heard the end
+    /// of the other.
+    fn parents_of(&self, me: NodeId, state: &GroupState) -> Vec<usize> {
+        let (range, epoch) = (state.range, state.epoch);
+        let mut parents: Vec<usize> = (0..self.all.len())
+            .filter(|index| self.all[*index].place().iter().any(|place| place.overlaps(range)))
+            .filter(|index| self.all[*index].group.state().epoch < epoch)
+            .collect();
+        parents.sort_by_key(|index| {
+            let (parent, place) = (self.all[*index].group.state(), self.all[*index].place());
+            let of_place = |open: &KeyRange| place.iter().any(|place| place.overlaps(*open));
+            let mut asked = state.recovery.iter().filter(|config| config.members.contains(&me));
+            let is_asked = asked.any(|config| config.open.iter().any(of_place));
+            let is_in = parent.is_member(me) || parent.is_learner(me);
+            (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(me))
+        });
+        parents
     }
 }
 

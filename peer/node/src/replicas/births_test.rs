@@ -88,7 +88,7 @@ fn node_in(groups: Vec<GroupState>) -> (Node, Vec<TermBallot>) {
     node.ring = Some(RingId(1));
     let mut ballots = Vec::new();
     for state in groups {
-        let mut group = Group::join(node.group_config(), id(1), state, NOW, 3);
+        let mut group = Group::join(node.config.group_config(), id(1), state, NOW, 3);
         ballots.push(begins(&mut group));
         node.replicas.add(group).expect("there is room");
     }
@@ -170,7 +170,7 @@ fn former_members_that_are_needed_are_told() {
         let config = EpochConfig { epoch: Epoch(7), members, open: alloc::vec![RIGHT] };
         let (mut node, _) = node_in(Vec::new());
         let state = GroupState { recovery: alloc::vec![config], ..state(10, 8, KeyRange::FULL, &[1]) };
-        let group = Group::join(node.group_config(), id(1), state, NOW, 3);
+        let group = Group::join(node.config.group_config(), id(1), state, NOW, 3);
         node.replicas.add(group).expect("there is room");
         // At first, a member that was never heard may be about to speak.
         let time = NOW.time + Duration::from_secs(3);
@@ -302,7 +302,7 @@ fn a_loss_shows_in_what_is_born_of_the_group() {
     for (n, keeps) in [(0, true), (5, false)] {
         let parent = state(10, 9, KeyRange::FULL, &[2, 1]);
         let (mut node, ballots) = node_in(alloc::vec![parent.clone()]);
-        let doubtful = Group::restore(node.group_config(), id(1), torn(parent), NOW, 3);
+        let doubtful = Group::restore(node.config.group_config(), id(1), torn(parent), NOW, 3);
         node.replicas.all[0].group.inherit_doubt(&doubtful);
         drain(&mut node);
         let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);

@@ -284,7 +284,7 @@ fn what_was_granted_is_remembered_by_other_groups() {
     let until = granted(node);
     let state = node.replicas.all[0].group.state().clone();
     let other = group::control::state::GroupState { id: GroupId(77), ..state.clone() };
-    let other = group::Group::join(node.group_config(), node.id(), other, now, 3);
+    let other = group::Group::join(node.config.group_config(), node.id(), other, now, 3);
     node.replicas.add(other).expect("there is room");
     node.retire(|group| group.state().id == state.id);
     assert_eq!((node.replicas.all.len(), granted(node)), (1, until));

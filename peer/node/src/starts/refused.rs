@@ -11,7 +11,7 @@ use core::time::Duration;
 use group::Group;
 use group::control::state::GroupState;
 use overlay::time::Time;
-use overlay::{Epoch, KeyRange, PeerKey};
+use overlay::{Epoch, Incarnation, KeyRange, PeerKey};
 
 use crate::admin::AdminRequests;
 use crate::api::{Change, Class, Event, Output};
@@ -36,6 +36,13 @@ impl Users<'_> {
     }
 }
 
+impl Refused {
+    /// Returns whether the known start is later than this one, or belongs to a later incarnation.
+    fn is_later_than(&self, incarnation: Incarnation, own: Start) -> bool {
+        self.incarnation > incarnation || self.known.counter > own.counter
+    }
+}
+
 impl Starts {
     /// Handles a refusal: the sender knows another start of this peer than this process. Returns the event that ends this incarnation, if
     /// it does.
@@ -51,18 +58,11 @@ impl Starts {
             return None;
         }
         let Refused { known, alive, contested, .. } = *refused;
-        let is_later = refused.incarnation > cx.me.incarnation || known.counter > own.counter;
-        let life =
-            if refused.incarnation > cx.me.incarnation { "a later incarnation of the peer, at its " } else { "" };
-        let names = |known: Start| {
-            format!(
-                "this process is start {} (run {:x}) of the peer, and another member knows {life}start {} (run {:x})",
-                own.counter, own.run, known.counter, known.run
-            )
-        };
+        let is_later = refused.is_later_than(cx.me.incarnation, own);
+        let names = contradicted(cx, own, refused);
         if !cx.replicas.fellows(cx.me, None).contains(&from) {
             if is_outlived_by(cx, &refused.groups) {
-                return self.on_outlived(cx, users, from, alive, &names(known));
+                return self.on_outlived(cx, users, from, alive, &names);
             }
             return None; // A peer in no group with this node cannot have counted a message of it.
         }
@@ -82,6 +82,20 @@ impl Starts {
         if alive == Some(true) {
             self.other_runs = Some(now);
         }
+        self.heed_refusal(cx, users, refused, is_weighed, &names)
+    }
+
+    /// Decides what a refusal of a member means for this process. Returns the event that ends this incarnation, if it does.
+    fn heed_refusal(
+        &mut self,
+        cx: &mut Context<'_>,
+        users: &mut Users<'_>,
+        refused: &Refused,
+        is_weighed: bool,
+        names: &str,
+    ) -> Option<Event> {
+        let Refused { known, alive, .. } = *refused;
+        let (now, is_later) = (cx.now.time, refused.is_later_than(cx.me.incarnation, self.own()));
         let weight = self.weigh_refusals(cx);
         // Over a later start only a majority wins: otherwise the other members and the other process could decide without this one.
         let weight = match weight {
@@ -98,29 +112,29 @@ impl Starts {
         let what = match (alive, is_later) {
             _ if is_silent && !is_outweighed && !is_heard => {
                 let is_known = refused.incarnation == cx.me.incarnation;
-                if !is_known || !(self.go_on_after_loss(cx, known) || self.start_again(cx, users, &names(known))) {
-                    return Some(went_back(&names(known)));
+                if !is_known || !(self.go_on_after_loss(cx, known) || self.start_again(cx, users, names)) {
+                    return Some(went_back(names));
                 }
                 return None;
             }
-            (Some(true), true) if !is_weighed => return Some(usurped(&names(known))),
+            (Some(true), true) if !is_weighed => return Some(usurped(names)),
             (None | Some(false), true) if !is_outweighed => {
                 self.bar(cx, users, true);
-                format!("{}; this peer waits some seconds to see whether that start still runs", names(known))
+                format!("{}; this peer waits some seconds to see whether that start still runs", names)
             }
             _ => match weight {
-                Weight::Lost => return Some(usurped(&names(known))),
+                Weight::Lost => return Some(usurped(names)),
                 Weight::Open => {
                     let is_doubtful = cx.replicas.living().any(Group::is_recovering);
                     self.bar(cx, users, is_doubtful);
                     format!(
                         "{}: the same identity runs twice, or this directory is an older copy. Until the members agree \
                         on one start, none is accepted: if two processes run, stop one of them",
-                        names(known)
+                        names
                     )
                 }
                 Weight::Won => {
-                    format!("{}: the same identity runs twice, and more members know this start", names(known))
+                    format!("{}: the same identity runs twice, and more members know this start", names)
                 }
             },
         };
@@ -363,6 +377,16 @@ fn persist_start(cx: &mut Context<'_>, lineage: &Lineage, doubts: Vec<Change>) -
     let token = cx.replicas.name_batch(0, 0);
     cx.out.push(Output::Persist { token, changes });
     token
+}
+
+/// Describes the contradiction between this process and the start that a member knows.
+fn contradicted(cx: &Context<'_>, own: Start, refused: &Refused) -> String {
+    let known = refused.known;
+    let life = if refused.incarnation > cx.me.incarnation { "a later incarnation of the peer, at its " } else { "" };
+    format!(
+        "this process is start {} (run {:x}) of the peer, and another member knows {life}start {} (run {:x})",
+        own.counter, own.run, known.counter, known.run
+    )
 }
 
 /// Returns the end of an incarnation whose directory is an older copy; the store is kept aside.
