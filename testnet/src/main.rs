@@ -13,6 +13,7 @@ use command::experiment::ExperimentArgs;
 use command::lab::LabArgs;
 use command::net::NetArgs;
 use command::parse_time;
+use command::soak::{LocalArgs, SoakArgs, SshArgs};
 use command::study::StudyArgs;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
@@ -71,6 +72,14 @@ enum Command {
     Churn(ChurnArgs),
     /// Runs a network of real daemons on the hosts of an inventory: this machine, network namespaces, others by ssh
     Net(NetArgs),
+    /// Runs peers on this machine until an interrupt, and removes them then
+    Local(LocalArgs),
+    /// Runs peers on other machines by ssh until an interrupt, and removes them then
+    Ssh(SshArgs),
+    /// Lets a network of real daemons live through churn, faults, transactions and load, checks all operations, and prints a verdict
+    ///
+    /// Brings the network up, and takes it down at the end. Ends with 1 if something was wrong; the logs are kept then.
+    Soak(SoakArgs),
     /// The clients on one host of a network; `net load` runs it
     #[command(hide = true)]
     Worker {
@@ -241,7 +250,10 @@ fn main() -> ExitCode {
         Command::Bench(bench) => compare_stores(bench),
         Command::Experiment(arguments) => run_experiment(&arguments),
         Command::Churn(churn) => run_churn(churn),
-        Command::Net(net) => run_net(net),
+        Command::Net(net) => run_fleet(|say, note| net.run(&STOPPED, say, note)),
+        Command::Local(local) => run_fleet(|say, note| local.run(&STOPPED, say, note)),
+        Command::Ssh(ssh) => run_fleet(|say, note| ssh.run(&STOPPED, say, note)),
+        Command::Soak(soak) => run_fleet(|say, note| soak.run(&STOPPED, say, note)),
         Command::Worker { order } => run_worker(&order),
         Command::Lab(arguments) => exit_code(arguments.run(&|line| sayln!("{line}"))),
     }
@@ -271,9 +283,14 @@ fn run_experiment(arguments: &ExperimentArgs) -> ExitCode {
     exit_code(arguments.run(&|line| sayln!("{line}"), &|line| note!("{line}")))
 }
 
-fn run_net(net: NetArgs) -> ExitCode {
+/// Receivers of a command's results, and of its progress.
+type Results<'a> = &'a dyn Fn(&str);
+type Progress<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// Runs a command of a network of real daemons, which an interrupt ends in good order.
+fn run_fleet(command: impl FnOnce(Results<'_>, Progress<'_>) -> Result<(), command::Error>) -> ExitCode {
     stop_on_signals();
-    exit_code(net.run(&STOPPED, &|line| sayln!("{line}"), &|line| note!("{line}")))
+    exit_code(command(&|line| sayln!("{line}"), &|line| note!("{line}")))
 }
 
 fn run_worker(order: &str) -> ExitCode {

@@ -3,6 +3,7 @@
 pub mod experiment;
 pub mod lab;
 pub mod net;
+pub mod soak;
 pub mod study;
 
 use std::time::Duration;

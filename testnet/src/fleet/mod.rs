@@ -20,6 +20,7 @@ pub mod merge;
 mod observer;
 mod remote;
 mod report;
+mod soak;
 mod state;
 mod up;
 pub mod worker;
@@ -37,6 +38,7 @@ pub use load::{LoadOptions, LoadReport};
 pub use observer::{ObservedGroup, Sample};
 pub use remote::HostError;
 pub use report::{FleetPage, report};
+pub use soak::{SoakOptions, SoakVerdict, soak};
 pub use state::{NetState, PeerRecord};
 pub use up::{UpOptions, UpReport};
 
@@ -92,6 +94,16 @@ impl Fleet {
 
     fn remote(&self, host: &str) -> Option<&Remote> {
         self.remotes.iter().find(|remote| remote.name() == host)
+    }
+
+    /// Returns a line for each peer with its addresses for clients and administrators on its host.
+    pub fn endpoints(&self) -> Vec<String> {
+        let places = self.inventory.hosts.iter().flat_map(|host| (0..host.peers).map(move |place| (host, place)));
+        let line = |(host, place): (&HostEntry, u16)| {
+            let ports = host.ports_of(place);
+            format!("{}-{place}: resp 127.0.0.1:{}, http 127.0.0.1:{}", host.name, ports.resp, ports.http)
+        };
+        places.map(line).collect()
     }
 
     /// Returns the name of the Scatter network.

@@ -1,6 +1,8 @@
 //! Networks of real daemons on inventories: brought up, put under load, disturbed and taken down by the program itself.
 
+mod lab;
 mod local;
+mod soak;
 mod ssh;
 
 use std::path::{Path, PathBuf};
