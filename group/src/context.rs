@@ -1,4 +1,4 @@
-//! Context that every part of a group may read and write while it handles one input.
+//! Context that every part of a group may read and write while it handles one input, and the facts that questions rest on.
 
 use overlay::{Epoch, NodeId};
 
@@ -7,7 +7,7 @@ use crate::control::state::GroupState;
 use crate::outbox::Outbox;
 use crate::validate::Dropped;
 use overlay::rng::Rng;
-use overlay::time::Now;
+use overlay::time::{Now, Time};
 
 /// State of the group and its outputs, handed down by [`crate::Group`].
 pub struct Context<'a> {
@@ -27,6 +27,19 @@ pub struct Context<'a> {
     pub doubt: Epoch,
     /// Counts dropped messages.
     pub dropped: &'a mut Dropped,
+}
+
+/// Facts that questions to the parts of a group rest on. The answers change nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    /// This node.
+    pub(crate) me: NodeId,
+    /// The time.
+    pub(crate) now: Time,
+    /// The group's agreed state.
+    pub(crate) state: &'a GroupState,
+    /// Configuration of this node.
+    pub(crate) config: &'a GroupConfig,
 }
 
 impl Context<'_> {

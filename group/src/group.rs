@@ -4,21 +4,20 @@
 //! - Votes count for the node that cast them, in the configuration of the epoch that they name.
 //! - A primary serves only under a term that was granted to this node in this incarnation, and while the agreed division says so.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Epoch, Key, NodeId, PeerKey, Point};
+use overlay::{Epoch, Key, NodeId, PeerKey};
 
 use crate::ballot::{LogSlot, Term, TermBallot};
 use crate::config::{Defect, GroupConfig};
-use crate::control::capacity::Capacities;
+use crate::control::capacity::Believed;
 use crate::control::history::History;
 use crate::control::leader::{LeaderState, Shortage};
-use crate::control::liveness::failure_detector::FailureDetector;
-use crate::control::liveness::group_clock::GroupClock;
-use crate::control::load::Meter;
+use crate::control::liveness::Liveness;
+use crate::control::load::Workload;
 use crate::control::log::{AHEAD_MAX, Log};
 use crate::control::purge::Purging;
 use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
@@ -27,7 +26,7 @@ use crate::control::state::GroupState;
 use crate::data::operations::Strays;
 use crate::data::table::Table;
 use crate::data::waiting::Waiting;
-use crate::data::{Acceptor, CatchUpStatus, Committee, Local, Primary};
+use crate::data::{Acceptor, Committee, Local, Primary};
 use crate::harmonia::read_scheduler::{Behind, SpreadRead};
 use crate::message::{ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting, Progress, Sender};
 use crate::op::Limit;
@@ -36,9 +35,9 @@ use crate::record::Record;
 use crate::transaction::member::Transactions;
 use crate::transaction::successor::handover::{Handovers, Inheritance};
 use crate::validate::{Dropped, Violation, acceptable};
-use crate::watched::{Applied, Watched};
+use crate::watched::Applied;
 use overlay::rng::Rng;
-use overlay::time::{Now, Time, WallMillis};
+use overlay::time::{Now, Time};
 
 /// Upper limit of kept messages of a later epoch: the first ones of its leader and of its primaries.
 const EARLY_MAX: usize = 128;
@@ -53,8 +52,7 @@ pub struct Group {
     pub(crate) rng: Rng,
     pub(crate) out: Outbox,
     pub(crate) log: Log,
-    pub(crate) failure_detector: FailureDetector,
-    pub(crate) clock: GroupClock,
+    pub(crate) liveness: Liveness,
     pub(crate) acceptor: Acceptor,
     pub(crate) table: Table,
     pub(crate) primaries: BTreeMap<TermBallot, Primary>,
@@ -66,12 +64,8 @@ pub struct Group {
     pub(crate) acknowledgements: Acknowledgements,
     /// Terms up to this slot were granted to an earlier run of this process.
     pub(crate) granted_before: LogSlot,
-    pub(crate) heartbeat_due: Time,
-    pub(crate) parting: Parting,
     /// Time since which it has had its epoch sealed.
     pub(crate) sealed_since: Option<Time>,
-    /// Nodes that the last heartbeat listed as heard.
-    pub(crate) heard: Vec<NodeId>,
     /// Whether it is a learner that does not have all bases yet.
     pub(crate) lacks_bases: bool,
     /// Messages of an epoch that this node does not know yet.
@@ -97,10 +91,7 @@ pub struct Group {
     pub(crate) transactions: Transactions,
     pub(crate) handovers: Handovers,
     pub(crate) inheritance: Inheritance,
-    pub(crate) meter: Meter,
-    pub(crate) capacities: Capacities,
-    /// Session history that this peer reports.
-    pub(crate) history: Option<History>,
+    pub(crate) workload: Workload,
 }
 
 /// Lends the parts of a group that make up a context.
@@ -118,6 +109,12 @@ macro_rules! context {
         }
     };
 }
+/// Lends the facts that questions to the parts of a group rest on.
+macro_rules! facts {
+    ($group:ident) => {
+        crate::context::Facts { me: $group.me, now: $group.now.time, state: &$group.state, config: &$group.config }
+    };
+}
 /// Lends the parts of a group that a primary works with.
 macro_rules! local {
     ($group:ident) => {
@@ -126,148 +123,14 @@ macro_rules! local {
             is_relieved: $group.shortage.relieved,
             table: &mut $group.table,
             acceptor: &mut $group.acceptor,
-            group_time: $group.clock.group_time($group.now.time),
+            group_time: $group.liveness.group_time($group.now.time),
         }
     };
 }
 
-pub(crate) use {context, local};
+pub(crate) use {context, facts, local};
 
 impl Group {
-    /// Returns the agreed state.
-    pub fn state(&self) -> &GroupState {
-        &self.state
-    }
-
-    /// Returns this node.
-    pub fn me(&self) -> NodeId {
-        self.me
-    }
-
-    /// Returns the leader, if known.
-    pub fn leader(&self) -> Option<NodeId> {
-        self.log.leader()
-    }
-
-    /// Returns the log, for checks.
-    pub fn log(&self) -> &Log {
-        &self.log
-    }
-
-    /// Returns this node's acceptor, for checks.
-    pub fn acceptor(&self) -> &Acceptor {
-        &self.acceptor
-    }
-
-    /// Returns this node's primaries.
-    pub fn primaries(&self) -> impl Iterator<Item = &Primary> {
-        self.primaries.values()
-    }
-
-    /// Returns the counts of dropped messages since the start, by reason.
-    pub fn dropped(&self) -> Dropped {
-        self.dropped
-    }
-
-    /// Returns whether all decisions of this node so far are durable. Its later decisions never are once it stores no more
-    /// ([`Group::has_lost`], [`Group::halted`]).
-    pub fn is_durable(&self) -> bool {
-        !self.out.is_closed() && self.out.batches_waiting() == 0 && !self.out.has_changes()
-    }
-
-    /// Notes values chosen, accepted, applied and answered alone from now on, for checks; returns those noted so far. While something is on
-    /// its way to the store, it returns only those of the log and of answers: a crash may lose the rest, and no node was told of it.
-    pub fn watch(&mut self) -> Watched {
-        let now = (self.state.born, self.state.applied);
-        let durable = self.is_durable();
-        Watched {
-            chosen: if durable { self.table.watch() } else { Vec::new() },
-            accepted: if durable { self.out.watch() } else { Vec::new() },
-            applied: self.watched.replace(Vec::new()).unwrap_or_default(),
-            alone: self.watched_alone.replace(Vec::new()).unwrap_or_default(),
-            moved: durable && self.watched_at.replace(now) != Some(now),
-        }
-    }
-
-    /// Returns the chosen records in memory.
-    pub fn table(&self) -> &Table {
-        &self.table
-    }
-
-    /// Returns the status of catching up.
-    pub fn catch_up(&self) -> Vec<CatchUpStatus> {
-        self.acceptor.catch_up_status()
-    }
-
-    /// Returns whether it is still finding out whether its store lost anything.
-    pub fn is_recovering(&self) -> bool {
-        self.crash_recovery.is_some()
-    }
-
-    /// Returns the number of tombstones that it dropped since its start.
-    pub fn purged(&self) -> u64 {
-        self.purging.dropped
-    }
-
-    /// Returns the number of peers that wait to be admitted; only the leader knows it.
-    pub fn waiting_to_join(&self) -> usize {
-        self.leader.membership.joiners()
-    }
-
-    /// Returns the other nodes that are alive, as far as this node can tell.
-    pub fn hears(&self) -> Vec<NodeId> {
-        self.failure_detector.hears(&self.config.timing, self.now.time)
-    }
-
-    /// Returns whether this node hears the members that its last heartbeat listed. Learners and former members come and go without a
-    /// heartbeat of their own: the leader counts opinions about members only.
-    fn hears_as_told(&self) -> bool {
-        let is_voter = |node: &NodeId| self.state.is_member(*node);
-        let now = self.failure_detector.those_heard(&self.config.timing, self.now.time).filter(is_voter);
-        now.eq(self.heard.iter().copied().filter(is_voter))
-    }
-
-    /// Returns whether a majority of the members, this one included, sent heartbeats to the group within the failure detection interval.
-    ///
-    /// Stricter than [`Group::hears_majority`]: a former member may still answer messages to the group.
-    pub fn has_heartbeats_of_majority(&self) -> bool {
-        let beats = |node: &NodeId| {
-            let interval = self.config.timing.suspicion();
-            *node == self.me || self.failure_detector.heartbeat(*node, interval, self.now.time).is_some()
-        };
-        self.state.nodes().iter().filter(|node| beats(node)).count() >= self.state.quorum()
-    }
-
-    /// Returns the group time.
-    pub fn group_time(&self) -> WallMillis {
-        self.clock.group_time(self.now.time)
-    }
-
-    /// Returns the ballot of the primary that executes operations on this point now.
-    pub fn primary_of(&self, point: Point) -> Option<TermBallot> {
-        let part = self.state.assignment(point)?;
-        Some(TermBallot { epoch: self.state.epoch, term: part.term, node: part.node })
-    }
-
-    /// Returns whether a member that stops has nothing left to wait for: every sub-range of its own that another member can take over is
-    /// handed over, and every batch is durable.
-    pub fn is_idle(&self) -> bool {
-        let is_primary = self.state.division.iter().any(|part| part.node == self.me);
-        !(is_primary && self.has_successor()) && self.out.batches_waiting() == 0
-    }
-
-    /// Returns whether it hears a majority, and all other heard members stop as well.
-    pub fn stops_together(&self) -> bool {
-        self.is_connected() && !self.has_successor() && !self.hears().is_empty()
-    }
-
-    /// Returns whether another member can take over the sub-ranges of this one: this member hears a majority, and another member that does
-    /// not stop as well.
-    fn has_successor(&self) -> bool {
-        let stops = |node| matches!(self.parting_of(node), Some(Parting::Stops { .. }));
-        self.is_connected() && self.hears().into_iter().any(|node| self.state.is_member(node) && !stops(node))
-    }
-
     /// Sets the time. Call before any other input.
     pub fn set_now(&mut self, now: Now) {
         let slept = now.time.since(self.now.time).abs_diff(now.awake.since(self.now.awake));
@@ -293,7 +156,7 @@ impl Group {
             self.dropped.note(violation);
             return;
         }
-        self.failure_detector.on_message(from.node, &self.config.timing, self.now.time);
+        self.liveness.failure_detector.on_message(from.node, &self.config.timing, self.now.time);
         if !self.leader.membership.removals.is_empty()
             && !self.state.is_member(from.node)
             && !self.state.is_learner(from.node)
@@ -404,11 +267,7 @@ impl Group {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
             self.ask_what_is_lacking();
         }
-        let (wall, group_time) = (heartbeat.wall, self.group_time());
-        if self.failure_detector.on_heartbeat(self.me, from, heartbeat, group_time, self.now.time, &self.config.timing)
-        {
-            self.clock.on_heartbeat(from.node, wall, self.now.time);
-        }
+        self.liveness.on_heartbeat(facts!(self), from, heartbeat);
         self.watch_room();
         self.tell_connections();
         if from.epoch == self.state.epoch {
@@ -438,7 +297,7 @@ impl Group {
         if self.keeps_quiet() && message.ends_epoch() {
             return; // It may have granted a lease in its last run (hazard 16).
         }
-        self.log.on_message(&mut context!(self), &self.failure_detector, from, message);
+        self.log.on_message(&mut context!(self), &self.liveness.failure_detector, from, message);
         if self.log.take_seal() {
             self.seal();
         }
@@ -473,7 +332,7 @@ impl Group {
             // Members try at different times.
             let spread = self.log.spread(self.config.timing.seal_patience);
             self.sealed_since = Some(self.now.time + self.rng.duration_below(spread));
-            if self.is_connected() {
+            if self.liveness.is_connected(facts!(self)) {
                 self.stop_epoch();
             }
         }
@@ -485,12 +344,6 @@ impl Group {
         let attempt = self.log.promised_other().unwrap_or(since);
         let due = since.max(attempt) + self.config.timing.seal_patience;
         Some(self.log.ending_until(&self.config.timing).map_or(due, |until| until.max(due)))
-    }
-
-    /// Returns whether it hears a majority.
-    fn is_connected(&self) -> bool {
-        let heard = self.failure_detector.hears(&self.config.timing, self.now.time);
-        1 + heard.iter().filter(|node| self.state.is_member(**node)).count() >= self.state.quorum()
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
@@ -520,7 +373,7 @@ impl Group {
         if ballot.epoch != self.state.epoch && !self.config.defects.has(Defect::NoFence) {
             return; // The epoch is over. A message of a later epoch would come from a node that knows that epoch.
         }
-        self.see_primary(&message);
+        self.workload.capacities.see_primary(facts!(self), &message);
         self.acceptor.on_message(&mut context!(self), &mut self.table, from, message);
         self.end_superseded();
     }
@@ -544,12 +397,33 @@ impl Group {
     /// Sets the addresses of this node; the leader is told until the agreed state has them.
     pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
         self.addresses = acceptable(addresses);
-        self.heartbeat_due = self.now.time;
+        self.liveness.hurry_heartbeat(self.now.time);
+    }
+
+    /// Sets this peer's own history, for its heartbeats; `None` where it has none. More than [`FAILURES_MAX`] failures count as that
+    /// number.
+    ///
+    /// [`FAILURES_MAX`]: crate::control::history::FAILURES_MAX
+    pub fn set_history(&mut self, history: Option<History>) {
+        self.liveness.set_history(history);
+    }
+
+    /// Sets how many operations a second this node can execute, for its heartbeats; `None` where unknown. More than [`CAPACITY_MAX`] counts
+    /// as that, and 0 as 1.
+    ///
+    /// [`CAPACITY_MAX`]: crate::control::capacity::CAPACITY_MAX
+    pub fn set_capacity(&mut self, ops_per_s: Option<u32>) {
+        self.workload.capacities.set_own(ops_per_s);
+    }
+
+    /// Sets the members' capacities for decisions. Replaces earlier ones; empty where too little is known.
+    pub fn expect_capacities(&mut self, believed: BTreeMap<NodeId, Believed>) {
+        self.workload.capacities.expect(believed);
     }
 
     /// Notes that a peer's last connection closed.
     pub fn on_broken(&mut self, peer: PeerKey) {
-        self.failure_detector.on_broken(peer, self.now.time);
+        self.liveness.on_broken(peer, self.now.time);
     }
 
     /// Notes that the store has everything up to this token.
@@ -600,8 +474,8 @@ impl Group {
     }
 
     pub(crate) fn part(&mut self, parting: Parting) {
-        self.parting = parting;
-        self.heartbeat_due = self.now.time;
+        self.liveness.parting = parting;
+        self.liveness.hurry_heartbeat(self.now.time);
         self.tick();
     }
 
@@ -614,14 +488,14 @@ impl Group {
         self.tick_doubt();
         self.look_behind();
         self.watch_room();
-        if self.now.time >= self.heartbeat_due {
+        if self.now.time >= self.liveness.heartbeat_due() {
             self.send_heartbeat();
         }
-        if !self.hears_as_told() {
+        if !self.liveness.hears_as_told(facts!(self)) {
             self.send_heartbeat(); // The leader counts which members miss which.
         }
         if self.crash_recovery.is_none() {
-            self.log.on_tick(&mut context!(self), &self.failure_detector);
+            self.log.on_tick(&mut context!(self), &self.liveness.failure_detector);
             self.tick_sealed();
             self.apply_chosen();
             self.tick_transactions();
@@ -631,7 +505,7 @@ impl Group {
             }
             self.tick_purging();
             if self.acceptor.catches_up() {
-                self.acceptor.set_silent(self.silent());
+                self.acceptor.set_silent(self.liveness.silent(facts!(self)));
             }
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
         } else {
@@ -645,20 +519,15 @@ impl Group {
         self.acceptor.forget_replicas();
     }
 
-    /// Returns the nodes that this one may ask and that it suspects, because they have been silent for too long.
-    fn silent(&self) -> BTreeSet<NodeId> {
-        let (timing, now) = (&self.config.timing, self.now.time);
-        self.state.audience().into_iter().filter(|node| self.failure_detector.suspects(*node, timing, now)).collect()
-    }
-
     /// Returns when [`Group::tick`] has something to do next.
     pub fn next_timeout(&mut self) -> Time {
         let ctx = context!(self);
-        let mut next = self.heartbeat_due.min(self.log.next_timeout(&ctx)).min(self.leader.next_timeout(&ctx));
+        let mut next =
+            self.liveness.heartbeat_due().min(self.log.next_timeout(&ctx)).min(self.leader.next_timeout(&ctx));
         for primary in self.primaries.values() {
             next = next.min(primary.next_timeout(&ctx));
         }
-        if let Some(suspicion) = self.failure_detector.next_suspicion(&self.config.timing, self.now.time) {
+        if let Some(suspicion) = self.liveness.failure_detector.next_suspicion(&self.config.timing, self.now.time) {
             next = next.min(suspicion);
         }
         if self.crash_recovery.is_none() {
@@ -711,7 +580,7 @@ impl Group {
         if self.table.is_full() && !self.shortage.told {
             self.watch_room();
         }
-        if self.now.time >= self.heartbeat_due {
+        if self.now.time >= self.liveness.heartbeat_due() {
             self.send_heartbeat();
         }
         self.tell_progress();

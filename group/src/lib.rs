@@ -82,6 +82,7 @@ pub mod message;
 pub mod number_set;
 pub mod op;
 pub mod outbox;
+mod questions;
 pub mod record;
 mod start;
 pub mod transaction;

@@ -10,11 +10,9 @@ use overlay::{Epoch, IntervalMap, Key, NodeId};
 
 use crate::ballot::{Ballot, LogSlot, Term, TermBallot};
 use crate::config::{Defect, GroupConfig};
-use crate::control::capacity::Capacities;
 use crate::control::leader::{LeaderState, Shortage};
-use crate::control::liveness::failure_detector::FailureDetector;
-use crate::control::liveness::group_clock::GroupClock;
-use crate::control::load::Meter;
+use crate::control::liveness::Liveness;
+use crate::control::load::Workload;
 use crate::control::log::{Log, LogAcceptor};
 use crate::control::purge::{PURGE, Purging};
 use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
@@ -26,7 +24,7 @@ use crate::data::table::Table;
 use crate::data::waiting::Waiting;
 use crate::group::{Group, context};
 use crate::harmonia::read_scheduler::Behind;
-use crate::message::{Parting, Write};
+use crate::message::Write;
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
 use crate::record::Record;
@@ -156,7 +154,7 @@ impl Group {
             }
         };
         let purging = Purging::new(now.time + config.timing.purge_every);
-        let meter = Meter::new(state.range, now.time);
+        let workload = Workload::new(state.range, now.time);
         let sealed_since = acceptor.has_sealed(state.epoch).then_some(now.time);
         let leader = LeaderState::new(confirm_after, state.applied, now.time);
         Group {
@@ -168,8 +166,8 @@ impl Group {
             now,
             rng: Rng::new(seed),
             log,
-            failure_detector: FailureDetector::default(),
-            clock: GroupClock::default(),
+            liveness: Liveness::new(now.time),
+            workload,
             acceptor,
             primaries: BTreeMap::new(),
             strays: Strays::default(),
@@ -179,10 +177,7 @@ impl Group {
             doubting,
             acknowledgements: Acknowledgements::default(),
             granted_before,
-            heartbeat_due: now.time,
-            parting: Parting::Stays,
             sealed_since,
-            heard: Vec::new(),
             lacks_bases: false,
             early: Vec::new(),
             watched: None,
@@ -202,9 +197,6 @@ impl Group {
             transactions: Transactions::default(),
             handovers: Handovers::default(),
             inheritance: Inheritance::default(),
-            meter,
-            capacities: Capacities::default(),
-            history: None,
         }
     }
 

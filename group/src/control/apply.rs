@@ -8,7 +8,7 @@ use overlay::NodeId;
 use crate::ballot::TermBallot;
 use crate::contradiction::{Contradicts, contradiction};
 use crate::control::state::{Entry, GroupState};
-use crate::group::{Group, context};
+use crate::group::{Group, context, facts};
 use crate::message::{Message, Parting, Sender};
 use crate::outbox::{Durable, GroupOutput};
 use crate::transaction::successor::handover::Inheritance;
@@ -149,7 +149,7 @@ impl Group {
         }
         // A node that the group released keeps, on disk, the last state in which it had a part: its records are as of then, and later
         // purges tell whether they are of use to another incarnation.
-        if self.state.audience().contains(&self.me) || matches!(self.parting, Parting::Leaves { .. }) {
+        if self.state.audience().contains(&self.me) || matches!(self.liveness.parting, Parting::Leaves { .. }) {
             self.out.persist(Durable::State(Box::new(self.state.clone())));
         }
         if before.members != self.state.members {
@@ -167,7 +167,7 @@ impl Group {
             || before.learners != self.state.learners
             || before.epoch != self.state.epoch
         {
-            self.heartbeat_due = self.now.time;
+            self.liveness.hurry_heartbeat(self.now.time);
         }
         if !self.state.transactions.is_calm() {
             self.leader.on_awaited(); // A transaction continues once enough members have reported the slot at which its leader first saw it.
@@ -181,12 +181,12 @@ impl Group {
     pub(crate) fn follow_state(&mut self) {
         let audience = self.state.audience();
         if !audience.contains(&self.me) {
-            if matches!(self.parting, Parting::Leaves { .. }) {
+            if matches!(self.liveness.parting, Parting::Leaves { .. }) {
                 self.out.push(GroupOutput::Left);
             } else {
                 // The last message of this node: the group learns that it removed a member that was alive.
                 self.out.send(&self.state.nodes(), Message::AskState);
-                self.out.push(GroupOutput::Over(match self.has_heartbeats_of_majority() {
+                self.out.push(GroupOutput::Over(match self.liveness.has_heartbeats_of_majority(facts!(self)) {
                     true => "its group continues without this incarnation",
                     false => {
                         "its group continues without this incarnation, which hears fewer than a majority of the \
@@ -201,10 +201,9 @@ impl Group {
         }
         self.acknowledgements.keep(&audience);
         self.leader.keep(&audience);
-        self.capacities.keep(&audience);
+        self.workload.capacities.keep(&audience);
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
-        self.failure_detector.watch(&others, self.now.time);
-        self.clock.keep(&others);
+        self.liveness.watch(&others, self.now.time);
         let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
         for (ballot, primary) in &mut self.primaries {
             if !granted.contains(ballot) {
@@ -224,7 +223,7 @@ impl Group {
         self.crash_recovery = None;
         self.doubting.on_compared(self.state.applied);
         self.follow_state();
-        self.heartbeat_due = self.now.time;
+        self.liveness.hurry_heartbeat(self.now.time);
     }
 
     pub(crate) fn send_state(&mut self, to: NodeId) {

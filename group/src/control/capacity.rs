@@ -7,9 +7,10 @@ use core::time::Duration;
 use overlay::NodeId;
 
 use crate::ballot::TermBallot;
+use crate::context::Facts;
 use crate::control::health::LivingMember;
-use crate::control::state::Assignment;
-use crate::group::Group;
+use crate::control::liveness::Liveness;
+use crate::control::state::{Assignment, GroupState};
 use crate::message::CommitteeMessage;
 use overlay::time::Time;
 
@@ -113,85 +114,71 @@ impl Capacities {
         self.seen.retain(|node, _| nodes.contains(node));
         self.believed.retain(|node, _| nodes.contains(node));
     }
-}
 
-impl Group {
     /// Sets how many operations a second this node can execute, for its heartbeats; `None` where unknown. More than [`CAPACITY_MAX`] counts
     /// as that, and 0 as 1.
-    pub fn set_capacity(&mut self, ops_per_s: Option<u32>) {
-        self.capacities.own = ops_per_s.map(|capacity| capacity.clamp(1, CAPACITY_MAX));
+    pub(crate) fn set_own(&mut self, ops_per_s: Option<u32>) {
+        self.own = ops_per_s.map(|capacity| capacity.clamp(1, CAPACITY_MAX));
     }
 
     /// Returns the operations a second that a member reported it can execute; `None` where its last heartbeat has no such report.
-    pub fn told_capacity(&self, node: NodeId) -> Option<u32> {
-        match node == self.me {
-            true => self.capacities.own,
-            false => self.failure_detector.last_heartbeat(node)?.capacity,
+    pub(crate) fn told(&self, me: NodeId, liveness: &Liveness, node: NodeId) -> Option<u32> {
+        match node == me {
+            true => self.own,
+            false => liveness.failure_detector.last_heartbeat(node)?.capacity,
         }
     }
 
     /// Returns the highest rate, in operations a second on the average of ten seconds, at which this member saw a member execute as a
     /// primary: writes that it was sent, and confirmations of reads, each of which may stand for several.
-    pub fn seen_capacity(&self, node: NodeId) -> u32 {
-        self.capacities.seen.get(&node).map_or(0, |seen| seen.most)
+    pub(crate) fn most_seen(&self, node: NodeId) -> u32 {
+        self.seen.get(&node).map_or(0, |seen| seen.most)
     }
 
     /// Sets the members' capacities for decisions. Replaces earlier ones; empty where too little is known.
-    pub fn expect_capacities(&mut self, believed: BTreeMap<NodeId, Believed>) {
-        self.capacities.believed = believed;
+    pub(crate) fn expect(&mut self, believed: BTreeMap<NodeId, Believed>) {
+        self.believed = believed;
     }
 
     /// Returns a member's capacity for this node's decisions; `None` where too little is known.
-    pub fn believed_capacity(&self, node: NodeId) -> Option<Believed> {
-        self.capacities.believed.get(&node).copied()
+    pub(crate) fn believed(&self, node: NodeId) -> Option<Believed> {
+        self.believed.get(&node).copied()
     }
 
-    /// Returns the operations a second that the living members can execute together; `None` where the capacity of one of them is not known.
-    pub fn capacity(&self) -> Option<u32> {
-        self.capacity_of(&self.living())
-    }
-
-    /// Returns the same for these members.
-    pub(crate) fn capacity_of(&self, living: &[LivingMember]) -> Option<u32> {
-        let of = |node| self.believed_capacity(node).map(|believed| u64::from(believed.ops_per_s));
+    /// Returns the operations a second that these members can execute together; `None` where the capacity of one of them is not known.
+    pub(crate) fn of(&self, living: &[LivingMember]) -> Option<u32> {
+        let of = |node| self.believed(node).map(|believed| u64::from(believed.ops_per_s));
         let all = living.iter().map(|member| of(member.node));
         all.sum::<Option<u64>>().map(|sum| u32::try_from(sum).unwrap_or(u32::MAX))
     }
 
     /// Returns the operations of other primaries in which this member has taken part since its start: writes that it was sent, and reads
     /// that it confirmed.
-    pub fn operations_assisted(&self) -> u64 {
-        self.capacities.assisted
+    pub(crate) fn assisted(&self) -> u64 {
+        self.assisted
     }
 
     /// Counts operations of a primary, if the agreed division has that primary.
-    pub(crate) fn see_primary(&mut self, message: &CommitteeMessage) {
-        let (ballot, now) = (message.ballot(), self.now.time);
-        if ballot.node == self.me || !self.is_granted(ballot) {
+    pub(crate) fn see_primary(&mut self, facts: Facts<'_>, message: &CommitteeMessage) {
+        let ballot = message.ballot();
+        if ballot.node == facts.me || !is_granted(facts.state, ballot) {
             return;
         }
         match message {
             CommitteeMessage::Accept { writes, .. } => {
                 let numbers = writes.iter().map(|write| write.record.number.n);
-                self.capacities.see_writes(ballot, numbers, now);
+                self.see_writes(ballot, numbers, facts.now);
             }
-            CommitteeMessage::Confirm { attempt, .. } => self.capacities.see_confirmation(ballot, *attempt, now),
+            CommitteeMessage::Confirm { attempt, .. } => self.see_confirmation(ballot, *attempt, facts.now),
             _ => {}
         }
     }
+}
 
-    fn is_granted(&self, ballot: TermBallot) -> bool {
-        let is_of = |part: &Assignment| part.term == ballot.term && part.node == ballot.node;
-        ballot.epoch == self.state.epoch && self.state.division.iter().any(is_of)
-    }
-
-    /// Updates the counts of operations, once a heartbeat.
-    pub(crate) fn fold_capacities(&mut self) {
-        let mut capacities = core::mem::take(&mut self.capacities);
-        capacities.keep_ballots(|ballot| self.is_granted(ballot));
-        capacities.fold(self.me, self.operations_taken(), self.now.time);
-        self.capacities = capacities;
-    }
+/// Returns whether the agreed division has the primary of this ballot.
+pub(crate) fn is_granted(state: &GroupState, ballot: TermBallot) -> bool {
+    let is_of = |part: &Assignment| part.term == ballot.term && part.node == ballot.node;
+    ballot.epoch == state.epoch && state.division.iter().any(is_of)
 }
 
 #[cfg(test)]

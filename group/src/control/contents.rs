@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use overlay::{KeyRange, Point};
 
 use crate::control::load::CELLS;
-use crate::group::Group;
+use crate::data::table::Table;
 
 /// Upper limit of records looked at in each piece. Beyond it the bytes of the piece are estimated from these: points are hashes, so the
 /// records of a piece are spread evenly over it.
@@ -43,12 +43,12 @@ fn estimate(piece: KeyRange, records: impl Iterator<Item = (Point, u32)>) -> u64
     sum
 }
 
-impl Group {
-    /// Returns the approximate bytes of the records in each of [`CELLS`] equal pieces of the range. Records that only the store has do not
+impl Table {
+    /// Returns the approximate bytes of the records in each of [`CELLS`] equal pieces of a range. Records that only the store has do not
     /// count: the recently used ones in memory stand for them.
-    pub fn bytes_by_cell(&self) -> Vec<u64> {
-        let records = |piece| cut_at_zero(piece).into_iter().flatten().flat_map(|arc| self.table().sizes(arc));
-        pieces(self.state().range).map(|piece| piece.map_or(0, |piece| estimate(piece, records(piece)))).collect()
+    pub(crate) fn bytes_by_cell(&self, range: KeyRange) -> Vec<u64> {
+        let records = |piece| cut_at_zero(piece).into_iter().flatten().flat_map(|arc| self.sizes(arc));
+        pieces(range).map(|piece| piece.map_or(0, |piece| estimate(piece, records(piece)))).collect()
     }
 }
 

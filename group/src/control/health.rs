@@ -11,7 +11,7 @@ use crate::config::Defect;
 use crate::control::agreed::AgreedPolicies;
 use crate::control::load;
 use crate::control::membership::MEMBERS_MIN;
-use crate::group::Group;
+use crate::group::{Group, facts};
 use overlay::time::WallMillis;
 
 /// Living member, as its leader reports it to a neighbour.
@@ -57,13 +57,13 @@ impl Group {
     ///
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
     pub fn living(&self) -> Vec<LivingMember> {
-        let (timing, now) = (&self.config.timing, self.now.time);
+        let now = self.now.time;
         let counts_all = self.config.defects.has(Defect::DeadCounted);
         let lives = |node| node == self.me || counts_all || self.dead_at(node) > now;
         let living = self.state.members.iter().filter(|member| lives(member.node));
         let told = living.map(|member| LivingMember {
             node: member.node,
-            is_heard: member.node == self.me || !self.failure_detector.suspects(member.node, timing, now),
+            is_heard: member.node == self.me || !self.liveness.suspects(facts!(self), member.node),
             cluster: member.cluster.clone(),
             joined: member.joined,
         });
@@ -75,11 +75,10 @@ impl Group {
     pub fn strength(&self) -> usize {
         let living = self.living();
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
-        let (timing, now) = (&self.config.timing, self.now.time);
         let counts = |node: NodeId| {
             self.leader.is_complete(node, &terms)
-                && !self.failure_detector.suspects(node, timing, now)
-                && self.has_direct_connections(node)
+                && !self.liveness.suspects(facts!(self), node)
+                && self.liveness.has_direct_connections(facts!(self), node)
                 && !living.iter().any(|member| member.node.peer == node.peer)
         };
         living.len() + self.state.learners.iter().filter(|learner| counts(learner.node)).count()
@@ -104,7 +103,11 @@ impl Group {
 
     /// Returns the report for neighbours.
     pub(crate) fn health(&self) -> Health {
-        let (load, policies, living) = (self.told_load(), self.state.settings.policies.clone(), self.living());
-        Health { load, policies, capacity: self.capacity_of(&living), living }
+        let (load, policies, living) = (
+            self.workload.told_load(facts!(self), &self.liveness),
+            self.state.settings.policies.clone(),
+            self.living(),
+        );
+        Health { load, policies, capacity: self.workload.capacities.of(&living), living }
     }
 }

@@ -3,7 +3,7 @@
 use overlay::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::group::Group;
+use crate::control::liveness::Liveness;
 
 /// Upper limit of failures in a heartbeat: a peer remembers no more sessions.
 pub const FAILURES_MAX: u32 = 64;
@@ -24,16 +24,16 @@ impl History {
     }
 }
 
-impl Group {
+impl Liveness {
     /// Sets this peer's own history, for its heartbeats; `None` where it has none. More than [`FAILURES_MAX`] failures count as that
     /// number.
-    pub fn set_history(&mut self, history: Option<History>) {
+    pub(crate) fn set_history(&mut self, history: Option<History>) {
         self.history = history.map(|known| History { failures: known.failures.min(FAILURES_MAX), ..known });
     }
 
     /// Returns the history in a member's last heartbeat; `None` where the member has no history, or was not heard yet.
-    pub fn told_history(&self, node: NodeId) -> Option<History> {
-        match node == self.me {
+    pub(crate) fn told_history(&self, me: NodeId, node: NodeId) -> Option<History> {
+        match node == me {
             true => self.history,
             false => self.failure_detector.last_heartbeat(node)?.history,
         }

@@ -8,15 +8,18 @@ use overlay::{Contact, KeyRange, NodeId, PeerKey, Point};
 
 use crate::ballot::{LogSlot, Term};
 use crate::config::{AbleMember, Defect, DivisionView};
-use crate::context::Context;
+use crate::context::{Context, Facts};
+use crate::control::liveness::Liveness;
 use crate::control::membership::MembershipState;
 use crate::control::membership::release::Releases;
-use crate::control::recovery::doubt::Doubt;
-use crate::control::state::{Entry, Member};
-use crate::group::{Group, context};
+use crate::control::state::Entry;
+use crate::group::{Group, context, facts};
 use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress, Sender};
 use crate::outbox::GroupOutput;
 use overlay::time::Time;
+
+/// Round trips below this are alike: a scheduler may add as much.
+const SHORT: Duration = Duration::from_millis(5);
 
 /// Notes for the leader; every member keeps them, since any may become leader.
 #[derive(Clone, Debug)]
@@ -162,17 +165,31 @@ impl LeaderState {
     pub(crate) fn is_complete(&self, node: NodeId, terms: &[Term]) -> bool {
         self.progress.get(&node).is_some_and(|progress| terms.iter().all(|term| progress.complete.contains(term)))
     }
+
+    /// Follows, while this node `leads`, how long each member waits for the answers of a majority: the round trip to the last of the nearest
+    /// members that make a majority with it (Scatter §6.2). A moving average over about eight heartbeats, in which one measurement counts
+    /// for at most four times the average, for those of other members are single ones.
+    pub(crate) fn follow_trips(&mut self, facts: Facts<'_>, leads: bool, liveness: &Liveness) {
+        if !leads {
+            return self.agreements.clear();
+        }
+        let quorum = facts.state.quorum();
+        for (node, trips) in facts.state.nodes().into_iter().zip(liveness.round_trips(facts)) {
+            let mut known: Vec<Duration> = trips.into_iter().flatten().collect();
+            known.sort_unstable();
+            let Some(measured) = known.get(quorum - 1).copied() else { continue };
+            let average = self.agreements.entry(node).or_insert(measured);
+            *average = (*average * 7 + measured.min(*average * 4 + SHORT)) / 8;
+        }
+    }
 }
 
 impl Group {
     pub(crate) fn send_heartbeat(&mut self) {
-        self.heartbeat_due = self.now.time + self.config.timing.heartbeat;
-        self.clock.set(self.now);
-        self.meter.fold(self.state.range, self.now.time, self.config.timing.heartbeat);
-        self.fold_capacities();
-        self.follow_trips();
-        self.heard = self.hears();
-        let hears = self.hears();
+        self.liveness.on_own_heartbeat(self.now, self.config.timing.heartbeat);
+        self.workload.fold(facts!(self));
+        self.leader.follow_trips(facts!(self), self.log.leads(), &self.liveness);
+        let hears = self.liveness.list_heard(facts!(self));
         let marks = self.marks_to_tell();
         self.on_marks(Sender { node: self.me, epoch: self.state.epoch }, &marks);
         // Writes that the acceptor took since then are part of the changes that must be durable.
@@ -183,20 +200,20 @@ impl Group {
             applied: self.state.applied,
             leads: self.log.leads_under(),
             chosen: self.log.chosen(self.state.applied),
-            echoes: self.failure_detector.echoes(&hears, self.now.time),
+            echoes: self.liveness.failure_detector.echoes(&hears, self.now.time),
             hears,
             terms: self.primaries.keys().map(|ballot| ballot.term).collect(),
-            parting: self.parting,
+            parting: self.liveness.parting,
             sealed: self.acceptor.has_sealed(self.state.epoch),
             wall: self.now.wall,
             sent_us: self.now.time.0 / 1_000,
-            agreement_us: self.agreement_us(),
+            agreement_us: self.liveness.agreement_us(facts!(self)),
             doubt: self.doubt_to_tell(),
-            load: self.meter.told(self.config.timing.heartbeat),
+            load: self.workload.meter.told(self.config.timing.heartbeat),
             full: self.shortage.told,
-            absences: self.failure_detector.absences(self.group_time(), self.now.time),
-            capacity: self.capacities.own,
-            history: self.history,
+            absences: self.liveness.failure_detector.absences(self.liveness.group_time(self.now.time), self.now.time),
+            capacity: self.workload.capacities.own,
+            history: self.liveness.history,
             progress: progress.clone().filter(|_| is_durable),
             marks,
         };
@@ -319,7 +336,7 @@ impl Group {
         }
         let hurries = self.config.defects.has(Defect::BackToBack)
             && (self.state.learners.iter().any(|learner| self.leader.is_complete(learner.node, &[]))
-                || !self.leaving().is_empty());
+                || !self.liveness.leaving(facts!(self)).is_empty());
         if self.config.defects.has(Defect::EmptyMembers) || hurries {
             return Some(Entry::Established(self.state.epoch, alloc::vec![self.state.range]));
         }
@@ -348,7 +365,7 @@ impl Group {
         let unchanged = self.now.time.since(self.leader.changed);
         let (calm, rested) = (unchanged >= self.config.timing.calm, unchanged >= self.config.timing.rested);
         let able: Vec<AbleMember> = able.into_iter().map(|node| self.able_member(node)).collect();
-        let load = if calm { self.load() } else { None };
+        let load = if calm { self.workload.load(facts!(self), &self.liveness) } else { None };
         let (range, load) = (self.state.range, load.as_deref());
         let policies = &self.state.settings.policies;
         let view = DivisionView { range, current: &current, able: &able, policies, load, calm, rested };
@@ -367,11 +384,12 @@ impl Group {
 
     /// Returns a member that can be primary, as the policy sees it.
     fn able_member(&self, node: NodeId) -> AbleMember {
-        let age = self.age_of(node);
+        let age = self.liveness.age_of(facts!(self), node);
         let voted = self.leader.settled.get(&node).map(|since| self.now.time.since(*since));
         let settled = voted.map_or(age, |voted| voted.min(age));
         let residual = self.leader.residuals.get(&node).copied();
-        let (capacity, agreement) = (self.believed_capacity(node), self.leader.agreements.get(&node).copied());
+        let (capacity, agreement) =
+            (self.workload.capacities.believed(node), self.leader.agreements.get(&node).copied());
         AbleMember { node, age, settled, residual, capacity, agreement }
     }
 
@@ -387,7 +405,11 @@ impl Group {
         let stays = |parting| parting == Parting::Stays;
         let is_here = |parting| !matches!(parting, Parting::Stops { .. });
         let able = |here: fn(Parting) -> bool| -> Vec<NodeId> {
-            self.state.nodes().into_iter().filter(|node| self.is_able(*node, here)).collect()
+            self.state
+                .nodes()
+                .into_iter()
+                .filter(|node| self.liveness.is_able(facts!(self), self.doubts(self.state.epoch), *node, here))
+                .collect()
         };
         let staying = able(stays);
         let roomy: Vec<NodeId> = staying.iter().copied().filter(|node| !self.is_out_of_room(*node)).collect();
@@ -403,7 +425,7 @@ impl Group {
         if node == self.me {
             return self.shortage.told;
         }
-        let heartbeat = self.failure_detector.heartbeat(node, self.config.timing.suspicion(), self.now.time);
+        let heartbeat = self.liveness.recent_heartbeat(facts!(self), node);
         heartbeat.is_some_and(|heartbeat| heartbeat.full)
     }
 
@@ -412,7 +434,7 @@ impl Group {
         let full =
             self.full.is_some() || if self.shortage.told { self.table.is_nearly_full() } else { self.table.is_full() };
         if core::mem::replace(&mut self.shortage.told, full) != full {
-            self.heartbeat_due = self.now.time;
+            self.liveness.hurry_heartbeat(self.now.time);
         }
         self.shortage.relieved = full && self.has_relief();
     }
@@ -421,36 +443,10 @@ impl Group {
     fn has_relief(&self) -> bool {
         let stays = |parting| parting == Parting::Stays;
         let nodes = self.state.nodes().into_iter().filter(|node| *node != self.me);
-        nodes.into_iter().any(|node| self.is_able(node, stays) && !self.is_out_of_room(node))
-    }
-
-    /// Returns for how long a member has lived as one, in group time, without the times in which this node did not hear it. An age survives
-    /// a restart of the member's process, and a removal after which the peer returns soon.
-    pub fn age_of(&self, node: NodeId) -> Duration {
-        self.state.members.iter().find(|member| member.node == node).map_or(Duration::ZERO, |member| self.age(member))
-    }
-
-    /// Returns the age of a member of any state of this group.
-    pub(crate) fn age(&self, member: &Member) -> Duration {
-        let since_joined = Duration::from_millis(self.group_time().0.saturating_sub(member.joined.0));
-        since_joined.saturating_sub(self.failure_detector.absent(member.node, &self.config.timing, self.now.time))
-    }
-
-    /// Returns whether this member can be primary: it is alive, connected to a quorum, not in doubt, and its announced departure leaves it
-    /// `here`.
-    fn is_able(&self, node: NodeId, here: impl Fn(Parting) -> bool) -> bool {
-        if node == self.me {
-            return here(self.parting) && !self.doubts(self.state.epoch);
-        }
-        let timing = &self.config.timing;
-        if self.failure_detector.suspects(node, timing, self.now.time) {
-            return false;
-        }
-        let Some(heartbeat) = self.failure_detector.heartbeat(node, timing.suspicion(), self.now.time) else {
-            return false;
-        };
-        let reached = 1 + heartbeat.hears.iter().filter(|other| self.state.is_member(**other)).count();
-        here(heartbeat.parting) && reached >= self.state.quorum() && !Doubt::covers(heartbeat.doubt, self.state.epoch)
+        nodes.into_iter().any(|node| {
+            self.liveness.is_able(facts!(self), self.doubts(self.state.epoch), node, stays)
+                && !self.is_out_of_room(node)
+        })
     }
 
     /// Returns whether this primary does not know, or does not want, its term, although it knows the division.
@@ -458,7 +454,8 @@ impl Group {
         if node == self.me {
             return !self.primaries.iter().any(|(ballot, primary)| ballot.term == term && !primary.is_ended());
         }
-        self.failure_detector
+        self.liveness
+            .failure_detector
             .heartbeat(node, self.config.timing.suspicion(), self.now.time)
             .is_some_and(|heartbeat| heartbeat.applied >= term.slot() && !heartbeat.terms.contains(&term))
     }
@@ -480,42 +477,12 @@ impl Group {
         let due = self.now.time.since(since) >= Duration::from_millis(self.state.settings.horizon_ms);
         due.then_some(Entry::Horizon(self.state.horizon + 1))
     }
-}
-
-impl Group {
-    /// Returns how long this node waits for a majority of the members, itself counted, in microseconds; `None` where unknown.
-    pub(crate) fn agreement_us(&self) -> Option<u32> {
-        let hears = self.hears();
-        let others = self.state.nodes().into_iter().filter(|node| *node != self.me && hears.contains(node));
-        self.failure_detector.agreement_us(others, self.state.quorum().checked_sub(1)?)
-    }
-
-    /// Returns how long a member that could lead waits for a majority; `None` where unknown.
-    pub fn agreement_of(&self, node: NodeId) -> Option<Duration> {
-        let us = if node == self.me { self.agreement_us() } else { self.candidate_for_lead(node)?.agreement_us };
-        us.map(|us| Duration::from_micros(u64::from(us)))
-    }
-
-    /// Returns the last heartbeat of a member that could lead: it is heard, stays, and hears a majority.
-    fn candidate_for_lead(&self, node: NodeId) -> Option<&Heartbeat> {
-        let heartbeat = self.failure_detector.heartbeat(node, 3 * self.config.timing.heartbeat, self.now.time)?;
-        let reached =
-            heartbeat.hears.iter().filter(|other| **other != node && self.state.is_member(**other)).count() + 1;
-        let reaches = reached >= self.state.quorum() && self.hears().contains(&node);
-        let stays = heartbeat.parting == Parting::Stays;
-        (stays && self.state.is_member(node) && reaches).then_some(heartbeat)
-    }
-
-    /// Returns whether a member could take over at once: it could lead, and knows all that is decided.
-    fn is_heir_of_lead(&self, node: NodeId) -> bool {
-        self.candidate_for_lead(node).is_some_and(|heartbeat| heartbeat.applied == self.state.applied)
-    }
 
     /// Asks a member to lead instead of this node, which leads. Returns `false` where it cannot do so now. The request decides nothing: the
     /// member stands for election, as it may at any time.
     pub fn pass_lead(&mut self, to: NodeId) -> bool {
         let calm = self.log.leads() && !self.log.is_busy() && self.state.transactions.is_calm();
-        let may = calm && to != self.me && self.is_heir_of_lead(to);
+        let may = calm && to != self.me && self.liveness.is_heir_of_lead(facts!(self), to);
         if may {
             self.out.send(&[to], Message::Log(LogMessage::Lead));
         }

@@ -8,7 +8,9 @@ use core::time::Duration;
 
 use overlay::{KeyRange, Point};
 
-use crate::group::Group;
+use crate::context::Facts;
+use crate::control::capacity::{Capacities, is_granted};
+use crate::control::liveness::Liveness;
 use overlay::time::Time;
 
 /// Number of pieces of equal length in which a group's range is measured.
@@ -95,39 +97,58 @@ pub(crate) fn is_sound(load: &[u32]) -> bool {
     load.is_empty() || load.len() == CELLS as usize
 }
 
-impl Group {
+/// Work of the members: the operations that came to this one as a primary, and the members' capacities.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) meter: Meter,
+    pub(crate) capacities: Capacities,
+}
+
+impl Workload {
+    /// Begins to measure this range.
+    pub(crate) fn new(range: KeyRange, now: Time) -> Workload {
+        Workload { meter: Meter::new(range, now), capacities: Capacities::default() }
+    }
+
+    /// Updates the averages and counts, once a heartbeat.
+    pub(crate) fn fold(&mut self, facts: Facts<'_>) {
+        self.meter.fold(facts.state.range, facts.now, facts.config.timing.heartbeat);
+        self.capacities.keep_ballots(|ballot| is_granted(facts.state, ballot));
+        self.capacities.fold(facts.me, self.meter.all, facts.now);
+    }
+
     /// Returns the operations a minute in each of [`CELLS`] equal pieces of the range, of all primaries together; `None` where one of them
     /// has not reported yet.
-    pub fn load(&self) -> Option<Vec<u32>> {
-        let timing = &self.config.timing;
+    pub(crate) fn load(&self, facts: Facts<'_>, liveness: &Liveness) -> Option<Vec<u32>> {
+        let timing = &facts.config.timing;
         let mut all = self.meter.told(timing.heartbeat)?;
         all.resize(CELLS as usize, 0);
-        for node in self.state.nodes().into_iter().filter(|node| *node != self.me) {
+        for node in facts.state.nodes().into_iter().filter(|node| *node != facts.me) {
             let heartbeat =
-                self.failure_detector.heartbeat_since(node, self.state.born, timing.suspicion(), self.now.time);
+                liveness.failure_detector.heartbeat_since(node, facts.state.born, timing.suspicion(), facts.now);
             match heartbeat.and_then(|heartbeat| heartbeat.load.as_ref()) {
                 Some(load) => all.iter_mut().zip(load).for_each(|(sum, load)| *sum = sum.saturating_add(*load)),
-                None if self.state.division.iter().any(|part| part.node == node) => return None,
+                None if facts.state.division.iter().any(|part| part.node == node) => return None,
                 None => {}
             }
         }
         Some(all)
     }
 
+    /// Returns the load for neighbours.
+    pub(crate) fn told_load(&self, facts: Facts<'_>, liveness: &Liveness) -> Option<Vec<u32>> {
+        self.load(facts, liveness).map(|load| if load.iter().all(|rate| *rate == 0) { Vec::new() } else { load })
+    }
+
     /// Returns the number of operations that have come to this node as a primary.
-    pub fn operations_taken(&self) -> u64 {
+    pub(crate) fn operations_taken(&self) -> u64 {
         self.meter.all
     }
 
     /// Returns the operations a minute that come to this node as a primary; `None` where it does not know yet.
-    pub fn own_load(&self) -> Option<u64> {
-        let told = self.meter.told(self.config.timing.heartbeat)?;
+    pub(crate) fn own_load(&self, facts: Facts<'_>) -> Option<u64> {
+        let told = self.meter.told(facts.config.timing.heartbeat)?;
         Some(told.iter().map(|cell| u64::from(*cell)).sum())
-    }
-
-    /// Returns the load for neighbours.
-    pub(crate) fn told_load(&self) -> Option<Vec<u32>> {
-        self.load().map(|load| if load.iter().all(|rate| *rate == 0) { Vec::new() } else { load })
     }
 }
 

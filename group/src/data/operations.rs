@@ -72,7 +72,7 @@ impl Group {
         let Some(primary) = primary.filter(|primary| primary.range().contains(operation.key.point())) else {
             return self.refuse_attempt(attempt, &operation);
         };
-        self.meter.count(operation.key.point());
+        self.workload.meter.count(operation.key.point());
         let patience = Duration::from_millis(u64::from(operation.patience_ms)).min(PATIENCE_MAX);
         let pending = Pending {
             attempt,
@@ -208,7 +208,7 @@ impl Group {
             let (kind, version) = (record.kind, record.version);
             Some(Live { value: record.value.clone()?, kind, version, deadline: None })
         });
-        let at = Delivery { now: self.group_time(), value_bytes_max: usize::MAX };
+        let at = Delivery { now: self.liveness.group_time(self.now.time), value_bytes_max: usize::MAX };
         deliver(op, live.as_ref(), &at).1
     }
 

@@ -15,7 +15,7 @@ use crate::config::{Defect, Defects};
 use crate::control::agreed::AgreedPolicies;
 use crate::control::health::Health;
 use crate::control::state::{Entry, EpochConfig, GroupState, Member};
-use crate::group::{Group, context};
+use crate::group::{Group, context, facts};
 use crate::message::{AskCopy, Message};
 use crate::outbox::GroupOutput;
 use crate::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
@@ -300,7 +300,7 @@ impl Group {
     }
 
     fn are_able_of(&self, plan: &Plan, members: &[NodeId]) -> bool {
-        let hears = self.hears();
+        let hears = self.liveness.hears(facts!(self));
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
         let is_able =
             |node: &NodeId| (*node == self.me || hears.contains(node)) && self.leader.is_complete(*node, &terms);
@@ -360,17 +360,10 @@ impl Group {
         }
     }
 
-    /// Returns whether this node and the nodes that it hears are a majority of the members.
-    pub fn hears_majority(&self) -> bool {
-        let hears = self.hears();
-        let is_here = |node: &NodeId| *node == self.me || hears.contains(node);
-        self.state.nodes().iter().filter(|node| is_here(node)).count() >= self.state.quorum()
-    }
-
     /// Returns the configurations without whose majorities no operation is answered in some sub-range: the group's own, and former ones
     /// that recovery asks there, unless this member or one that it hears has reported that it stores everything that they did.
     pub fn needed_configs(&self) -> Vec<EpochConfig> {
-        let (state, mut hears) = (&self.state, self.hears());
+        let (state, mut hears) = (&self.state, self.liveness.hears(facts!(self)));
         hears.push(self.me);
         let has_all =
             |term: Term| hears.iter().any(|node| state.is_member(*node) && self.leader.is_complete(*node, &[term]));
@@ -389,7 +382,7 @@ impl Group {
 
     /// Returns the rank of a transaction that begins now, in group time.
     pub fn rank(&self, tried: u32) -> Rank {
-        Rank::new(tried, self.group_time())
+        Rank::new(tried, self.liveness.group_time(self.now.time))
     }
 
     /// Handles an envelope to this group, or to one for which it answers.
@@ -418,7 +411,7 @@ impl Group {
                 GroupMessage::Prepare(_, plan) => {
                     self.are_able(plan) && self.transactions.driver.are_silent(plan.lost())
                 }
-                GroupMessage::Push(..) => self.hears_majority(),
+                GroupMessage::Push(..) => self.liveness.hears_majority(facts!(self)),
                 _ => true,
             };
             if answers {
@@ -492,7 +485,7 @@ impl Group {
     /// Asks the neighbours, from each member that knows no leader or hears no majority: other groups may own the range by now, and no
     /// member that knows may be left here.
     fn seek_word(&mut self) {
-        if self.hears_majority() && self.log.leader().is_some() {
+        if self.liveness.hears_majority(facts!(self)) && self.log.leader().is_some() {
             self.transactions.lonely = None;
             return;
         }

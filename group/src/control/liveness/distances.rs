@@ -8,11 +8,9 @@ use core::time::Duration;
 
 use overlay::NodeId;
 
-use crate::group::Group;
+use crate::context::Facts;
+use crate::control::liveness::Liveness;
 use crate::message::Heartbeat;
-
-/// Round trips below this are alike: a scheduler may add as much.
-const SHORT: Duration = Duration::from_millis(5);
 
 /// Returns the time from when `heard` sent a heartbeat until `hearer` got it, in microseconds: the first by the clock of `heard`, the
 /// second by that of `hearer`. The two clocks differ by an unknown constant. `None` where the heartbeat of `hearer` has no echo of one.
@@ -30,14 +28,14 @@ fn round_trip(one: (NodeId, &Heartbeat), other: (NodeId, &Heartbeat), limit: Dur
     (found < limit).then_some(found)
 }
 
-impl Group {
+impl Liveness {
     /// Returns the round trip between each two members, in the order of the members: `[a][b]` is the one between `a` and `b`, zero for a
     /// member and itself, `None` where unknown. Round trips of this node are averages. Those of other members are single measurements, as
     /// old as a heartbeat; drifting clocks falsify them by at most their drift in the time between two heartbeats.
-    pub fn round_trips(&self) -> Vec<Vec<Option<Duration>>> {
-        let (nodes, limit) = (self.state.nodes(), self.config.timing.suspicion());
-        let heartbeat = |node: NodeId| self.failure_detector.heartbeat(node, limit, self.now.time);
-        let between = |one: NodeId, other: NodeId| match (one == self.me, other == self.me) {
+    pub(crate) fn round_trips(&self, facts: Facts<'_>) -> Vec<Vec<Option<Duration>>> {
+        let (nodes, limit) = (facts.state.nodes(), facts.config.timing.suspicion());
+        let heartbeat = |node: NodeId| self.failure_detector.heartbeat(node, limit, facts.now);
+        let between = |one: NodeId, other: NodeId| match (one == facts.me, other == facts.me) {
             _ if one == other => Some(Duration::ZERO),
             (true, _) => self.failure_detector.round_trip(other),
             (_, true) => self.failure_detector.round_trip(one),
@@ -46,20 +44,17 @@ impl Group {
         nodes.iter().map(|one| nodes.iter().map(|other| between(*one, *other)).collect()).collect()
     }
 
-    /// Follows, while this node leads, how long each member waits for the answers of a majority: the round trip to the last of the nearest
-    /// members that make a majority with it (Scatter §6.2). A moving average over about eight heartbeats, in which one measurement counts
-    /// for at most four times the average, for those of other members are single ones.
-    pub(crate) fn follow_trips(&mut self) {
-        if !self.log.leads() {
-            return self.leader.agreements.clear();
-        }
-        let quorum = self.state.quorum();
-        for (node, trips) in self.state.nodes().into_iter().zip(self.round_trips()) {
-            let mut known: Vec<Duration> = trips.into_iter().flatten().collect();
-            known.sort_unstable();
-            let Some(measured) = known.get(quorum - 1).copied() else { continue };
-            let average = self.leader.agreements.entry(node).or_insert(measured);
-            *average = (*average * 7 + measured.min(*average * 4 + SHORT)) / 8;
-        }
+    /// Returns how long this node waits for a majority of the members, itself counted, in microseconds; `None` where unknown.
+    pub(crate) fn agreement_us(&self, facts: Facts<'_>) -> Option<u32> {
+        let hears = self.hears(facts);
+        let others = facts.state.nodes().into_iter().filter(|node| *node != facts.me && hears.contains(node));
+        self.failure_detector.agreement_us(others, facts.state.quorum().checked_sub(1)?)
+    }
+
+    /// Returns how long a member that could lead waits for a majority; `None` where unknown.
+    pub(crate) fn agreement_of(&self, facts: Facts<'_>, node: NodeId) -> Option<Duration> {
+        let own = node == facts.me;
+        let us = if own { self.agreement_us(facts) } else { self.candidate_for_lead(facts, node)?.agreement_us };
+        us.map(|us| Duration::from_micros(u64::from(us)))
     }
 }

@@ -16,9 +16,10 @@ use overlay::{NodeId, PeerKey};
 
 use crate::ballot::Term;
 use crate::config::Defect;
+use crate::control::membership::opinions::Opinions;
 use crate::control::membership::{JOINER_SILENCE_MAX, is_life_of};
 use crate::control::state::{Entry, Member};
-use crate::group::Group;
+use crate::group::{Group, facts};
 use crate::outbox::GroupOutput;
 use overlay::time::{Time, WallMillis};
 
@@ -107,7 +108,8 @@ impl Group {
             } else if !known && self.now.time.since(asked) < JOINER_SILENCE_MAX {
                 room -= takes;
                 let lived = self.lived_before(joiner.node.peer);
-                joiner.joined = WallMillis(self.group_time().0.saturating_sub(lived.as_millis() as u64));
+                joiner.joined =
+                    WallMillis(self.liveness.group_time(self.now.time).0.saturating_sub(lived.as_millis() as u64));
                 coming.push(joiner);
             }
         }
@@ -124,27 +126,12 @@ impl Group {
         notes.filter(|notes| self.now.time.since(notes.since) >= SLOW_AFTER).count()
     }
 
-    /// Returns whether a learner has direct connections to a majority of the members that there will be with it, itself included: it has
-    /// recently reported that it hears them, and has had heartbeats of them.
-    pub(crate) fn has_direct_connections(&self, learner: NodeId) -> bool {
-        if self.config.defects.has(Defect::Unconnected) {
-            return true;
-        }
-        let timing = &self.config.timing;
-        let Some(heartbeat) = self.failure_detector.heartbeat(learner, timing.suspicion(), self.now.time) else {
-            return false;
-        };
-        let heard = heartbeat.hears.iter().zip(&heartbeat.echoes).filter(|(_, echo)| echo.is_some());
-        let members = self.state.members.len() + usize::from(!is_life_of(&self.state.members, learner.peer));
-        1 + heard.filter(|(node, _)| self.state.is_member(**node)).count() > members / 2
-    }
-
     /// Reports at once, as a learner, that it has heard a majority of the members, for its vote may wait for that.
     pub(crate) fn tell_connections(&mut self) {
         let is_news = !self.leader.told_connections && self.state.is_learner(self.me);
-        if is_news && self.has_heartbeats_of_majority() {
+        if is_news && self.liveness.has_heartbeats_of_majority(facts!(self)) {
             self.leader.told_connections = true;
-            self.heartbeat_due = self.now.time;
+            self.liveness.hurry_heartbeat(self.now.time);
         }
     }
 
@@ -159,15 +146,20 @@ impl Group {
             let holds = terms.iter().all(|term| self.leader.keeps_up(learner.node, &nodes, *term));
             (holds || early)
                 && self.leader.knows(learner.node, learner.since)
-                && !self.failure_detector.suspects(learner.node, &self.config.timing, self.now.time)
-                && self.has_direct_connections(learner.node)
+                && !self.liveness.suspects(facts!(self), learner.node)
+                && self.liveness.has_direct_connections(facts!(self), learner.node)
         });
         ready
     }
 
     /// Returns how long this peer had lived as a member when it was removed, or has until now, if this node knows.
     fn lived_before(&self, peer: PeerKey) -> Duration {
-        let before = self.state.members.iter().find(|member| member.node.peer == peer).map(|member| self.age(member));
+        let before = self
+            .state
+            .members
+            .iter()
+            .find(|member| member.node.peer == peer)
+            .map(|member| self.liveness.age(facts!(self), member));
         let of_late = |(_, at): &&(Duration, Time)| self.now.time.since(*at) < LIVED_FOR;
         let removed = self.leader.membership.lived.get(&peer).filter(of_late).map(|(lived, _)| *lived);
         before.or(removed).unwrap_or_default()
@@ -186,9 +178,16 @@ impl Group {
             .learners
             .iter()
             .map(|learner| learner.node)
-            .map(|node| (node, !self.failure_detector.suspects(node, timing, now), self.has_direct_connections(node)))
+            .map(|node| {
+                (
+                    node,
+                    !self.liveness.suspects(facts!(self), node),
+                    self.liveness.has_direct_connections(facts!(self), node),
+                )
+            })
             .collect();
-        let opinions = notes.iter().any(|(_, _, is_connected)| !is_connected).then(|| self.opinions());
+        let opinions =
+            notes.iter().any(|(_, _, is_connected)| !is_connected).then(|| Opinions::of(facts!(self), &self.liveness));
         let can_tell = opinions.is_none_or(|opinions| opinions.is_heard_both_ways() && !opinions.is_patchy());
         for (node, is_heard, is_connected) in notes {
             let first = LearnerNotes { since: now, heard: now, connected: now };
@@ -236,7 +235,7 @@ impl Group {
         let (now, timing) = (self.now.time, &self.config.timing);
         let longest = if self.has_ended(node) {
             timing.exclude_after
-        } else if self.failure_detector.is_away(node, now) {
+        } else if self.liveness.failure_detector.is_away(node, now) {
             LEARNER_ABSENCE_MAX
         } else {
             LEARNER_SILENCE_MAX.max(timing.exclude_after)

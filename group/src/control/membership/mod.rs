@@ -16,9 +16,10 @@ use overlay::{NodeId, PeerKey};
 
 use crate::config::Defect;
 use crate::control::membership::learners::{LearnerNotes, Outside};
+use crate::control::membership::opinions::Opinions;
 use crate::control::membership::removals::Removals;
 use crate::control::state::{Entry, GroupState, Member};
-use crate::group::Group;
+use crate::group::{Group, facts};
 use crate::message::{Message, Parting};
 use overlay::time::Time;
 
@@ -175,7 +176,7 @@ impl Group {
     /// `dead`: as [`Group::look_for_dead`] returns it, here and below.
     pub(crate) fn end_sealed(&mut self, dead: &Dead) -> Option<Entry> {
         let told = |node: &NodeId| {
-            let heartbeat = self.failure_detector.heartbeat_of(*node, self.state.epoch);
+            let heartbeat = self.liveness.failure_detector.heartbeat_of(*node, self.state.epoch);
             heartbeat.is_some_and(|heartbeat| heartbeat.sealed)
         };
         let sealed = self.acceptor.has_sealed(self.state.epoch) || self.state.nodes().iter().any(told);
@@ -200,7 +201,7 @@ impl Group {
     /// their peers and dead members. Members that leave are released. Of the dead members without a replacement, as many are removed as
     /// [`crate::control::membership::removals`] allows. All of it is one step.
     pub(crate) fn next_members(&mut self, dead: &Dead) -> Option<Entry> {
-        let (mut ready, leaving) = (self.ready_learners(), self.leaving());
+        let (mut ready, leaving) = (self.ready_learners(), self.liveness.leaving(facts!(self)));
         // A change that is made in any case removes the dead too.
         if ready.is_empty() && leaving.is_empty() && (dead.nodes.is_empty() || dead.gathers) {
             return None; // The usual case, and checked with each heartbeat.
@@ -272,10 +273,10 @@ impl Group {
         let now = self.now.time;
         let is_gone = |member: &&Member| !self.state.is_member(member.node) && !self.state.is_learner(member.node);
         for member in before.members.iter().filter(is_gone) {
-            let lived = self.age(member);
+            let lived = self.liveness.age(facts!(self), member);
             self.leader.membership.note_lived(member.node.peer, lived, now);
         }
-        let leaves = |node| matches!(self.last_parting(node), Parting::Leaves { .. });
+        let leaves = |node| matches!(self.liveness.last_parting(node), Parting::Leaves { .. });
         let gone = before.members.iter().filter(is_gone).map(|member| member.node);
         let (own, gone): (Vec<NodeId>, Vec<NodeId>) = gone.filter(|node| !leaves(*node)).partition(|node| {
             is_life_of(&self.state.members, node.peer) || is_life_of(&self.state.learners, node.peer)
@@ -296,8 +297,7 @@ impl Group {
     /// Returns whether enough of these members are alive to choose anything. A member that leaves a group with silent members must wait for
     /// them, or for their removal.
     fn can_go_on(&self, members: &[Member]) -> bool {
-        let timing = &self.config.timing;
-        let lives = |node: NodeId| node == self.me || !self.failure_detector.suspects(node, timing, self.now.time);
+        let lives = |node: NodeId| node == self.me || !self.liveness.suspects(facts!(self), node);
         members.iter().filter(|member| lives(member.node)).count() > members.len() / 2
     }
 
@@ -310,11 +310,11 @@ impl Group {
         }
         self.leader.membership.missed_at = now;
         let voters = self.state.nodes();
-        let is_suspect = |node: &NodeId| *node != self.me && self.failure_detector.suspects(*node, timing, now);
+        let is_suspect = |node: &NodeId| *node != self.me && self.liveness.suspects(facts!(self), *node);
         if !voters.iter().any(is_suspect) {
             return self.leader.membership.missed.clear();
         }
-        let opinions = self.opinions();
+        let opinions = Opinions::of(facts!(self), &self.liveness);
         let suspects = voters.iter().enumerate().filter(|(_, node)| is_suspect(node));
         let missed: BTreeSet<NodeId> =
             suspects.filter(|(index, _)| opinions.is_missed(*index)).map(|(_, node)| *node).collect();
@@ -343,13 +343,13 @@ impl Group {
     /// it cannot return as this member. Where a removal was refuted recently, closed connections prove nothing.
     pub(crate) fn has_ended(&self, node: NodeId) -> bool {
         !self.config.durable
-            && self.failure_detector.has_ended(node, &self.config.timing)
+            && self.liveness.failure_detector.has_ended(node, &self.config.timing)
             && !self.leader.membership.removals.has_refuted(self.now.time)
     }
 
     /// Returns when a member counts as dead, if it sends nothing more.
     pub(crate) fn dead_at(&self, node: NodeId) -> Time {
-        self.failure_detector.dead_at(node, &self.config.timing, self.has_ended(node))
+        self.liveness.failure_detector.dead_at(node, &self.config.timing, self.has_ended(node))
     }
 
     /// Returns until when the removal of these dead members waits for other members that seem to have died with them; `None` where it does
@@ -383,7 +383,7 @@ impl Group {
         let mut due = ends.filter(|end| *end > now).min();
         let (mut dead, mut gathers) = (Vec::new(), false);
         if voters.iter().any(is_silent) {
-            let opinions = self.opinions();
+            let opinions = Opinions::of(facts!(self), &self.liveness);
             let silent = voters.iter().enumerate().filter(|(_, node)| is_silent(node));
             let missed = silent.filter(|(index, node)| opinions.is_missed(*index) && self.is_missed_for_long(**node));
             dead = missed.map(|(_, node)| (self.dead_at(*node), *node)).collect();
@@ -409,26 +409,6 @@ impl Group {
         let (dead, due) = self.dead();
         self.leader.membership.due = due;
         dead
-    }
-
-    /// Returns the members that leave, and whether they insist.
-    pub fn leaving(&self) -> Vec<(NodeId, bool)> {
-        let of = |node: NodeId| match self.parting_of(node) {
-            Some(Parting::Leaves { force }) => Some((node, force)),
-            _ => None,
-        };
-        self.state.nodes().into_iter().filter_map(of).collect()
-    }
-
-    /// Returns the departure that a member last announced, in any epoch; [`Parting::Stays`] before its first heartbeat.
-    pub fn last_parting(&self, node: NodeId) -> Parting {
-        self.failure_detector.last_heartbeat(node).map_or(Parting::Stays, |heartbeat| heartbeat.parting)
-    }
-
-    /// Returns the departure that a node last announced in this epoch.
-    pub(crate) fn parting_of(&self, node: NodeId) -> Option<Parting> {
-        let told = self.failure_detector.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
-        if node == self.me { Some(self.parting) } else { told }
     }
 }
 

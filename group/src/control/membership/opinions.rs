@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use overlay::NodeId;
 
 use crate::config::{Defect, Defects};
-use crate::group::Group;
+use crate::context::Facts;
+use crate::control::liveness::Liveness;
 
 /// Square matrix over the members: whether one member has heard another recently.
 #[derive(Clone, Debug)]
@@ -18,6 +19,23 @@ pub(crate) struct Opinions {
 }
 
 impl Opinions {
+    /// Returns the members' current opinions of each other.
+    pub(crate) fn of(facts: Facts<'_>, liveness: &Liveness) -> Opinions {
+        let nodes = facts.state.nodes();
+        let of = |node: &NodeId| {
+            if *node == facts.me {
+                return Some(nodes.iter().map(|other| !liveness.suspects(facts, *other)).collect());
+            }
+            let heartbeat = liveness.recent_heartbeat(facts, *node)?;
+            Some(nodes.iter().map(|other| heartbeat.hears.contains(other)).collect())
+        };
+        Opinions {
+            me: nodes.iter().position(|node| *node == facts.me),
+            heard: nodes.iter().map(of).collect(),
+            defects: facts.config.defects,
+        }
+    }
+
     fn quorum(&self) -> usize {
         self.heard.len() / 2 + 1
     }
@@ -53,25 +71,6 @@ impl Opinions {
             pairs.filter(|(one, other)| one != other).filter_map(|(one, other)| self.has_heard(one, other)).collect();
         let silent = opinions.iter().filter(|hears| !**hears).count();
         silent * 2 > opinions.len() && !self.defects.has(Defect::LoadRemoves)
-    }
-}
-
-impl Group {
-    /// Returns the members' current opinions of each other.
-    pub(crate) fn opinions(&self) -> Opinions {
-        let (nodes, timing, now) = (self.state.nodes(), &self.config.timing, self.now.time);
-        let of = |node: &NodeId| {
-            if *node == self.me {
-                return Some(nodes.iter().map(|other| !self.failure_detector.suspects(*other, timing, now)).collect());
-            }
-            let heartbeat = self.failure_detector.heartbeat(*node, timing.suspicion(), now)?;
-            Some(nodes.iter().map(|other| heartbeat.hears.contains(other)).collect())
-        };
-        Opinions {
-            me: nodes.iter().position(|node| *node == self.me),
-            heard: nodes.iter().map(of).collect(),
-            defects: self.config.defects,
-        }
     }
 }
 

@@ -39,7 +39,7 @@ use crate::ballot::{LogSlot, Number};
 use crate::config::{Defect, Defects};
 use crate::control::recovery::crash_recovery::CrashRecovery;
 use crate::control::state::{EpochConfig, GroupState};
-use crate::group::{Group, context};
+use crate::group::{Group, context, facts};
 use crate::message::Message;
 use crate::outbox::{Durable, GroupOutput};
 use overlay::time::Time;
@@ -419,9 +419,8 @@ impl Group {
         if node == self.me {
             return Some(Doubt::told(self.doubting.doubt));
         }
-        let timing = &self.config.timing;
-        let heartbeat = self.failure_detector.heartbeat(node, timing.suspicion(), self.now.time)?;
-        (!self.failure_detector.suspects(node, timing, self.now.time)).then_some(Doubt::told(heartbeat.doubt))
+        let heartbeat = self.liveness.recent_heartbeat(facts!(self), node)?;
+        (!self.liveness.suspects(facts!(self), node)).then_some(Doubt::told(heartbeat.doubt))
     }
 
     fn others_suffice(&self) -> bool {
@@ -492,7 +491,7 @@ impl Group {
         self.out.push(GroupOutput::Note(
             "continues with the contents of its store: an administrator accepted the possible loss".into(),
         ));
-        self.heartbeat_due = self.now.time;
+        self.liveness.hurry_heartbeat(self.now.time);
         self.tick_crash_recovery();
     }
 }

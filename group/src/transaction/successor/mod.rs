@@ -59,8 +59,7 @@ impl Group {
             born.table.forget_operations();
         }
         born.preloading = parent.preloading;
-        born.failure_detector = parent.failure_detector.clone();
-        born.clock = parent.clock.clone();
+        born.liveness = parent.liveness.heir(now.time);
         born.leader.membership.removals = parent.leader.membership.removals.clone();
         born.doubting = parent.doubting.heir(born.state.applied, now.time);
         born.crash_recovery =
@@ -72,7 +71,6 @@ impl Group {
         // Earlier primaries may have executed the operations that came for them.
         born.strays = Strays::forgotten_up_to(sealed);
         born.addresses.clone_from(&parent.addresses);
-        born.parting = parent.parting;
         (born.full, born.shortage) = (parent.full, parent.shortage);
         born.inheritance = inheritance.of_range(range);
         born.acceptor.persist_all(&mut born.out);

@@ -1,0 +1,227 @@
+//! Questions to a member, for its node, for policies and for checks. The answers change nothing.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{NodeId, Point};
+
+use crate::ballot::TermBallot;
+use crate::control::capacity::Believed;
+use crate::control::history::History;
+use crate::control::log::Log;
+use crate::control::state::GroupState;
+use crate::data::table::Table;
+use crate::data::{Acceptor, CatchUpStatus, Primary};
+use crate::group::{Group, facts};
+use crate::message::Parting;
+use crate::validate::Dropped;
+use crate::watched::Watched;
+use overlay::time::WallMillis;
+
+impl Group {
+    /// Returns the agreed state.
+    pub fn state(&self) -> &GroupState {
+        &self.state
+    }
+
+    /// Returns this node.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// Returns the leader, if known.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.log.leader()
+    }
+
+    /// Returns the log, for checks.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Returns this node's acceptor, for checks.
+    pub fn acceptor(&self) -> &Acceptor {
+        &self.acceptor
+    }
+
+    /// Returns this node's primaries.
+    pub fn primaries(&self) -> impl Iterator<Item = &Primary> {
+        self.primaries.values()
+    }
+
+    /// Returns the counts of dropped messages since the start, by reason.
+    pub fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    /// Returns whether all decisions of this node so far are durable. Its later decisions never are once it stores no more
+    /// ([`Group::has_lost`], [`Group::halted`]).
+    pub fn is_durable(&self) -> bool {
+        !self.out.is_closed() && self.out.batches_waiting() == 0 && !self.out.has_changes()
+    }
+
+    /// Notes values chosen, accepted, applied and answered alone from now on, for checks; returns those noted so far. While something is on
+    /// its way to the store, it returns only those of the log and of answers: a crash may lose the rest, and no node was told of it.
+    pub fn watch(&mut self) -> Watched {
+        let now = (self.state.born, self.state.applied);
+        let durable = self.is_durable();
+        Watched {
+            chosen: if durable { self.table.watch() } else { Vec::new() },
+            accepted: if durable { self.out.watch() } else { Vec::new() },
+            applied: self.watched.replace(Vec::new()).unwrap_or_default(),
+            alone: self.watched_alone.replace(Vec::new()).unwrap_or_default(),
+            moved: durable && self.watched_at.replace(now) != Some(now),
+        }
+    }
+
+    /// Returns the chosen records in memory.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Returns the status of catching up.
+    pub fn catch_up(&self) -> Vec<CatchUpStatus> {
+        self.acceptor.catch_up_status()
+    }
+
+    /// Returns whether it is still finding out whether its store lost anything.
+    pub fn is_recovering(&self) -> bool {
+        self.crash_recovery.is_some()
+    }
+
+    /// Returns the number of tombstones that it dropped since its start.
+    pub fn purged(&self) -> u64 {
+        self.purging.dropped
+    }
+
+    /// Returns the number of peers that wait to be admitted; only the leader knows it.
+    pub fn waiting_to_join(&self) -> usize {
+        self.leader.membership.joiners()
+    }
+
+    /// Returns the other nodes that are alive, as far as this node can tell.
+    pub fn hears(&self) -> Vec<NodeId> {
+        self.liveness.hears(facts!(self))
+    }
+
+    /// Returns whether a majority of the members, this one included, sent heartbeats to the group within the failure detection interval.
+    ///
+    /// Stricter than [`Group::hears_majority`]: a former member may still answer messages to the group.
+    pub fn has_heartbeats_of_majority(&self) -> bool {
+        self.liveness.has_heartbeats_of_majority(facts!(self))
+    }
+
+    /// Returns the group time.
+    pub fn group_time(&self) -> WallMillis {
+        self.liveness.group_time(self.now.time)
+    }
+
+    /// Returns the ballot of the primary that executes operations on this point now.
+    pub fn primary_of(&self, point: Point) -> Option<TermBallot> {
+        let part = self.state.assignment(point)?;
+        Some(TermBallot { epoch: self.state.epoch, term: part.term, node: part.node })
+    }
+
+    /// Returns whether a member that stops has nothing left to wait for: every sub-range of its own that another member can take over is
+    /// handed over, and every batch is durable.
+    pub fn is_idle(&self) -> bool {
+        let is_primary = self.state.division.iter().any(|part| part.node == self.me);
+        !(is_primary && self.liveness.has_successor(facts!(self))) && self.out.batches_waiting() == 0
+    }
+
+    /// Returns whether it hears a majority, and all other heard members stop as well.
+    pub fn stops_together(&self) -> bool {
+        self.liveness.stops_together(facts!(self))
+    }
+
+    /// Returns whether this node and the nodes that it hears are a majority of the members.
+    pub fn hears_majority(&self) -> bool {
+        self.liveness.hears_majority(facts!(self))
+    }
+
+    /// Returns the members that leave, and whether they insist.
+    pub fn leaving(&self) -> Vec<(NodeId, bool)> {
+        self.liveness.leaving(facts!(self))
+    }
+
+    /// Returns the departure that a member last announced, in any epoch; [`Parting::Stays`] before its first heartbeat.
+    pub fn last_parting(&self, node: NodeId) -> Parting {
+        self.liveness.last_parting(node)
+    }
+
+    /// Returns for how long a member has lived as one, in group time, without the times in which this node did not hear it. An age survives
+    /// a restart of the member's process, and a removal after which the peer returns soon.
+    pub fn age_of(&self, node: NodeId) -> Duration {
+        self.liveness.age_of(facts!(self), node)
+    }
+
+    /// Returns how long a member that could lead waits for a majority; `None` where unknown.
+    pub fn agreement_of(&self, node: NodeId) -> Option<Duration> {
+        self.liveness.agreement_of(facts!(self), node)
+    }
+
+    /// Returns the round trip between each two members, in the order of the members: `[a][b]` is the one between `a` and `b`, zero for a
+    /// member and itself, `None` where unknown. Round trips of this node are averages. Those of other members are single measurements, as
+    /// old as a heartbeat; drifting clocks falsify them by at most their drift in the time between two heartbeats.
+    pub fn round_trips(&self) -> Vec<Vec<Option<Duration>>> {
+        self.liveness.round_trips(facts!(self))
+    }
+
+    /// Returns the history in a member's last heartbeat; `None` where the member has no history, or was not heard yet.
+    pub fn told_history(&self, node: NodeId) -> Option<History> {
+        self.liveness.told_history(self.me, node)
+    }
+
+    /// Returns the operations a second that a member reported it can execute; `None` where its last heartbeat has no such report.
+    pub fn told_capacity(&self, node: NodeId) -> Option<u32> {
+        self.workload.capacities.told(self.me, &self.liveness, node)
+    }
+
+    /// Returns the highest rate, in operations a second on the average of ten seconds, at which this member saw a member execute as a
+    /// primary: writes that it was sent, and confirmations of reads, each of which may stand for several.
+    pub fn seen_capacity(&self, node: NodeId) -> u32 {
+        self.workload.capacities.most_seen(node)
+    }
+
+    /// Returns a member's capacity for this node's decisions; `None` where too little is known.
+    pub fn believed_capacity(&self, node: NodeId) -> Option<Believed> {
+        self.workload.capacities.believed(node)
+    }
+
+    /// Returns the operations a second that the living members can execute together; `None` where the capacity of one of them is not known.
+    pub fn capacity(&self) -> Option<u32> {
+        self.workload.capacities.of(&self.living())
+    }
+
+    /// Returns the operations of other primaries in which this member has taken part since its start: writes that it was sent, and reads
+    /// that it confirmed.
+    pub fn operations_assisted(&self) -> u64 {
+        self.workload.capacities.assisted()
+    }
+
+    /// Returns the operations a minute in each of [`CELLS`] equal pieces of the range, of all primaries together; `None` where one of them
+    /// has not reported yet.
+    ///
+    /// [`CELLS`]: crate::control::load::CELLS
+    pub fn load(&self) -> Option<Vec<u32>> {
+        self.workload.load(facts!(self), &self.liveness)
+    }
+
+    /// Returns the number of operations that have come to this node as a primary.
+    pub fn operations_taken(&self) -> u64 {
+        self.workload.operations_taken()
+    }
+
+    /// Returns the operations a minute that come to this node as a primary; `None` where it does not know yet.
+    pub fn own_load(&self) -> Option<u64> {
+        self.workload.own_load(facts!(self))
+    }
+
+    /// Returns the approximate bytes of the records in each of [`CELLS`] equal pieces of the range. Records that only the store has do not
+    /// count: the recently used ones in memory stand for them.
+    ///
+    /// [`CELLS`]: crate::control::load::CELLS
+    pub fn bytes_by_cell(&self) -> Vec<u64> {
+        self.table.bytes_by_cell(self.state.range)
+    }
+}
