@@ -42,7 +42,12 @@ pub(crate) struct Facts<'a> {
     pub(crate) config: &'a GroupConfig,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// Returns the facts for questions.
+    pub(crate) fn facts(&self) -> Facts<'a> {
+        Facts { me: self.me, now: self.now.time, state: self.state, config: self.config }
+    }
+
     /// Returns all members but this node.
     pub fn others(&self) -> alloc::vec::Vec<NodeId> {
         self.state.members.iter().map(|member| member.node).filter(|node| *node != self.me).collect()

@@ -20,8 +20,8 @@ use crate::control::liveness::Liveness;
 use crate::control::load::Workload;
 use crate::control::log::{AHEAD_MAX, Log};
 use crate::control::purge::Purging;
-use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
-use crate::control::recovery::doubt::Doubting;
+use crate::control::recovery::Recovery;
+use crate::control::recovery::doubt::Doubt;
 use crate::control::state::GroupState;
 use crate::data::operations::Strays;
 use crate::data::table::Table;
@@ -59,11 +59,7 @@ pub struct Group {
     pub(crate) strays: Strays,
     pub(crate) leader: LeaderState,
     pub(crate) purging: Purging,
-    pub(crate) crash_recovery: Option<CrashRecovery>,
-    pub(crate) doubting: Doubting,
-    pub(crate) acknowledgements: Acknowledgements,
-    /// Terms up to this slot were granted to an earlier run of this process.
-    pub(crate) granted_before: LogSlot,
+    pub(crate) recovery: Recovery,
     /// Time since which it has had its epoch sealed.
     pub(crate) sealed_since: Option<Time>,
     /// Whether it is a learner that does not have all bases yet.
@@ -104,7 +100,7 @@ macro_rules! context {
             config: &$group.config,
             out: &mut $group.out,
             rng: &mut $group.rng,
-            doubt: crate::control::recovery::doubt::Doubt::told($group.doubting.doubt),
+            doubt: crate::control::recovery::doubt::Doubt::told($group.recovery.doubting.doubt),
             dropped: &mut $group.dropped,
         }
     };
@@ -167,7 +163,10 @@ impl Group {
             Message::AskState => return self.send_state(from.node),
             Message::State(state) => return self.adopt(from.node, *state),
             Message::Join(joiner) => return self.on_join(joiner),
-            Message::AskVouch => return self.on_ask_vouch(from.node),
+            Message::AskVouch => {
+                let vouch = self.recovery.vouch(facts!(self), &self.log, &self.acceptor, from.node);
+                return self.out.send(&[from.node], Message::Vouch(vouch));
+            }
             Message::Vouch(vouch) => return self.on_vouch(from.node, &vouch),
             Message::AcceptLoss if !self.state.is_in_audience(from.node) => return,
             Message::AcceptLoss => return self.on_accept_loss(),
@@ -237,7 +236,7 @@ impl Group {
     }
 
     fn on_progress(&mut self, from: NodeId, progress: Progress) {
-        self.acknowledgements.on_progress(from, &progress);
+        self.recovery.acknowledgements.on_progress(from, &progress);
         self.leader.on_progress(from, progress);
         self.tell_released();
     }
@@ -262,7 +261,7 @@ impl Group {
         }
         if from.epoch == self.state.epoch
             && let Some(ballot) = heartbeat.leads
-            && self.crash_recovery.is_none()
+            && !self.recovery.is_asking()
         {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
             self.ask_what_is_lacking();
@@ -279,10 +278,10 @@ impl Group {
     }
 
     fn on_log_message(&mut self, from: NodeId, message: LogMessage) {
-        if self.crash_recovery.is_some() || !self.state.is_member(from) || !self.state.is_member(self.me) {
+        if self.recovery.is_asking() || !self.state.is_member(from) || !self.state.is_member(self.me) {
             return;
         }
-        self.acknowledgements.on_log(from, self.state.epoch, &message);
+        self.recovery.acknowledgements.on_log(from, self.state.epoch, &message);
         let message = match message {
             LogMessage::Promise { ballot, state: Some(state), accepted, doubt } => {
                 let epoch = self.state.epoch;
@@ -320,7 +319,7 @@ impl Group {
 
     /// Ends the epoch, under any leader; the next one has the same members. Any member may do so when it must.
     pub fn stop_epoch(&mut self) {
-        if self.crash_recovery.is_none() && !self.failed && self.state.is_member(self.me) {
+        if !self.recovery.is_asking() && !self.failed && self.state.is_member(self.me) {
             self.log.stop(&mut context!(self));
         }
     }
@@ -347,11 +346,11 @@ impl Group {
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
-        if self.crash_recovery.is_some() || self.failed {
+        if self.recovery.is_asking() || self.failed {
             return;
         }
         let ballot = message.ballot();
-        if self.is_silent_in(ballot.epoch) && !self.config.defects.has(Defect::DoubtSpeaks) {
+        if self.recovery.is_silent_in(facts!(self), ballot.epoch) && !self.config.defects.has(Defect::DoubtSpeaks) {
             return; // It may have forgotten a higher promise, or another value that it accepted.
         }
         if ballot.term.slot().0 > self.state.applied.0.saturating_add(AHEAD_MAX) {
@@ -364,7 +363,7 @@ impl Group {
             let range = range.or_else(|| self.primaries.get(&ballot).map(Primary::range));
             let state = &self.state;
             let granted = |ballot| state.parts().any(|(_, known)| known == ballot);
-            self.acknowledgements.on_committee(from, range, &message, granted);
+            self.recovery.acknowledgements.on_committee(from, range, &message, granted);
             if let Some(primary) = self.primaries.get_mut(&ballot) {
                 primary.on_message(&mut context!(self), &mut local!(self), from, message);
             }
@@ -419,6 +418,22 @@ impl Group {
     /// Sets the members' capacities for decisions. Replaces earlier ones; empty where too little is known.
     pub fn expect_capacities(&mut self, believed: BTreeMap<NodeId, Believed>) {
         self.workload.capacities.expect(believed);
+    }
+
+    /// Notes that this peer has begun a run that was not known to have begun. No message of that run has come to this node, except those
+    /// that the present run of this node will see. Call it before any message of the peer's run is handed in, and only once for each run of
+    /// the peer, regardless of what was known of that run before this node began. An answer of an earlier run is asked for again. `run` is
+    /// the number that the run drew; never 0.
+    pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
+        self.recovery.on_new_run(peer, run);
+        self.leader.forget_progress(peer);
+    }
+
+    /// Notes that the store lacks more than its torn end, as other members know: it may be older by any number of epochs. Their answers so
+    /// far were compared with a store that only lacks its end, so they are asked again. Returns the new doubt, which is to be durable
+    /// before this member sends anything under a later start.
+    pub fn on_store_older(&mut self) -> Option<Doubt> {
+        self.recovery.on_store_older(&mut context!(self))
     }
 
     /// Notes that a peer's last connection closed.
@@ -494,7 +509,7 @@ impl Group {
         if !self.liveness.hears_as_told(facts!(self)) {
             self.send_heartbeat(); // The leader counts which members miss which.
         }
-        if self.crash_recovery.is_none() {
+        if !self.recovery.is_asking() {
             self.log.on_tick(&mut context!(self), &self.liveness.failure_detector);
             self.tick_sealed();
             self.apply_chosen();
@@ -530,7 +545,7 @@ impl Group {
         if let Some(suspicion) = self.liveness.failure_detector.next_suspicion(&self.config.timing, self.now.time) {
             next = next.min(suspicion);
         }
-        if self.crash_recovery.is_none() {
+        if !self.recovery.is_asking() {
             next = next.min(self.purging.next_timeout(self.now.time)).min(self.acceptor.catch_up_due(&context!(self)));
         }
         if let Some(due) = self.seal_due() {
@@ -538,9 +553,9 @@ impl Group {
             let soon = self.now.time + self.config.timing.resend / 4;
             next = next.min(due.max(soon));
         }
-        next = next.min(self.doubt_due());
+        next = next.min(self.recovery.doubt_due(facts!(self), &self.log, self.sealed_since.is_some()));
         next = next.min(self.transactions_due()).min(self.behind_due());
-        if self.crash_recovery.is_some() || self.lacks_bases {
+        if self.recovery.is_asking() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);
         }
         next

@@ -3,13 +3,14 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{NodeId, Point};
+use overlay::{NodeId, PeerKey, Point};
 
 use crate::ballot::TermBallot;
 use crate::control::capacity::Believed;
 use crate::control::history::History;
 use crate::control::log::Log;
-use crate::control::state::GroupState;
+use crate::control::recovery::doubt::{Doubt, InDoubt};
+use crate::control::state::{EpochConfig, GroupState};
 use crate::data::table::Table;
 use crate::data::{Acceptor, CatchUpStatus, Primary};
 use crate::group::{Group, facts};
@@ -86,7 +87,7 @@ impl Group {
 
     /// Returns whether it is still finding out whether its store lost anything.
     pub fn is_recovering(&self) -> bool {
-        self.crash_recovery.is_some()
+        self.recovery.is_asking()
     }
 
     /// Returns the number of tombstones that it dropped since its start.
@@ -223,5 +224,41 @@ impl Group {
     /// [`CELLS`]: crate::control::load::CELLS
     pub fn bytes_by_cell(&self) -> Vec<u64> {
         self.table.bytes_by_cell(self.state.range)
+    }
+
+    /// Returns the run of this peer that began last, as far as this group was told.
+    pub fn newest_run(&self, peer: PeerKey) -> Option<u64> {
+        self.recovery.acknowledgements.newest_run(peer)
+    }
+
+    /// Returns the doubt of this member, if any.
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.recovery.doubt()
+    }
+
+    /// Returns the members in doubt, and the members that the group waits for because of them.
+    pub fn in_doubt(&self) -> InDoubt {
+        self.recovery.in_doubt(facts!(self), &self.liveness)
+    }
+
+    /// Returns the members of one configuration in doubt about its epoch, and those of its members that the group waits for because of
+    /// them.
+    pub fn in_doubt_of(&self, config: &EpochConfig) -> InDoubt {
+        self.recovery.in_doubt_of(facts!(self), &self.liveness, config)
+    }
+
+    /// Returns the doubt with which this process must start again, where other members know a start of it that its store does not. The
+    /// process was in doubt before in this run, and was compared with the other members' knowledge of that time. But the unknown start may
+    /// be that of a copy of its store, which they have learned of since. So from now on the store may lack any acknowledgement of any
+    /// epoch, until all members have answered again. `None` where the store was whole when this process started, or where tombstones were
+    /// purged since the comparison: a copy may have reported in its place that it holds them, and no other member does any more.
+    pub fn doubt_as_older(&self) -> Option<Doubt> {
+        if self.failed { None } else { self.recovery.doubt_as_older(facts!(self)) }
+    }
+
+    /// Returns whether this incarnation is over because data is lost that it held or that other nodes count on. The store has nothing that
+    /// happened since, so a later start finds the same.
+    pub fn has_lost(&self) -> bool {
+        self.failed && self.out.is_closed() && self.out.halted().is_none()
     }
 }

@@ -7,9 +7,11 @@ use overlay::NodeId;
 
 use crate::ballot::TermBallot;
 use crate::contradiction::{Contradicts, contradiction};
+use crate::control::recovery::crash_recovery::{RecoveryStep, VouchOutcome};
+use crate::control::recovery::doubt::{DoubtStep, LACKS};
 use crate::control::state::{Entry, GroupState};
 use crate::group::{Group, context, facts};
-use crate::message::{Message, Parting, Sender};
+use crate::message::{Message, Parting, Sender, Vouch};
 use crate::outbox::{Durable, GroupOutput};
 use crate::transaction::successor::handover::Inheritance;
 use crate::watched::Applied;
@@ -199,7 +201,7 @@ impl Group {
         if self.state.recovery.is_empty() {
             self.inheritance = Inheritance::default(); // All new primaries have taken over by now.
         }
-        self.acknowledgements.keep(&audience);
+        self.recovery.acknowledgements.keep(&audience);
         self.leader.keep(&audience);
         self.workload.capacities.keep(&audience);
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
@@ -211,7 +213,7 @@ impl Group {
             }
         }
         self.drop_ended();
-        if self.crash_recovery.is_none() && !self.failed {
+        if !self.recovery.is_asking() && !self.failed {
             self.begin_primaries();
         }
         self.forget_strays();
@@ -219,11 +221,118 @@ impl Group {
     }
 
     /// Begins to take part: the other members have vouched for this node.
-    pub(crate) fn take_part(&mut self) {
-        self.crash_recovery = None;
-        self.doubting.on_compared(self.state.applied);
+    fn take_part(&mut self) {
+        self.recovery.take_part(self.state.applied);
         self.follow_state();
         self.liveness.hurry_heartbeat(self.now.time);
+    }
+
+    /// Continues to find out whether the store lost anything.
+    pub(crate) fn tick_crash_recovery(&mut self) {
+        match self.recovery.tick(&mut context!(self), &mut self.log, &self.acceptor) {
+            RecoveryStep::Waits => return,
+            RecoveryStep::Vouched => {}
+            RecoveryStep::Bounded => self.review_doubt(),
+        }
+        if !self.failed {
+            self.take_part();
+        }
+    }
+
+    /// Takes another member's answer about this node's acknowledgements.
+    pub(crate) fn on_vouch(&mut self, from: NodeId, vouch: &Vouch) {
+        let compared = self.recovery.on_vouch(facts!(self), &self.log, &self.acceptor, from, vouch);
+        if compared == VouchOutcome::Nothing {
+            return;
+        }
+        if vouch.applied > self.state.applied {
+            self.ask_state(from);
+        }
+        if compared == VouchOutcome::Lacking {
+            self.on_store_failed();
+            self.out.push(GroupOutput::Lost(LACKS));
+            return;
+        }
+        self.tick_crash_recovery();
+    }
+
+    /// Does what is due because of a doubt.
+    pub(crate) fn tick_doubt(&mut self) {
+        let is_sealed = self.sealed_since.is_some();
+        match self.recovery.tick_doubt(&mut context!(self), &self.log, &self.liveness, is_sealed) {
+            DoubtStep::Rests => {}
+            DoubtStep::GivesUp(why) => self.failed_with(why),
+            DoubtStep::EndsEpoch => self.stop_epoch(),
+        }
+    }
+
+    /// Ends the doubt once no configuration that recovery asks is in doubt.
+    fn review_doubt(&mut self) {
+        self.find_loss();
+        if !self.failed {
+            self.recovery.review(&mut context!(self));
+        }
+    }
+
+    /// Ends this incarnation where the state shows that this member lost data: a tombstone that was purged since, so that no other member
+    /// can report the deletion. The store keeps the state from before that purge. So the loss shows again if the process ends before the
+    /// next incarnation begins, and that one knows which purges the records that it takes over missed.
+    fn find_loss(&mut self) {
+        if !self.failed && self.recovery.lacks_what_was_purged(facts!(self), &self.acceptor, &self.state) {
+            self.end_with_loss(LACKS);
+        }
+    }
+
+    /// Does the same where `born`, the state of a group that is born of this one, shows the loss. A purge of which this member never heard
+    /// may have come between, and in the new group all members count as having been there since after it. Returns whether this incarnation
+    /// is over.
+    pub fn find_loss_for(&mut self, born: &GroupState) -> bool {
+        // Also where it has given way to another group born of it.
+        if !self.has_lost() && self.recovery.lacks_what_was_purged(facts!(self), &self.acceptor, born) {
+            self.end_with_loss(LACKS);
+        }
+        self.has_lost()
+    }
+
+    /// Ends this incarnation for this reason. On disk it stays where it was.
+    fn end_with_loss(&mut self, why: &'static str) {
+        self.out.close();
+        self.failed_with(why);
+    }
+
+    /// Ends this incarnation for this reason.
+    fn failed_with(&mut self, why: &'static str) {
+        self.on_store_failed();
+        self.out.push(GroupOutput::Over(why));
+    }
+
+    /// Takes over the doubt of `other`, a predecessor of this new group on the same node.
+    pub fn inherit_doubt(&mut self, other: &Group) {
+        if let Some(doubt) = self.recovery.inherit_doubt(facts!(self), &other.recovery) {
+            self.primaries.values_mut().for_each(|primary| primary.end(&mut context!(self)));
+            self.drop_ended();
+            self.out.persist(Durable::Doubt(Some(doubt)));
+        }
+    }
+
+    /// Accepts the loss of the members waited for: members in doubt continue with the contents of their stores. Tells all members that this
+    /// one reaches. Returns `false`, and changes nothing, where the group waits for no member.
+    pub fn accept_loss(&mut self) -> bool {
+        if self.in_doubt().waiting_for.is_empty() {
+            return false;
+        }
+        let others: Vec<NodeId> = self.state.audience().into_iter().filter(|node| *node != self.me).collect();
+        self.out.send(&others, Message::AcceptLoss);
+        self.on_accept_loss();
+        true
+    }
+
+    pub(crate) fn on_accept_loss(&mut self) {
+        if self.in_doubt().waiting_for.is_empty() || !self.recovery.accept_loss(&mut context!(self)) {
+            return;
+        }
+        self.liveness.hurry_heartbeat(self.now.time);
+        self.tick_crash_recovery();
     }
 
     pub(crate) fn send_state(&mut self, to: NodeId) {

@@ -194,7 +194,7 @@ impl Group {
         self.on_marks(Sender { node: self.me, epoch: self.state.epoch }, &marks);
         // Writes that the acceptor took since then are part of the changes that must be durable.
         self.acceptor.flush(&mut context!(self));
-        let progress = self.crash_recovery.is_none().then(|| self.progress());
+        let progress = (!self.recovery.is_asking()).then(|| self.progress());
         let is_durable = self.out.is_durable();
         let heartbeat = Heartbeat {
             applied: self.state.applied,
@@ -208,7 +208,7 @@ impl Group {
             wall: self.now.wall,
             sent_us: self.now.time.0 / 1_000,
             agreement_us: self.liveness.agreement_us(facts!(self)),
-            doubt: self.doubt_to_tell(),
+            doubt: self.recovery.doubt_to_tell(),
             load: self.workload.meter.told(self.config.timing.heartbeat),
             full: self.shortage.told,
             absences: self.liveness.failure_detector.absences(self.liveness.group_time(self.now.time), self.now.time),
@@ -255,7 +255,7 @@ impl Group {
     /// times n messages for each of n sub-ranges.
     pub(crate) fn tell_progress(&mut self) {
         let changed = self.acceptor.take_completeness_changed();
-        if self.crash_recovery.is_some() || !(changed || self.leader.granted_anew || self.leader.awaited) {
+        if self.recovery.is_asking() || !(changed || self.leader.granted_anew || self.leader.awaited) {
             return;
         }
         if changed {
@@ -350,7 +350,7 @@ impl Group {
 
     /// Divides the range anew: at once where a primary is suspected, restarted or leaving, and by the policy when all is calm.
     fn divide(&mut self) -> Option<Entry> {
-        if self.doubts(self.state.epoch) {
+        if self.recovery.doubts(self.state.epoch) {
             return None; // The epoch is to end, and a member in doubt would serve nothing.
         }
         let able = self.able();
@@ -408,7 +408,7 @@ impl Group {
             self.state
                 .nodes()
                 .into_iter()
-                .filter(|node| self.liveness.is_able(facts!(self), self.doubts(self.state.epoch), *node, here))
+                .filter(|node| self.liveness.is_able(facts!(self), self.recovery.doubts(self.state.epoch), *node, here))
                 .collect()
         };
         let staying = able(stays);
@@ -444,7 +444,7 @@ impl Group {
         let stays = |parting| parting == Parting::Stays;
         let nodes = self.state.nodes().into_iter().filter(|node| *node != self.me);
         nodes.into_iter().any(|node| {
-            self.liveness.is_able(facts!(self), self.doubts(self.state.epoch), node, stays)
+            self.liveness.is_able(facts!(self), self.recovery.doubts(self.state.epoch), node, stays)
                 && !self.is_out_of_room(node)
         })
     }

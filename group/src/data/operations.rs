@@ -100,7 +100,7 @@ impl Group {
             return; // A copy: the first one is answered.
         }
         let forgotten = !ended.contains_key(&ballot) && self.strays.forgotten >= Some(ballot);
-        if ballot.term.slot() <= self.granted_before || forgotten {
+        if ballot.term.slot() <= self.recovery.granted_before || forgotten {
             return self.out.outcome(attempt, AttemptOutcome::Unknown);
         }
         // A copy that came to another run of this process would not be recognised. None does: it would have had to come over a connection
@@ -120,8 +120,8 @@ impl Group {
         let granted = self.state.parts().any(|(_, known)| known == ballot);
         let to_come = ballot.term.slot() > self.state.applied;
         (granted || to_come)
-            && ballot.term.slot() > self.granted_before
-            && !self.doubts(ballot.epoch)
+            && ballot.term.slot() > self.recovery.granted_before
+            && !self.recovery.doubts(ballot.epoch)
             && !self.primaries.contains_key(&ballot)
             && !self.strays.ended.contains_key(&ballot)
     }

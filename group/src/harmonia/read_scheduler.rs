@@ -69,7 +69,7 @@ impl Group {
 
     fn may_answer(&mut self, read: &SpreadRead) -> Answers {
         let is_here = self.acceptor.committee(read.ballot).is_some_and(|it| it.range().contains(read.key.point()));
-        let is_read = is_here && matches!(read.op, Op::Read(_)) && self.crash_recovery.is_none() && !self.failed;
+        let is_read = is_here && matches!(read.op, Op::Read(_)) && !self.recovery.is_asking() && !self.failed;
         match is_read {
             false => Answers::No,
             true => self.acceptor.may_answer(&context!(self), read.ballot, read.switch, read.point),

@@ -267,7 +267,7 @@ impl Group {
     pub(crate) fn on_ask_copy(&mut self, from: NodeId, ask: AskCopy) {
         let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
         let is_near = predecessor.into_iter().chain(successor).any(|link| link.nodes().any(|node| node == from));
-        if is_near && self.crash_recovery.is_none() && !self.failed && self.state.ended.is_none() {
+        if is_near && !self.recovery.is_asking() && !self.failed && self.state.ended.is_none() {
             self.acceptor.on_ask_copy(&mut context!(self), &mut self.table, from, ask);
         }
     }
@@ -387,7 +387,7 @@ impl Group {
 
     /// Handles an envelope to this group, or to one for which it answers.
     pub fn on_envelope(&mut self, envelope: GroupEnvelope) {
-        if self.crash_recovery.is_some() || self.failed {
+        if self.recovery.is_asking() || self.failed {
             return;
         }
         if self.state.losses.iter().any(|loss| loss.is_of(&envelope.by)) {

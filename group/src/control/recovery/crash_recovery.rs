@@ -21,12 +21,13 @@ use overlay::{Epoch, KeyRange, NodeId, PeerKey};
 
 use crate::ballot::{Ballot, LogSlot, TermBallot};
 use crate::config::Defect;
-use crate::control::log::AHEAD_MAX;
+use crate::context::{Context, Facts};
+use crate::control::log::{AHEAD_MAX, Log};
+use crate::control::recovery::Recovery;
 use crate::control::recovery::doubt::SURE;
-use crate::group::{Group, context};
+use crate::data::Acceptor;
 use crate::message::{CommitteeMessage, LogMessage, Message, Progress, Vouch, VouchedCommittee};
 use crate::number_set::NumberSet;
-use crate::outbox::GroupOutput;
 use overlay::time::Time;
 
 /// Time to wait for further answers once a quorum's answers have arrived: the member that this node acknowledged to may be slow.
@@ -75,6 +76,11 @@ impl CrashRecovery {
     /// Returns whether this node has answered that its store is older.
     pub(crate) fn is_older(&self, node: NodeId) -> bool {
         self.answered.get(&node).is_some_and(|answered| answered.older)
+    }
+
+    /// Forgets the answers of this peer.
+    pub(crate) fn forget(&mut self, peer: PeerKey) {
+        self.answered.retain(|node, _| node.peer != peer);
     }
 
     /// Returns whether this node has answered.
@@ -154,7 +160,8 @@ impl Acknowledgements {
         }
     }
 
-    fn newest_run(&self, peer: PeerKey) -> Option<u64> {
+    /// Returns the run of this peer that began last, as far as this node was told.
+    pub(crate) fn newest_run(&self, peer: PeerKey) -> Option<u64> {
         Some(self.followed.get(&peer)?.last)
     }
 
@@ -246,157 +253,186 @@ impl Acknowledgements {
     }
 }
 
-impl Group {
-    pub(crate) fn on_ask_vouch(&mut self, from: NodeId) {
-        let known = self.acknowledgements.vouch(from, self.state.applied, self.state.epoch);
-        let begins_next = self.acceptor.has_sealed(self.state.epoch) || self.state.ended.is_some();
-        let vouch = Vouch {
+/// What an answer shows about this node's store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VouchOutcome {
+    /// Nothing: this node has not asked, or has not asked that node.
+    Nothing,
+    /// The store may still have everything.
+    Whole,
+    /// The store lacks an acknowledged write or promise: this incarnation is over.
+    Lacking,
+}
+
+/// Step of the check of this node's store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecoveryStep {
+    /// More answers are needed.
+    Waits,
+    /// The other members have vouched for this node: it can take part.
+    Vouched,
+    /// The other members have bounded this node's doubt: it can take part once the doubt was reviewed.
+    Bounded,
+}
+
+impl Recovery {
+    /// Returns the answer to a node that asks which of its acknowledgements this one knows.
+    pub(crate) fn vouch(&self, facts: Facts<'_>, log: &Log, acceptor: &Acceptor, from: NodeId) -> Vouch {
+        let known = self.acknowledgements.vouch(from, facts.state.applied, facts.state.epoch);
+        let begins_next = acceptor.has_sealed(facts.state.epoch) || facts.state.ended.is_some();
+        Vouch {
             // A member that was in doubt may have forgotten that it knew an earlier run.
             followed: if self.doubting.was { 0 } else { self.acknowledgements.followed(from) },
-            last: Epoch(self.state.epoch.0 + u64::from(begins_next)),
-            round: self.log.round_seen(),
-            slot: self.log.last_accepted().unwrap_or(LogSlot(0)).max(self.state.applied),
-            held: self.acceptor.held(from),
+            last: Epoch(facts.state.epoch.0 + u64::from(begins_next)),
+            round: log.round_seen(),
+            slot: log.last_accepted().unwrap_or(LogSlot(0)).max(facts.state.applied),
+            held: acceptor.held(from),
             older: self.doubting.doubt.is_some_and(|doubt| doubt.older),
             ..known
-        };
-        self.out.send(&[from], Message::Vouch(vouch));
-    }
-
-    /// Notes that this peer has begun a run that was not known to have begun. No message of that run has come to this node, except those
-    /// that the present run of this node will see. Call it before any message of the peer's run is handed in, and only once for each run of
-    /// the peer, regardless of what was known of that run before this node began. An answer of an earlier run is asked for again. `run` is
-    /// the number that the run drew; never 0.
-    pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
-        self.acknowledgements.on_new_run(peer, run);
-        self.leader.forget_progress(peer);
-        if let Some(recovery) = &mut self.crash_recovery {
-            recovery.answered.retain(|node, _| node.peer != peer);
         }
     }
 
-    /// Returns the run of this peer that began last, as far as this group was told.
-    pub fn newest_run(&self, peer: PeerKey) -> Option<u64> {
-        self.acknowledgements.newest_run(peer)
-    }
-
-    pub(crate) fn on_vouch(&mut self, from: NodeId, vouch: &Vouch) {
-        let Some(recovery) = &mut self.crash_recovery else { return };
-        if !self.state.is_in_audience(from) {
-            return;
+    /// Takes an answer of another member, and compares this node's store with it.
+    pub(crate) fn on_vouch(
+        &mut self,
+        facts: Facts<'_>,
+        log: &Log,
+        acceptor: &Acceptor,
+        from: NodeId,
+        vouch: &Vouch,
+    ) -> VouchOutcome {
+        let Some(crash) = &mut self.crash else { return VouchOutcome::Nothing };
+        if !facts.state.is_in_audience(from) {
+            return VouchOutcome::Nothing;
         }
         // Another run of this process may have served under a term that this store does not know of.
-        if vouch.applied.0 <= self.state.applied.0.saturating_add(AHEAD_MAX)
-            && !self.config.defects.has(Defect::BallotReuse)
+        if vouch.applied.0 <= facts.state.applied.0.saturating_add(AHEAD_MAX)
+            && !facts.config.defects.has(Defect::BallotReuse)
         {
             self.granted_before = self.granted_before.max(vouch.applied);
         }
-        let log_holds = match vouch.epoch.cmp(&self.state.epoch) {
-            // That epoch is over, so promises in it matter no more.
-            Ordering::Less => true,
-            Ordering::Equal => {
-                let held = |(slot, ballot): &(LogSlot, Ballot)| {
-                    *slot <= self.state.applied || self.log.accepted_under(*slot) >= Some(*ballot)
-                };
-                vouch.promised <= self.log.promised() && vouch.accepted.iter().all(held)
-            }
-            // An epoch is made durable before anything is acknowledged in it: this store has lost all of it.
-            Ordering::Greater => vouch.promised.is_none() && vouch.accepted.is_empty(),
-        };
-        // Acknowledgements in epochs about which no recovery asks this member decide nothing. This store may have lost some of them: a
-        // doubt ends with those epochs, and the store stays as it is.
-        let is_asked = |known: &VouchedCommittee| {
-            let configs = self.state.configs(known.range);
-            configs.iter().any(|config| config.epoch <= known.ballot.epoch && config.members.contains(&self.me))
-        };
-        let holds =
-            log_holds && vouch.committees.iter().filter(|known| is_asked(known)).all(|it| self.acceptor.holds(it));
+        let holds = holds_in_log(facts, log, vouch) && holds_in_committees(facts, acceptor, vouch);
         let is_alike = |epoch: Epoch| {
             let mut later = vouch.held.iter().filter(|held| held.ballot.epoch >= epoch);
-            later.all(|held| self.acceptor.holds_alike(held))
+            later.all(|held| acceptor.holds_alike(held))
         };
-        let shows = |told: &Progress| told.applied <= self.state.applied && self.acceptor.shows(told);
+        let shows = |told: &Progress| told.applied <= facts.state.applied && acceptor.shows(told);
         let is_shown =
             holds && self.doubting.left_in().is_some_and(is_alike) && vouch.progress.as_ref().is_none_or(shows);
         let Vouch { applied, followed, last, round, slot, older, .. } = *vouch;
-        recovery.answered.insert(from, Answered { applied, followed, last, round, slot, is_shown, older });
-        if applied > self.state.applied {
-            self.ask_state(from);
-        }
+        crash.answered.insert(from, Answered { applied, followed, last, round, slot, is_shown, older });
         // A member in doubt counts as if it had lost something anyway, and its group may have no majority without it.
         let is_over = !holds && self.doubting.doubt.is_none();
-        if is_over && !self.config.defects.has(Defect::Amnesia) {
-            self.crash_recovery = None;
-            self.on_store_failed();
-            self.out.push(GroupOutput::Lost("its store lacks a write or promise that it had acknowledged"));
-            return;
+        if is_over && !facts.config.defects.has(Defect::Amnesia) {
+            self.crash = None;
+            return VouchOutcome::Lacking;
         }
-        self.tick_crash_recovery();
+        VouchOutcome::Whole
     }
 
-    pub(crate) fn tick_crash_recovery(&mut self) {
-        let Some(recovery) = &self.crash_recovery else { return };
+    /// Asks the members that have not answered, and decides whether the answers suffice for this node to take part.
+    pub(crate) fn tick(&mut self, cx: &mut Context<'_>, log: &mut Log, acceptor: &Acceptor) -> RecoveryStep {
+        let facts = cx.facts();
+        let Some(crash) = &self.crash else { return RecoveryStep::Waits };
         // This node may have acknowledged to any member that recovery asks, even to one that is a member no longer.
         let mut others: Vec<NodeId> =
-            self.state.configs(self.state.range).into_iter().flat_map(|c| c.members).collect();
-        let is_asked = others.contains(&self.me);
-        others.retain(|node| *node != self.me);
+            facts.state.configs(facts.state.range).into_iter().flat_map(|c| c.members).collect();
+        let is_asked = others.contains(&facts.me);
+        others.retain(|node| *node != facts.me);
         others.sort_unstable();
         others.dedup();
-        let all = others.iter().all(|node| recovery.answered.contains_key(node));
-        let lingered = self.now.time.since(recovery.since) >= LINGER;
-        let answered = &recovery.answered;
-        let accepted = match self.doubting.doubt.filter(|_| !self.config.defects.has(Defect::DoubtCounts)) {
-            None => all || (lingered && self.has_quorums(|node| answered.contains_key(&node))) || !is_asked,
+        let all = others.iter().all(|node| crash.answered.contains_key(node));
+        let lingered = facts.now.since(crash.since) >= LINGER;
+        let answered = &crash.answered;
+        let accepted = match self.doubting.doubt.filter(|_| !facts.config.defects.has(Defect::DoubtCounts)) {
+            None => all || (lingered && has_quorums(facts, |node| answered.contains_key(&node))) || !is_asked,
             // The set of other members may be known only from the state that they have applied.
             Some(doubt) => {
-                let is_known = |answer: &Answered| answer.applied <= self.state.applied;
-                doubt.accepted || all && answered.values().all(is_known) && self.older_majority().is_empty()
+                let is_known = |answer: &Answered| answer.applied <= facts.state.applied;
+                doubt.accepted || all && answered.values().all(is_known) && self.older_majority(facts).is_empty()
             }
         };
         if accepted {
-            self.settle_doubt(all, &others);
-            if !self.failed {
-                self.take_part();
-            }
-            return;
+            return self.settle_doubt(cx, log, acceptor, all, &others);
         }
-        let Some(recovery) = &mut self.crash_recovery else { return };
-        if recovery.asked.is_none_or(|asked| self.now.time.since(asked) >= self.config.timing.resend) {
-            recovery.asked = Some(self.now.time);
-            let ask: Vec<NodeId> = others.into_iter().filter(|node| !recovery.has(*node)).collect();
-            let ctx = context!(self);
-            ctx.out.send(&ask, Message::AskVouch);
+        let Some(crash) = &mut self.crash else { return RecoveryStep::Waits };
+        if crash.asked.is_none_or(|asked| facts.now.since(asked) >= facts.config.timing.resend) {
+            crash.asked = Some(facts.now);
+            let ask: Vec<NodeId> = others.into_iter().filter(|node| !crash.has(*node)).collect();
+            cx.out.send(&ask, Message::AskVouch);
         }
+        RecoveryStep::Waits
     }
 
     /// Decides from the answers of the other members whether anything is still in doubt, and for which epochs.
-    fn settle_doubt(&mut self, all: bool, others: &[NodeId]) {
-        let (Some(recovery), Some(doubt)) = (&self.crash_recovery, self.doubting.doubt) else { return };
-        let answers: Vec<Answered> = recovery.answered.values().copied().collect();
+    fn settle_doubt(
+        &mut self,
+        cx: &mut Context<'_>,
+        log: &mut Log,
+        acceptor: &Acceptor,
+        all: bool,
+        others: &[NodeId],
+    ) -> RecoveryStep {
+        let state = cx.state;
+        let (Some(crash), Some(doubt)) = (&self.crash, self.doubting.doubt) else { return RecoveryStep::Vouched };
+        let answers: Vec<Answered> = crash.answered.values().copied().collect();
         // The run that may have forgotten something, and all since: the present one is the last.
         let has_followed = |answer: &&Answered| answer.followed > doubt.runs && answer.is_shown;
-        let is_level = |answer: &Answered| answer.slot <= self.state.applied && answer.last <= self.state.epoch;
-        let of_others = others.iter().filter_map(|node| recovery.answered.get(node));
+        let is_level = |answer: &Answered| answer.slot <= state.applied && answer.last <= state.epoch;
+        let of_others = others.iter().filter_map(|node| crash.answered.get(node));
         let round = answers.iter().map(|answer| answer.round).max().unwrap_or(0);
         let followed = all && !others.is_empty() && of_others.filter(has_followed).count() == others.len();
         if followed && answers.iter().all(is_level) && !doubt.accepted {
-            self.log.begin_above(round, 0);
-            return self.end_doubt();
+            log.begin_above(round, 0);
+            self.end_doubt(cx);
+            return RecoveryStep::Vouched;
         }
         let last = answers.iter().map(|answer| answer.last).max().unwrap_or(SURE);
-        self.bound_doubt(last, round);
+        self.bound_doubt(cx, log, acceptor, last, round);
         // Terms that were granted up to then may have been used.
         let newest = answers.iter().map(|answer| answer.applied).max().unwrap_or(LogSlot(0));
-        self.granted_before = self.granted_before.max(newest).max(self.state.applied);
-        self.review_doubt();
+        self.granted_before = self.granted_before.max(newest).max(state.applied);
+        RecoveryStep::Bounded
     }
+}
 
-    /// Ends this incarnation for this reason.
-    pub(crate) fn failed_with(&mut self, why: &'static str) {
-        self.on_store_failed();
-        self.out.push(GroupOutput::Over(why));
+/// Returns whether the log of this node holds all that another member knows it to have acknowledged there.
+fn holds_in_log(facts: Facts<'_>, log: &Log, vouch: &Vouch) -> bool {
+    match vouch.epoch.cmp(&facts.state.epoch) {
+        // That epoch is over, so promises in it matter no more.
+        Ordering::Less => true,
+        Ordering::Equal => {
+            let held = |(slot, ballot): &(LogSlot, Ballot)| {
+                *slot <= facts.state.applied || log.accepted_under(*slot) >= Some(*ballot)
+            };
+            vouch.promised <= log.promised() && vouch.accepted.iter().all(held)
+        }
+        // An epoch is made durable before anything is acknowledged in it: this store has lost all of it.
+        Ordering::Greater => vouch.promised.is_none() && vouch.accepted.is_empty(),
     }
+}
+
+/// Returns whether the acceptor of this node holds all that another member knows it to have acknowledged in committees.
+///
+/// Acknowledgements in epochs about which no recovery asks this member decide nothing. This store may have lost some of them: a
+/// doubt ends with those epochs, and the store stays as it is.
+fn holds_in_committees(facts: Facts<'_>, acceptor: &Acceptor, vouch: &Vouch) -> bool {
+    let is_asked = |known: &VouchedCommittee| {
+        let configs = facts.state.configs(known.range);
+        configs.iter().any(|config| config.epoch <= known.ballot.epoch && config.members.contains(&facts.me))
+    };
+    vouch.committees.iter().filter(|known| is_asked(known)).all(|it| acceptor.holds(it))
+}
+
+/// Returns whether enough nodes have answered for this one to vote: in every configuration that asks this node, enough to make a
+/// majority with it.
+fn has_quorums(facts: Facts<'_>, answered: impl Fn(NodeId) -> bool) -> bool {
+    let asks = |members: &Vec<NodeId>| members.contains(&facts.me);
+    let configs = facts.state.configs(facts.state.range).into_iter().map(|config| config.members);
+    configs.filter(asks).all(|members| {
+        let held = members.iter().filter(|node| **node == facts.me || answered(**node)).count();
+        held > members.len() / 2
+    })
 }
 
 #[cfg(test)]

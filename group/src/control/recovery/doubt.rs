@@ -37,17 +37,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::ballot::{LogSlot, Number};
 use crate::config::{Defect, Defects};
+use crate::context::{Context, Facts};
+use crate::control::liveness::Liveness;
+use crate::control::log::Log;
+use crate::control::recovery::Recovery;
 use crate::control::recovery::crash_recovery::CrashRecovery;
 use crate::control::state::{EpochConfig, GroupState};
-use crate::group::{Group, context, facts};
-use crate::message::Message;
+use crate::data::Acceptor;
 use crate::outbox::{Durable, GroupOutput};
 use overlay::time::Time;
 
 /// How long a member waits in doubt while a sure majority serves without it. Then it enters again as a new incarnation.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Reason for which an incarnation ends that lost acknowledged data.
-const LACKS: &str = "its store lacks a write or promise that it had acknowledged";
+pub(crate) const LACKS: &str = "its store lacks a write or promise that it had acknowledged";
 /// Pause between two log lines that name the members waited for.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 /// Gap between the highest known round and the first round that a leader in doubt uses: it may have used rounds that no
@@ -195,44 +198,50 @@ impl Doubting {
     }
 }
 
-impl Group {
-    /// Returns the doubt of this member, if any.
-    pub fn doubt(&self) -> Option<Doubt> {
-        self.doubting.doubt
-    }
+/// Step of a member in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DoubtStep {
+    /// Nothing is to be done.
+    Rests,
+    /// The other members continue without this incarnation, which is to end for this reason.
+    GivesUp(&'static str),
+    /// The present epoch is to be ended.
+    EndsEpoch,
+}
 
+impl Recovery {
     /// Returns the doubt as heartbeats carry it. A member that still waits for answers can serve in no epoch, and its heartbeat reports
     /// that.
     pub(crate) fn doubt_to_tell(&self) -> Option<Doubt> {
-        let up_to = |doubt: Doubt| if self.crash_recovery.is_some() { Doubt::UNKNOWN } else { doubt.up_to };
+        let up_to = |doubt: Doubt| if self.is_asking() { Doubt::UNKNOWN } else { doubt.up_to };
         self.doubting.doubt.map(|doubt| Doubt { up_to: up_to(doubt), ..doubt })
     }
 
     /// Notes that the store lacks more than its torn end, as other members know: it may be older by any number of epochs. Their answers so
     /// far were compared with a store that only lacks its end, so they are asked again. Returns the new doubt, which is to be durable
     /// before this member sends anything under a later start.
-    pub fn on_store_older(&mut self) -> Option<Doubt> {
+    pub(crate) fn on_store_older(&mut self, cx: &mut Context<'_>) -> Option<Doubt> {
         let doubt = self.doubting.doubt.as_mut()?;
         doubt.older = true;
         let doubt = *doubt;
         self.doubting.left_in = None;
-        if self.crash_recovery.is_some() {
-            self.crash_recovery = Some(CrashRecovery::new(self.now.time));
+        if self.crash.is_some() {
+            self.crash = Some(CrashRecovery::new(cx.now.time));
         }
-        self.out.persist(Durable::Doubt(Some(doubt)));
+        cx.out.persist(Durable::Doubt(Some(doubt)));
         Some(doubt)
     }
 
     /// Returns the members whose stores are older, as far as their answers show, where they are a majority of a configuration that recovery
     /// asks. It may be that no member holds the data that they acknowledged then.
-    pub(crate) fn older_majority(&self) -> Vec<NodeId> {
-        let is_older = |node: NodeId| match &self.crash_recovery {
-            _ if node == self.me => self.doubting.doubt.is_some_and(|doubt| doubt.older),
+    pub(crate) fn older_majority(&self, facts: Facts<'_>) -> Vec<NodeId> {
+        let is_older = |node: NodeId| match &self.crash {
+            _ if node == facts.me => self.doubting.doubt.is_some_and(|doubt| doubt.older),
             Some(recovery) => recovery.is_older(node),
             None => false,
         };
         let mut majorities = Vec::new();
-        for config in self.state.configs(self.state.range) {
+        for config in facts.state.configs(facts.state.range) {
             let older = config.members.iter().copied().filter(|node| is_older(*node));
             if older.clone().count() > config.members.len() / 2 {
                 majorities.extend(older);
@@ -241,92 +250,54 @@ impl Group {
         majorities
     }
 
-    /// Returns whether this member may have forgotten acknowledgements of `epoch`.
-    pub(crate) fn doubts(&self, epoch: Epoch) -> bool {
-        Doubt::covers(self.doubting.doubt, epoch)
-    }
-
-    /// Takes over the doubt of `other`, a predecessor of this new group on the same node.
-    pub fn inherit_doubt(&mut self, other: &Group) {
-        let inherited = other.doubting.heir(self.state.applied, self.now.time);
-        if let (None, Some(doubt)) = (self.doubting.doubt, inherited.doubt) {
-            self.doubting = inherited;
-            self.crash_recovery = Some(CrashRecovery::new(self.now.time));
-            self.primaries.values_mut().for_each(|primary| primary.end(&mut context!(self)));
-            self.drop_ended();
-            self.out.persist(Durable::Doubt(Some(doubt)));
-        }
-    }
-
-    /// Returns whether this node must send nothing in committees of `epoch`: it is a member of it and may have forgotten a promise
-    /// or an accept. A learner, or a former member that recovery asks, has made no promise in the present epoch that counts.
-    pub(crate) fn is_silent_in(&self, epoch: Epoch) -> bool {
-        self.doubts(epoch) && (epoch != self.state.epoch || self.state.is_member(self.me))
+    /// Takes over the doubt of `other`, a predecessor of this new group on the same node. Returns the doubt if this member was not in
+    /// doubt before.
+    pub(crate) fn inherit_doubt(&mut self, facts: Facts<'_>, other: &Recovery) -> Option<Doubt> {
+        let inherited = other.doubting.heir(facts.state.applied, facts.now);
+        let doubt = inherited.doubt.filter(|_| self.doubting.doubt.is_none())?;
+        self.doubting = inherited;
+        self.crash = Some(CrashRecovery::new(facts.now));
+        Some(doubt)
     }
 
     /// Sets the bound of the doubt from the answers of the other members: the last epoch that may have begun, and the highest round
     /// of the log's ballots.
-    pub(crate) fn bound_doubt(&mut self, last: Epoch, round: u64) {
+    pub(crate) fn bound_doubt(
+        &mut self,
+        cx: &mut Context<'_>,
+        log: &mut Log,
+        acceptor: &Acceptor,
+        last: Epoch,
+        round: u64,
+    ) {
         let Some(doubt) = &mut self.doubting.doubt else { return };
-        let sealed = u64::from(self.acceptor.has_sealed(self.state.epoch));
+        let sealed = u64::from(acceptor.has_sealed(cx.state.epoch));
         let before = if doubt.up_to == Doubt::UNKNOWN { SURE } else { doubt.up_to };
-        doubt.up_to = last.max(before).max(Epoch(self.state.epoch.0 + sealed));
-        self.log.begin_above(round, ROUNDS_APART);
+        doubt.up_to = last.max(before).max(Epoch(cx.state.epoch.0 + sealed));
+        log.begin_above(round, ROUNDS_APART);
         let doubt = *doubt;
-        self.out.persist(Durable::Doubt(Some(doubt)));
-        self.doubting.due = self.now.time;
+        cx.out.persist(Durable::Doubt(Some(doubt)));
+        self.doubting.due = cx.now.time;
     }
 
     /// Ends the doubt, durably.
-    pub(crate) fn end_doubt(&mut self) {
+    pub(crate) fn end_doubt(&mut self, cx: &mut Context<'_>) {
         if self.doubting.doubt.take().is_some() {
-            self.out.persist(Durable::Doubt(None));
-            self.out.push(GroupOutput::Note("is sure again that its store has everything that it acknowledged".into()));
+            cx.out.persist(Durable::Doubt(None));
+            cx.out.push(GroupOutput::Note("is sure again that its store has everything that it acknowledged".into()));
         }
     }
 
-    /// Ends this incarnation where the state shows that this member lost data: a tombstone that was purged since, so that no other member
-    /// can report the deletion. The store keeps the state from before that purge. So the loss shows again if the process ends before the
-    /// next incarnation begins, and that one knows which purges the records that it takes over missed.
-    pub(crate) fn find_loss(&mut self) {
-        if !self.failed && self.lacks_what_was_purged(&self.state) {
-            self.end_with_loss(LACKS);
-        }
-    }
-
-    /// Does the same where `born`, the state of a group that is born of this one, shows the loss. A purge of which this member never heard
-    /// may have come between, and in the new group all members count as having been there since after it. Returns whether this incarnation
-    /// is over.
-    pub fn find_loss_for(&mut self, born: &GroupState) -> bool {
-        // Also where it has given way to another group born of it.
-        if !self.has_lost() && self.lacks_what_was_purged(born) {
-            self.end_with_loss(LACKS);
-        }
-        self.has_lost()
-    }
-
-    /// Ends this incarnation for this reason. On disk it stays where it was.
-    pub(crate) fn end_with_loss(&mut self, why: &'static str) {
-        self.out.close();
-        self.failed_with(why);
-    }
-
-    /// Returns whether this incarnation is over because data is lost that it held or that other nodes count on. The store has nothing that
-    /// happened since, so a later start finds the same.
-    pub fn has_lost(&self) -> bool {
-        self.failed && self.out.is_closed() && self.out.halted().is_none()
-    }
-
-    /// Ends the doubt once no configuration that recovery asks is in doubt.
-    pub(crate) fn review_doubt(&mut self) {
-        self.find_loss();
-        let Some(doubt) = self.doubting.doubt.filter(|_| !self.failed) else { return };
+    /// Ends the doubt once no configuration that recovery asks is in doubt. To be called only once
+    /// [`Recovery::lacks_what_was_purged`] has found no loss in the present state.
+    pub(crate) fn review(&mut self, cx: &mut Context<'_>) {
+        let Some(doubt) = self.doubting.doubt else { return };
         // It held the purged data then. The evidence for that may be dropped from now on.
-        self.doubting.restored = self.doubting.restored.max(self.state.applied);
-        let configs = self.state.configs(self.state.range);
-        let asks = |config: &EpochConfig| config.epoch <= doubt.up_to && config.members.contains(&self.me);
-        if doubt.up_to < self.state.epoch && !configs.iter().any(asks) {
-            self.end_doubt();
+        self.doubting.restored = self.doubting.restored.max(cx.state.applied);
+        let configs = cx.state.configs(cx.state.range);
+        let asks = |config: &EpochConfig| config.epoch <= doubt.up_to && config.members.contains(&cx.me);
+        if doubt.up_to < cx.state.epoch && !configs.iter().any(asks) {
+            self.end_doubt(cx);
         }
     }
 
@@ -335,10 +306,10 @@ impl Group {
     /// be that of a copy of its store, which they have learned of since. So from now on the store may lack any acknowledgement of any
     /// epoch, until all members have answered again. `None` where the store was whole when this process started, or where tombstones were
     /// purged since the comparison: a copy may have reported in its place that it holds them, and no other member does any more.
-    pub fn doubt_as_older(&self) -> Option<Doubt> {
+    pub(crate) fn doubt_as_older(&self, facts: Facts<'_>) -> Option<Doubt> {
         let known = self.doubting.doubt.unwrap_or_default();
-        let is_purged = !self.state.purged_behind(self.state.range, self.doubting.compared).is_empty();
-        let is_usable = self.doubting.was && !self.failed && !is_purged;
+        let is_purged = !facts.state.purged_behind(facts.state.range, self.doubting.compared).is_empty();
+        let is_usable = self.doubting.was && !is_purged;
         is_usable.then(|| Doubt { older: true, up_to: Doubt::UNKNOWN, accepted: false, ..known.again() })
     }
 
@@ -347,97 +318,106 @@ impl Group {
     ///
     /// Tombstones are purged only after every member has reported that it holds all writes up to a number. For purges in epochs that this
     /// member does not know of it was not asked.
-    fn lacks_what_was_purged(&self, known: &GroupState) -> bool {
+    pub(crate) fn lacks_what_was_purged(&self, facts: Facts<'_>, acceptor: &Acceptor, known: &GroupState) -> bool {
         let Some(doubt) = self.doubting.doubt else { return false };
-        let Some(me) = self.state.members.iter().find(|member| member.node == self.me) else { return false };
-        let (slot, epoch) = (self.doubting.restored.max(me.since), doubt.up_to.min(self.state.epoch));
-        let common = self.state.range.intersection(known.range).into_iter().flatten();
+        let Some(me) = facts.state.members.iter().find(|member| member.node == facts.me) else { return false };
+        let (slot, epoch) = (self.doubting.restored.max(me.since), doubt.up_to.min(facts.state.epoch));
+        let common = facts.state.range.intersection(known.range).into_iter().flatten();
         let purged = common.flat_map(|piece| known.purged.bounds.pieces(piece));
         let purged = purged.filter_map(|(piece, purge)| Some((piece, purge?)));
         let mut forgotten = purged.filter(|(_, purge)| purge.slot > slot && purge.epoch <= epoch);
         forgotten.any(|(piece, purge)| {
             let Number { term, n } = purge.up_to;
-            !self.acceptor.holds_up_to(piece, term, n)
+            !acceptor.holds_up_to(piece, term, n)
         })
     }
 
-    /// Ends the present epoch where it is in doubt; logs the members waited for; ends this incarnation after [`PATIENCE`].
-    pub(crate) fn tick_doubt(&mut self) {
-        let Some(doubt) = self.doubting.doubt else { return };
-        let known = self.in_doubt();
+    /// Logs the members waited for; decides whether this incarnation ends after [`PATIENCE`], and whether the present epoch is to end
+    /// because it is in doubt. `is_sealed`: whether this member has sealed the epoch.
+    pub(crate) fn tick_doubt(
+        &mut self,
+        cx: &mut Context<'_>,
+        log: &Log,
+        liveness: &Liveness,
+        is_sealed: bool,
+    ) -> DoubtStep {
+        let facts = cx.facts();
+        let Some(doubt) = self.doubting.doubt else { return DoubtStep::Rests };
+        let known = self.in_doubt(facts, liveness);
         let waits = !known.waiting_for.is_empty() && !doubt.accepted;
-        let is_due = |at: Time| self.now.time.since(at) >= SAID_EVERY;
-        if waits && self.doubting.said.map_or(self.now.time.since(self.doubting.since) >= PATIENCE / 6, is_due) {
-            self.doubting.said = Some(self.now.time);
-            let waiting_for = known.waiting_for.iter().map(|node| self.state.called(*node).to_string());
+        let is_due = |at: Time| facts.now.since(at) >= SAID_EVERY;
+        if waits && self.doubting.said.map_or(facts.now.since(self.doubting.since) >= PATIENCE / 6, is_due) {
+            self.doubting.said = Some(facts.now);
+            let waiting_for = known.waiting_for.iter().map(|node| facts.state.called(*node).to_string());
             let note = alloc::format!(
                 "the end of this peer's journal is damaged, so this peer may have lost its last acknowledged write; \
                 the group waits for {}. If these members are lost for good, `scatter group accept-loss {}` lets the \
                 group continue with the data that is left",
                 waiting_for.collect::<Vec<_>>().join(", "),
-                self.state.id
+                facts.state.id
             );
-            self.out.push(GroupOutput::Note(note.into()));
+            cx.out.push(GroupOutput::Note(note.into()));
         }
-        if self.crash_recovery.is_some() {
-            if self.now.time.since(self.doubting.since) >= PATIENCE && self.others_suffice() && !doubt.accepted {
-                self.failed_with(
-                    "it may have lost its last acknowledged write, and the other members continue without it",
-                );
+        if self.is_asking() {
+            let is_over = facts.now.since(self.doubting.since) >= PATIENCE
+                && self.others_suffice(facts, liveness)
+                && !doubt.accepted;
+            let why = "it may have lost its last acknowledged write, and the other members continue without it";
+            return if is_over { DoubtStep::GivesUp(why) } else { DoubtStep::Rests };
+        }
+        if self.ends_doubted_epoch(facts, is_sealed) && facts.now >= self.end_due(facts, log) {
+            let patience = facts.config.timing.seal_patience;
+            self.doubting.due = facts.now + patience + cx.rng.duration_below(patience);
+            let (members, heard) = (facts.state.nodes(), |node| self.heard_doubt(facts, liveness, node));
+            let is_sure = decides(&members, facts.state.epoch, facts.config.defects, heard);
+            if is_sure && facts.state.is_member(facts.me) {
+                return DoubtStep::EndsEpoch;
             }
-            return;
         }
-        if self.ends_doubted_epoch() && self.now.time >= self.end_due() {
-            let patience = self.config.timing.seal_patience;
-            self.doubting.due = self.now.time + patience + self.rng.duration_below(patience);
-            let (members, heard) = (self.state.nodes(), |node| self.heard_doubt(node));
-            if decides(&members, self.state.epoch, self.config.defects, heard) && self.state.is_member(self.me) {
-                self.stop_epoch();
-            }
-        }
+        DoubtStep::Rests
     }
 
     /// Returns whether this member has to end the present epoch because of its doubt. Where the epoch is sealed, every member
     /// sees to its end anyway.
-    fn ends_doubted_epoch(&self) -> bool {
-        self.doubts(self.state.epoch) && self.state.ended.is_none() && self.sealed_since.is_none()
+    fn ends_doubted_epoch(&self, facts: Facts<'_>, is_sealed: bool) -> bool {
+        self.doubts(facts.state.epoch) && facts.state.ended.is_none() && !is_sealed
     }
 
-    /// Returns when [`Group::tick_doubt`] is due next.
-    pub(crate) fn doubt_due(&self) -> Time {
-        let is_due = self.crash_recovery.is_none() && self.ends_doubted_epoch();
-        if is_due { self.end_due() } else { Time::NEVER }
+    /// Returns when [`Recovery::tick_doubt`] is due next.
+    pub(crate) fn doubt_due(&self, facts: Facts<'_>, log: &Log, is_sealed: bool) -> Time {
+        let is_due = !self.is_asking() && self.ends_doubted_epoch(facts, is_sealed);
+        if is_due { self.end_due(facts, log) } else { Time::NEVER }
     }
 
     /// Returns when this member next tries to end the epoch, unless it tries already.
-    fn end_due(&self) -> Time {
-        self.log.ending_until(&self.config.timing).map_or(self.doubting.due, |until| until.max(self.doubting.due))
+    fn end_due(&self, facts: Facts<'_>, log: &Log) -> Time {
+        log.ending_until(&facts.config.timing).map_or(self.doubting.due, |until| until.max(self.doubting.due))
     }
 
     /// Returns the last epoch in doubt of a member, as its heartbeats carry it; `None` where it is not heard.
-    fn heard_doubt(&self, node: NodeId) -> Option<Epoch> {
-        if node == self.me {
+    fn heard_doubt(&self, facts: Facts<'_>, liveness: &Liveness, node: NodeId) -> Option<Epoch> {
+        if node == facts.me {
             return Some(Doubt::told(self.doubting.doubt));
         }
-        let heartbeat = self.liveness.recent_heartbeat(facts!(self), node)?;
-        (!self.liveness.suspects(facts!(self), node)).then_some(Doubt::told(heartbeat.doubt))
+        let heartbeat = liveness.recent_heartbeat(facts, node)?;
+        (!liveness.suspects(facts, node)).then_some(Doubt::told(heartbeat.doubt))
     }
 
-    fn others_suffice(&self) -> bool {
-        let configs = self.state.configs(self.state.range);
-        let heard = |node| if node == self.me { None } else { self.heard_doubt(node) };
-        configs.iter().all(|config| decides(&config.members, config.epoch, self.config.defects, heard))
+    fn others_suffice(&self, facts: Facts<'_>, liveness: &Liveness) -> bool {
+        let configs = facts.state.configs(facts.state.range);
+        let heard = |node| if node == facts.me { None } else { self.heard_doubt(facts, liveness, node) };
+        configs.iter().all(|config| decides(&config.members, config.epoch, facts.config.defects, heard))
     }
 
     /// Returns the members in doubt, and the members that the group waits for because of them.
-    pub fn in_doubt(&self) -> InDoubt {
+    pub(crate) fn in_doubt(&self, facts: Facts<'_>, liveness: &Liveness) -> InDoubt {
         let mut known = InDoubt::default();
-        for config in self.state.configs(self.state.range) {
-            let InDoubt { members, waiting_for } = self.in_doubt_of(&config);
+        for config in facts.state.configs(facts.state.range) {
+            let InDoubt { members, waiting_for } = self.in_doubt_of(facts, liveness, &config);
             known.members.extend(members);
             known.waiting_for.extend(waiting_for);
         }
-        known.waiting_for.extend(self.older_majority());
+        known.waiting_for.extend(self.older_majority(facts));
         for nodes in [&mut known.members, &mut known.waiting_for] {
             nodes.sort_unstable();
             nodes.dedup();
@@ -447,52 +427,40 @@ impl Group {
 
     /// Returns the members of one configuration in doubt about its epoch, and those of its members that the group waits for because of
     /// them.
-    pub fn in_doubt_of(&self, config: &EpochConfig) -> InDoubt {
-        let heard = |node| self.heard_doubt(node);
+    pub(crate) fn in_doubt_of(&self, facts: Facts<'_>, liveness: &Liveness, config: &EpochConfig) -> InDoubt {
+        let heard = |node| self.heard_doubt(facts, liveness, node);
         let of = |node: &&NodeId| heard(**node).is_some_and(|doubt| doubt >= config.epoch);
         let members: Vec<NodeId> = config.members.iter().filter(of).copied().collect();
         let is_needed = |node: &&NodeId| {
-            let is_asked = self.crash_recovery.as_ref().is_some_and(|recovery| !recovery.has(**node));
-            heard(**node).is_none() || is_asked && **node != self.me && members.contains(&self.me)
+            let is_asked = self.crash.as_ref().is_some_and(|recovery| !recovery.has(**node));
+            heard(**node).is_none() || is_asked && **node != facts.me && members.contains(&facts.me)
         };
-        let waits = !members.is_empty() && !self.has_sure_majority(config);
+        let waits = !members.is_empty() && !self.has_sure_majority(facts, liveness, config);
         let waiting_for = config.members.iter().filter(|_| waits).filter(is_needed).copied().collect();
         InDoubt { members, waiting_for }
     }
 
     /// Returns whether a majority of the configuration is heard and sure. Half of a former one would do for recovery, but a member in doubt
     /// waits for all other members, and an operator can accept a loss only of members that the status names.
-    fn has_sure_majority(&self, config: &EpochConfig) -> bool {
-        let sure =
-            config.members.iter().filter(|node| self.heard_doubt(**node).is_some_and(|doubt| doubt < config.epoch));
+    fn has_sure_majority(&self, facts: Facts<'_>, liveness: &Liveness, config: &EpochConfig) -> bool {
+        let sure = config
+            .members
+            .iter()
+            .filter(|node| self.heard_doubt(facts, liveness, **node).is_some_and(|doubt| doubt < config.epoch));
         sure.count() > config.members.len() / 2
     }
 
-    /// Accepts the loss of the members waited for: members in doubt continue with the contents of their stores. Tells all members that this
-    /// one reaches. Returns `false`, and changes nothing, where the group waits for no member.
-    pub fn accept_loss(&mut self) -> bool {
-        if self.in_doubt().waiting_for.is_empty() {
-            return false;
-        }
-        let others: Vec<NodeId> = self.state.audience().into_iter().filter(|node| *node != self.me).collect();
-        self.out.send(&others, Message::AcceptLoss);
-        self.on_accept_loss();
-        true
-    }
-
-    pub(crate) fn on_accept_loss(&mut self) {
-        if self.in_doubt().waiting_for.is_empty() {
-            return;
-        }
-        let Some(doubt) = self.doubting.doubt.as_mut().filter(|doubt| !doubt.accepted) else { return };
+    /// Accepts the loss of the members waited for: a member in doubt continues with the contents of its store. Returns whether this member
+    /// was in doubt.
+    pub(crate) fn accept_loss(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(doubt) = self.doubting.doubt.as_mut().filter(|doubt| !doubt.accepted) else { return false };
         doubt.accepted = true;
         let doubt = *doubt;
-        self.out.persist(Durable::Doubt(Some(doubt)));
-        self.out.push(GroupOutput::Note(
+        cx.out.persist(Durable::Doubt(Some(doubt)));
+        cx.out.push(GroupOutput::Note(
             "continues with the contents of its store: an administrator accepted the possible loss".into(),
         ));
-        self.liveness.hurry_heartbeat(self.now.time);
-        self.tick_crash_recovery();
+        true
     }
 }
 

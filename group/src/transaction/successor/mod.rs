@@ -14,10 +14,9 @@ pub mod handover;
 
 use alloc::vec::Vec;
 
-use overlay::{Epoch, KeyRange, NodeId};
+use overlay::{Epoch, KeyRange};
 
 use crate::config::Defect;
-use crate::control::recovery::crash_recovery::CrashRecovery;
 use crate::control::state::GroupState;
 use crate::data::operations::Strays;
 use crate::data::table::Table;
@@ -61,13 +60,9 @@ impl Group {
         born.preloading = parent.preloading;
         born.liveness = parent.liveness.heir(now.time);
         born.leader.membership.removals = parent.leader.membership.removals.clone();
-        born.doubting = parent.doubting.heir(born.state.applied, now.time);
-        born.crash_recovery =
-            (parent.crash_recovery.is_some() || born.doubting.doubt.is_some()).then(|| CrashRecovery::new(now.time));
         // A node that was in another group meanwhile has dropped its data of this one: it brings nothing, and is asked for nothing.
         let was_here = |node| parent.state.is_member(node) || parent.state.is_learner(node);
-        born.acknowledgements = parent.acknowledgements.of(was_here);
-        born.granted_before = parent.granted_before;
+        born.recovery = parent.recovery.heir(born.state.applied, was_here, now.time);
         // Earlier primaries may have executed the operations that came for them.
         born.strays = Strays::forgotten_up_to(sealed);
         born.addresses.clone_from(&parent.addresses);
@@ -108,16 +103,5 @@ impl Group {
     /// Returns the records in memory of a group that this node drops: to free many of them takes a while.
     pub fn into_table(self) -> Table {
         self.table
-    }
-
-    /// Returns whether enough nodes have answered for this one to vote: in every configuration that asks this node, enough to make a
-    /// majority with it.
-    pub(crate) fn has_quorums(&self, answered: impl Fn(NodeId) -> bool) -> bool {
-        let asks = |members: &Vec<NodeId>| members.contains(&self.me);
-        let configs = self.state.configs(self.state.range).into_iter().map(|config| config.members);
-        configs.filter(asks).all(|members| {
-            let held = members.iter().filter(|node| **node == self.me || answered(**node)).count();
-            held > members.len() / 2
-        })
     }
 }
