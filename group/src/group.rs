@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Epoch, Key, NodeId, PeerKey};
+use overlay::{Epoch, GroupId, Key, NodeId, PeerKey};
 
 use crate::ballot::{LogSlot, Term, TermBallot};
 use crate::config::{Defect, GroupConfig};
@@ -23,17 +23,21 @@ use crate::control::purge::Purging;
 use crate::control::recovery::Recovery;
 use crate::control::recovery::doubt::Doubt;
 use crate::control::state::GroupState;
-use crate::data::operations::Strays;
+use crate::data::operations::Primaries;
+use crate::data::own_reads::OwnReads;
 use crate::data::table::Table;
-use crate::data::waiting::Waiting;
 use crate::data::{Acceptor, Committee, Local, Primary};
-use crate::harmonia::read_scheduler::{Behind, SpreadRead};
-use crate::message::{ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting, Progress, Sender};
-use crate::op::Limit;
+use crate::harmonia::ReturnedWrite;
+use crate::harmonia::read_scheduler::SpreadRead;
+use crate::message::{
+    AttemptOutcome, ClientMessage, ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting,
+    Progress, Sender,
+};
+use crate::op::{Limit, ReadMode};
 use crate::outbox::{Attempt, GroupOutput, Outbox};
 use crate::record::Record;
 use crate::transaction::member::Transactions;
-use crate::transaction::successor::handover::{Handovers, Inheritance};
+use crate::transaction::successor::handover::{Handover, Handovers};
 use crate::validate::{Dropped, Violation, acceptable};
 use crate::watched::Applied;
 use overlay::rng::Rng;
@@ -55,8 +59,8 @@ pub struct Group {
     pub(crate) liveness: Liveness,
     pub(crate) acceptor: Acceptor,
     pub(crate) table: Table,
-    pub(crate) primaries: BTreeMap<TermBallot, Primary>,
-    pub(crate) strays: Strays,
+    pub(crate) primaries: Primaries,
+    pub(crate) reads: OwnReads,
     pub(crate) leader: LeaderState,
     pub(crate) purging: Purging,
     pub(crate) recovery: Recovery,
@@ -69,16 +73,9 @@ pub struct Group {
     /// See [`Group::watch`].
     pub(crate) watched: Option<Vec<Applied>>,
     pub(crate) watched_at: Option<(Epoch, LogSlot)>,
-    pub(crate) watched_alone: Option<Vec<SpreadRead>>,
     pub(crate) full: Option<Limit>,
     pub(crate) shortage: Shortage,
     pub(crate) failed: bool,
-    /// Relaxed reads that wait for a record.
-    pub(crate) relaxed: Waiting<(Attempt, ClientOperation)>,
-    /// Reads sent here by a switch that wait for a record.
-    pub(crate) spread: Waiting<SpreadRead>,
-    /// Reads sent here by a switch for which this member has not executed enough writes yet.
-    pub(crate) behind: Behind,
     pub(crate) preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
     pub(crate) dropped: Dropped,
@@ -86,7 +83,6 @@ pub struct Group {
     pub(crate) sent_state: BTreeMap<NodeId, Time>,
     pub(crate) transactions: Transactions,
     pub(crate) handovers: Handovers,
-    pub(crate) inheritance: Inheritance,
     pub(crate) workload: Workload,
 }
 
@@ -124,7 +120,7 @@ macro_rules! local {
     };
 }
 
-pub(crate) use {context, facts, local};
+pub(crate) use {context, facts};
 
 impl Group {
     /// Sets the time. Call before any other input.
@@ -133,9 +129,7 @@ impl Group {
         self.now = now;
         let tolerated = Duration::from_millis(self.state.settings.lease_ms / 10);
         if slept > tolerated && !self.config.defects.has(Defect::LeaseSleeps) {
-            for primary in self.primaries.values_mut() {
-                primary.drop_lease();
-            }
+            self.primaries.all_mut().for_each(Primary::drop_lease);
             self.acceptor.drop_grants();
         }
     }
@@ -360,11 +354,11 @@ impl Group {
         if message.is_for_primary() {
             // The acceptor of this node may keep quiet yet, and have no part in that committee.
             let range = self.acceptor.committee(ballot).map(Committee::range);
-            let range = range.or_else(|| self.primaries.get(&ballot).map(Primary::range));
+            let range = range.or_else(|| self.primaries.get(ballot).map(Primary::range));
             let state = &self.state;
             let granted = |ballot| state.parts().any(|(_, known)| known == ballot);
             self.recovery.acknowledgements.on_committee(from, range, &message, granted);
-            if let Some(primary) = self.primaries.get_mut(&ballot) {
+            if let Some(primary) = self.primaries.get_mut(ballot) {
                 primary.on_message(&mut context!(self), &mut local!(self), from, message);
             }
             return;
@@ -379,13 +373,76 @@ impl Group {
 
     /// Ends the primaries of this node that its own acceptor's promises superseded. Their leases are gone before such a promise leaves.
     pub(crate) fn end_superseded(&mut self) {
-        for (ballot, primary) in &mut self.primaries {
-            if self.acceptor.committee(*ballot).is_some_and(Committee::is_superseded)
-                && !self.config.defects.has(Defect::PromiseIgnored)
-            {
-                primary.end(&mut context!(self));
-            }
+        self.primaries.end_superseded(&mut context!(self), &self.acceptor);
+    }
+
+    /// Drops primaries that are over.
+    pub(crate) fn drop_ended(&mut self) {
+        self.primaries.drop_ended(facts!(self), &self.acceptor, &mut self.handovers);
+    }
+
+    /// Sends handovers when the group ends, or may end.
+    pub(crate) fn hand_over(&mut self) {
+        self.drop_ended();
+        self.handovers.hand_over(&mut context!(self));
+    }
+
+    /// Returns whether this member has a part in the group now, and its store is known to have everything.
+    fn serves(&self) -> bool {
+        !self.recovery.is_asking() && !self.failed
+    }
+
+    fn on_client_message(&mut self, from: NodeId, message: ClientMessage) {
+        for (attempt, outcome) in message.outcomes {
+            self.out.push(GroupOutput::Outcome(attempt, outcome));
         }
+        for operation in message.operations {
+            self.operate(from, operation);
+        }
+    }
+
+    /// Has another node execute this. Its outcome is a [`GroupOutput::Outcome`], unless it is lost.
+    pub fn ask(&mut self, primary: NodeId, operation: ClientOperation) {
+        self.out.ask(primary, operation);
+    }
+
+    /// Executes an operation of this node's clients, or of another node's. It leads to one [`AttemptOutcome`], or counts as lost.
+    pub fn operate(&mut self, origin: NodeId, operation: ClientOperation) {
+        let attempt = Attempt { origin, attempt: operation.attempt };
+        if self.halted().is_some() {
+            return self.out.outcome(attempt, AttemptOutcome::NotPrimary);
+        }
+        let (ctx, local) = (&mut context!(self), &mut local!(self));
+        if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
+            return self.reads.read_relaxed(ctx, local, attempt, operation);
+        }
+        self.primaries.execute(ctx, local, &self.recovery, &mut self.workload.meter, attempt, operation);
+    }
+
+    /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is loaded.
+    /// `None` leaves the answer to the primary.
+    pub fn read_spread(&mut self, read: SpreadRead) {
+        let serves = self.serves();
+        self.reads.read_spread(&mut context!(self), &mut local!(self), serves, read);
+    }
+
+    /// Checks again, after a message or some time, whether waiting reads may be answered now.
+    fn look_behind(&mut self) {
+        let serves = self.serves();
+        self.reads.look_behind(&mut context!(self), &mut local!(self), serves);
+    }
+
+    /// Takes a write that came back from the switch.
+    pub fn on_passed(&mut self, ballot: TermBallot, passed: &ReturnedWrite) {
+        if let Some(primary) = self.primaries.get_mut(ballot) {
+            primary.on_passed(&mut context!(self), &mut local!(self), passed);
+        }
+    }
+
+    /// Takes a handover of a primary of a group that this one may be born of.
+    pub fn on_handover(&mut self, group: GroupId, handover: &Handover) {
+        let (ctx, local) = (&mut context!(self), &mut local!(self));
+        self.handovers.on_handover(ctx, local, &mut self.primaries, group, handover);
     }
 
     /// Sends a message to another node of the group.
@@ -451,11 +508,7 @@ impl Group {
     /// Notes that the store failed: this incarnation votes no more (hazard 4).
     pub fn on_store_failed(&mut self) {
         self.failed = true;
-        let ballots: Vec<TermBallot> = self.primaries.keys().copied().collect();
-        for ballot in ballots {
-            let primary = self.primaries.get_mut(&ballot).expect("just seen");
-            primary.end(&mut context!(self));
-        }
+        self.primaries.end_all(&mut context!(self));
     }
 
     /// Sets the limit of its records in memory, in bytes.
@@ -480,7 +533,13 @@ impl Group {
     pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
         self.table.on_loaded(key, record);
         self.acceptor.on_loaded(&mut context!(self), &mut self.table, key);
-        self.go_on(key);
+        for primary in self.primaries.all_mut() {
+            if primary.range().contains(key.point()) {
+                primary.on_loaded(&mut context!(self), &mut local!(self), key);
+            }
+        }
+        let serves = self.serves();
+        self.reads.go_on(&mut context!(self), &mut local!(self), serves, key);
     }
 
     /// Begins to hand everything over: this node is about to stop, and expects to be back within `away`.
@@ -526,11 +585,11 @@ impl Group {
         } else {
             self.seek_word_alone();
         }
-        for primary in self.primaries.values_mut() {
+        for primary in self.primaries.all_mut() {
             primary.on_tick(&mut context!(self), &mut local!(self));
         }
         self.drop_ended();
-        self.forget_strays();
+        self.primaries.forget_strays(facts!(self), &self.recovery);
         self.acceptor.forget_replicas();
     }
 
@@ -539,7 +598,7 @@ impl Group {
         let ctx = context!(self);
         let mut next =
             self.liveness.heartbeat_due().min(self.log.next_timeout(&ctx)).min(self.leader.next_timeout(&ctx));
-        for primary in self.primaries.values() {
+        for primary in self.primaries.all() {
             next = next.min(primary.next_timeout(&ctx));
         }
         if let Some(suspicion) = self.liveness.failure_detector.next_suspicion(&self.config.timing, self.now.time) {
@@ -554,7 +613,7 @@ impl Group {
             next = next.min(due.max(soon));
         }
         next = next.min(self.recovery.doubt_due(facts!(self), &self.log, self.sealed_since.is_some()));
-        next = next.min(self.transactions_due()).min(self.behind_due());
+        next = next.min(self.transactions_due()).min(self.reads.behind_due());
         if self.recovery.is_asking() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);
         }
@@ -585,7 +644,7 @@ impl Group {
             return;
         }
         let has_more = self.acceptor.completeness_changed();
-        for primary in self.primaries.values_mut() {
+        for primary in self.primaries.all_mut() {
             if has_more {
                 primary.end_quorum_reads(&mut context!(self), &mut local!(self));
             }

@@ -15,6 +15,7 @@ use crate::data::table::Table;
 use crate::data::{Acceptor, CatchUpStatus, Primary};
 use crate::group::{Group, facts};
 use crate::message::Parting;
+use crate::transaction::successor::handover::Handover;
 use crate::validate::Dropped;
 use crate::watched::Watched;
 use overlay::time::WallMillis;
@@ -47,7 +48,7 @@ impl Group {
 
     /// Returns this node's primaries.
     pub fn primaries(&self) -> impl Iterator<Item = &Primary> {
-        self.primaries.values()
+        self.primaries.all()
     }
 
     /// Returns the counts of dropped messages since the start, by reason.
@@ -70,7 +71,7 @@ impl Group {
             chosen: if durable { self.table.watch() } else { Vec::new() },
             accepted: if durable { self.out.watch() } else { Vec::new() },
             applied: self.watched.replace(Vec::new()).unwrap_or_default(),
-            alone: self.watched_alone.replace(Vec::new()).unwrap_or_default(),
+            alone: self.reads.watched.replace(Vec::new()).unwrap_or_default(),
             moved: durable && self.watched_at.replace(now) != Some(now),
         }
     }
@@ -260,5 +261,10 @@ impl Group {
     /// happened since, so a later start finds the same.
     pub fn has_lost(&self) -> bool {
         self.failed && self.out.is_closed() && self.out.halted().is_none()
+    }
+
+    /// Returns the handovers of this node's primaries, since the division named these.
+    pub fn handovers(&self) -> &[Handover] {
+        self.handovers.all()
     }
 }

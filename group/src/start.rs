@@ -20,17 +20,16 @@ use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
 use crate::control::recovery::doubt::{Doubt, Doubting};
 use crate::control::state::{Entry, GroupState};
 use crate::data::Acceptor;
-use crate::data::operations::Strays;
+use crate::data::operations::Primaries;
+use crate::data::own_reads::OwnReads;
 use crate::data::table::Table;
-use crate::data::waiting::Waiting;
 use crate::group::{Group, context};
-use crate::harmonia::read_scheduler::Behind;
 use crate::message::Write;
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
 use crate::record::Record;
 use crate::transaction::member::Transactions;
-use crate::transaction::successor::handover::{Handovers, Inheritance};
+use crate::transaction::successor::handover::Handovers;
 use crate::validate::Dropped;
 use overlay::rng::Rng;
 use overlay::time::{Now, Time};
@@ -109,7 +108,7 @@ impl Group {
         group.preloading = !group.table.is_whole();
         group.recovery.granted_before = LogSlot(0);
         // In this incarnation it may have been a primary of an earlier group here, and have executed operations that come once more.
-        group.strays = Strays::forgotten_up_to(Epoch(born.0.saturating_sub(1)));
+        group.primaries = Primaries::forgotten_up_to(Epoch(born.0.saturating_sub(1)));
         group.begin();
         group
     }
@@ -173,8 +172,8 @@ impl Group {
             liveness: Liveness::new(now.time),
             workload,
             acceptor,
-            primaries: BTreeMap::new(),
-            strays: Strays::default(),
+            primaries: Primaries::default(),
+            reads: OwnReads::default(),
             leader,
             purging,
             recovery,
@@ -183,13 +182,9 @@ impl Group {
             early: Vec::new(),
             watched: None,
             watched_at: None,
-            watched_alone: None,
             full: None,
             shortage: Shortage::default(),
             failed: false,
-            relaxed: Waiting::default(),
-            spread: Waiting::default(),
-            behind: Behind::default(),
             preloading: !whole,
             addresses: Vec::new(),
             dropped: Dropped::default(),
@@ -197,7 +192,6 @@ impl Group {
             sent_state: BTreeMap::new(),
             transactions: Transactions::default(),
             handovers: Handovers::default(),
-            inheritance: Inheritance::default(),
         }
     }
 

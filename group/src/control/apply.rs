@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use overlay::NodeId;
 
-use crate::ballot::TermBallot;
 use crate::contradiction::{Contradicts, contradiction};
 use crate::control::recovery::crash_recovery::{RecoveryStep, VouchOutcome};
 use crate::control::recovery::doubt::{DoubtStep, LACKS};
@@ -13,7 +12,6 @@ use crate::control::state::{Entry, GroupState};
 use crate::group::{Group, context, facts};
 use crate::message::{Message, Parting, Sender, Vouch};
 use crate::outbox::{Durable, GroupOutput};
-use crate::transaction::successor::handover::Inheritance;
 use crate::watched::Applied;
 use overlay::time::Time;
 
@@ -146,7 +144,7 @@ impl Group {
         }
         let (now, then) = (self.state.audience(), before.audience());
         let newcomers: Vec<NodeId> = now.into_iter().filter(|node| !then.contains(node)).collect();
-        for primary in self.primaries.values().filter(|_| !newcomers.is_empty()) {
+        for primary in self.primaries.all().filter(|_| !newcomers.is_empty()) {
             primary.welcome(&mut context!(self), &newcomers);
         }
         // A node that the group released keeps, on disk, the last state in which it had a part: its records are as of then, and later
@@ -199,24 +197,19 @@ impl Group {
             self.failed = true;
         }
         if self.state.recovery.is_empty() {
-            self.inheritance = Inheritance::default(); // All new primaries have taken over by now.
+            self.handovers.forget_inherited(); // All new primaries have taken over by now.
         }
         self.recovery.acknowledgements.keep(&audience);
         self.leader.keep(&audience);
         self.workload.capacities.keep(&audience);
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
         self.liveness.watch(&others, self.now.time);
-        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
-        for (ballot, primary) in &mut self.primaries {
-            if !granted.contains(ballot) {
-                primary.end(&mut context!(self));
-            }
-        }
+        self.primaries.end_former(&mut context!(self));
         self.drop_ended();
         if !self.recovery.is_asking() && !self.failed {
-            self.begin_primaries();
+            self.primaries.begin(&mut context!(self), &self.recovery, &self.handovers);
         }
-        self.forget_strays();
+        self.primaries.forget_strays(facts!(self), &self.recovery);
         self.out.push(GroupOutput::Changed);
     }
 
@@ -309,7 +302,7 @@ impl Group {
     /// Takes over the doubt of `other`, a predecessor of this new group on the same node.
     pub fn inherit_doubt(&mut self, other: &Group) {
         if let Some(doubt) = self.recovery.inherit_doubt(facts!(self), &other.recovery) {
-            self.primaries.values_mut().for_each(|primary| primary.end(&mut context!(self)));
+            self.primaries.end_all(&mut context!(self));
             self.drop_ended();
             self.out.persist(Durable::Doubt(Some(doubt)));
         }

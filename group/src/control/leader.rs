@@ -190,7 +190,7 @@ impl Group {
         self.workload.fold(facts!(self));
         self.leader.follow_trips(facts!(self), self.log.leads(), &self.liveness);
         let hears = self.liveness.list_heard(facts!(self));
-        let marks = self.marks_to_tell();
+        let marks = self.primaries.marks_to_tell(facts!(self));
         self.on_marks(Sender { node: self.me, epoch: self.state.epoch }, &marks);
         // Writes that the acceptor took since then are part of the changes that must be durable.
         self.acceptor.flush(&mut context!(self));
@@ -202,7 +202,7 @@ impl Group {
             chosen: self.log.chosen(self.state.applied),
             echoes: self.liveness.failure_detector.echoes(&hears, self.now.time),
             hears,
-            terms: self.primaries.keys().map(|ballot| ballot.term).collect(),
+            terms: self.primaries.terms(),
             parting: self.liveness.parting,
             sealed: self.acceptor.has_sealed(self.state.epoch),
             wall: self.now.wall,
@@ -225,14 +225,6 @@ impl Group {
             self.send_progress(if is_durable { &me } else { &audience }, progress);
             self.tell_contact();
         }
-    }
-
-    /// Returns the terms under which this node serves and has sent nothing for half a heartbeat, each with the number up to which all
-    /// writes are chosen.
-    fn marks_to_tell(&mut self) -> Vec<(Term, u64)> {
-        let (epoch, quiet, now) = (self.state.epoch, self.config.timing.heartbeat / 2, self.now.time);
-        let current = self.primaries.iter_mut().filter(|(ballot, _)| ballot.epoch == epoch);
-        current.filter_map(|(ballot, primary)| Some((ballot.term, primary.mark_to_tell(quiet, now)?))).collect()
     }
 
     /// Reports this node's addresses and name to the leader, where the agreed state differs.
@@ -452,7 +444,7 @@ impl Group {
     /// Returns whether this primary does not know, or does not want, its term, although it knows the division.
     fn is_stale(&self, node: NodeId, term: Term) -> bool {
         if node == self.me {
-            return !self.primaries.iter().any(|(ballot, primary)| ballot.term == term && !primary.is_ended());
+            return !self.primaries.has_term(term);
         }
         self.liveness
             .failure_detector

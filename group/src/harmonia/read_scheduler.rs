@@ -6,11 +6,12 @@ use core::time::Duration;
 use overlay::Key;
 
 use crate::ballot::TermBallot;
+use crate::context::Context;
 use crate::data::Local;
+use crate::data::own_reads::{OwnReads, read_here};
 use crate::data::table::Lookup;
-use crate::group::{Group, context, local};
-use crate::harmonia::{Answers, ReturnedWrite};
-use crate::op::{Limit, Op};
+use crate::harmonia::Answers;
+use crate::op::Op;
 use crate::outbox::GroupOutput;
 use overlay::time::Time;
 
@@ -40,52 +41,43 @@ pub struct SpreadRead {
 /// Reads that wait until this member has executed the writes that they may rest on, each until its time at the latest, in that order.
 pub(crate) type Behind = VecDeque<(Time, SpreadRead)>;
 
-impl Group {
+impl OwnReads {
     /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is loaded.
-    /// `None` leaves the answer to the primary.
-    pub fn read_spread(&mut self, read: SpreadRead) {
-        let answer = match self.may_answer(&read) {
+    /// `None` leaves the answer to the primary. `serves`: whether this member has a part in the group now.
+    pub(crate) fn read_spread(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, serves: bool, read: SpreadRead) {
+        let answer = match may_answer(ctx, local, serves, &read) {
             Answers::No => None,
             Answers::Behind if self.behind.len() < BEHIND_READS_MAX => {
-                return self.behind.push_back((self.now.time + BEHIND_MAX, read));
+                return self.behind.push_back((ctx.now.time + BEHIND_MAX, read));
             }
             Answers::Behind => None,
-            Answers::Yes => match self.table.get(&read.key, true, &mut self.out) {
-                Lookup::Loading if self.spread.len() < self.config.waiting_max => {
+            Answers::Yes => match local.table.get(&read.key, true, ctx.out) {
+                Lookup::Loading if self.spread.len() < ctx.config.waiting_max => {
                     return self.spread.wait(read.key.clone(), read);
                 }
                 // A key with a deadline is left to the primary.
                 Lookup::Known(record) if record.as_ref().is_none_or(|record| record.deadline.is_none()) => {
-                    if let Some(watched) = &mut self.watched_alone {
+                    if let Some(watched) = &mut self.watched {
                         watched.push(read.clone());
                     }
-                    Some(self.read_here(&read.op, record.as_deref()))
+                    Some(read_here(&read.op, record.as_deref(), local.group_time))
                 }
                 Lookup::Loading | Lookup::Known(_) => None,
             },
         };
-        self.out.push(GroupOutput::Read(read.tag, answer));
-    }
-
-    fn may_answer(&mut self, read: &SpreadRead) -> Answers {
-        let is_here = self.acceptor.committee(read.ballot).is_some_and(|it| it.range().contains(read.key.point()));
-        let is_read = is_here && matches!(read.op, Op::Read(_)) && !self.recovery.is_asking() && !self.failed;
-        match is_read {
-            false => Answers::No,
-            true => self.acceptor.may_answer(&context!(self), read.ballot, read.switch, read.point),
-        }
+        ctx.out.push(GroupOutput::Read(read.tag, answer));
     }
 
     /// Checks again, after a message or some time, whether waiting reads may be answered now.
-    pub(crate) fn look_behind(&mut self) {
+    pub(crate) fn look_behind(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, serves: bool) {
         if self.behind.is_empty() {
             return;
         }
         for (until, read) in core::mem::take(&mut self.behind) {
-            match self.may_answer(&read) {
-                Answers::Behind if self.now.time < until => self.behind.push_back((until, read)),
-                Answers::Behind => self.out.push(GroupOutput::Read(read.tag, None)),
-                Answers::Yes | Answers::No => self.read_spread(read),
+            match may_answer(ctx, local, serves, &read) {
+                Answers::Behind if ctx.now.time < until => self.behind.push_back((until, read)),
+                Answers::Behind => ctx.out.push(GroupOutput::Read(read.tag, None)),
+                Answers::Yes | Answers::No => self.read_spread(ctx, local, serves, read),
             }
         }
     }
@@ -95,23 +87,18 @@ impl Group {
         self.behind.front().map_or(Time::NEVER, |(until, _)| *until)
     }
 
-    /// Checks again whether the reads of this key may be answered: its record was loaded.
-    pub(crate) fn go_on_spread(&mut self, key: &Key) {
-        for read in self.spread.take(key) {
-            self.read_spread(read);
-        }
-    }
-
-    /// Leaves all waiting reads to their primary.
-    pub(crate) fn leave_spread(&mut self) {
+    /// Leaves all waiting reads that a switch sent here to their primary.
+    pub(crate) fn leave_spread(&mut self, ctx: &mut Context<'_>) {
         let behind = core::mem::take(&mut self.behind).into_iter().map(|(_, read)| read);
-        self.spread.drain().chain(behind).for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
+        self.spread.drain().chain(behind).for_each(|read| ctx.out.push(GroupOutput::Read(read.tag, None)));
     }
+}
 
-    /// Takes a write that came back from the switch.
-    pub fn on_passed(&mut self, ballot: TermBallot, passed: &ReturnedWrite) {
-        if let Some(primary) = self.primaries.get_mut(&ballot) {
-            primary.on_passed(&mut context!(self), &mut local!(self), passed);
-        }
+fn may_answer(ctx: &Context<'_>, local: &mut Local<'_>, serves: bool, read: &SpreadRead) -> Answers {
+    let is_here = local.acceptor.committee(read.ballot).is_some_and(|it| it.range().contains(read.key.point()));
+    let is_read = is_here && matches!(read.op, Op::Read(_)) && serves;
+    match is_read {
+        false => Answers::No,
+        true => local.acceptor.may_answer(ctx, read.ballot, read.switch, read.point),
     }
 }

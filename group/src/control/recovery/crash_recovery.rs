@@ -331,8 +331,8 @@ impl Recovery {
     }
 
     /// Asks the members that have not answered, and decides whether the answers suffice for this node to take part.
-    pub(crate) fn tick(&mut self, cx: &mut Context<'_>, log: &mut Log, acceptor: &Acceptor) -> RecoveryStep {
-        let facts = cx.facts();
+    pub(crate) fn tick(&mut self, ctx: &mut Context<'_>, log: &mut Log, acceptor: &Acceptor) -> RecoveryStep {
+        let facts = ctx.facts();
         let Some(crash) = &self.crash else { return RecoveryStep::Waits };
         // This node may have acknowledged to any member that recovery asks, even to one that is a member no longer.
         let mut others: Vec<NodeId> =
@@ -353,13 +353,13 @@ impl Recovery {
             }
         };
         if accepted {
-            return self.settle_doubt(cx, log, acceptor, all, &others);
+            return self.settle_doubt(ctx, log, acceptor, all, &others);
         }
         let Some(crash) = &mut self.crash else { return RecoveryStep::Waits };
         if crash.asked.is_none_or(|asked| facts.now.since(asked) >= facts.config.timing.resend) {
             crash.asked = Some(facts.now);
             let ask: Vec<NodeId> = others.into_iter().filter(|node| !crash.has(*node)).collect();
-            cx.out.send(&ask, Message::AskVouch);
+            ctx.out.send(&ask, Message::AskVouch);
         }
         RecoveryStep::Waits
     }
@@ -367,13 +367,13 @@ impl Recovery {
     /// Decides from the answers of the other members whether anything is still in doubt, and for which epochs.
     fn settle_doubt(
         &mut self,
-        cx: &mut Context<'_>,
+        ctx: &mut Context<'_>,
         log: &mut Log,
         acceptor: &Acceptor,
         all: bool,
         others: &[NodeId],
     ) -> RecoveryStep {
-        let state = cx.state;
+        let state = ctx.state;
         let (Some(crash), Some(doubt)) = (&self.crash, self.doubting.doubt) else { return RecoveryStep::Vouched };
         let answers: Vec<Answered> = crash.answered.values().copied().collect();
         // The run that may have forgotten something, and all since: the present one is the last.
@@ -384,11 +384,11 @@ impl Recovery {
         let followed = all && !others.is_empty() && of_others.filter(has_followed).count() == others.len();
         if followed && answers.iter().all(is_level) && !doubt.accepted {
             log.begin_above(round, 0);
-            self.end_doubt(cx);
+            self.end_doubt(ctx);
             return RecoveryStep::Vouched;
         }
         let last = answers.iter().map(|answer| answer.last).max().unwrap_or(SURE);
-        self.bound_doubt(cx, log, acceptor, last, round);
+        self.bound_doubt(ctx, log, acceptor, last, round);
         // Terms that were granted up to then may have been used.
         let newest = answers.iter().map(|answer| answer.applied).max().unwrap_or(LogSlot(0));
         self.granted_before = self.granted_before.max(newest).max(state.applied);

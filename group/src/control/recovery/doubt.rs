@@ -220,15 +220,15 @@ impl Recovery {
     /// Notes that the store lacks more than its torn end, as other members know: it may be older by any number of epochs. Their answers so
     /// far were compared with a store that only lacks its end, so they are asked again. Returns the new doubt, which is to be durable
     /// before this member sends anything under a later start.
-    pub(crate) fn on_store_older(&mut self, cx: &mut Context<'_>) -> Option<Doubt> {
+    pub(crate) fn on_store_older(&mut self, ctx: &mut Context<'_>) -> Option<Doubt> {
         let doubt = self.doubting.doubt.as_mut()?;
         doubt.older = true;
         let doubt = *doubt;
         self.doubting.left_in = None;
         if self.crash.is_some() {
-            self.crash = Some(CrashRecovery::new(cx.now.time));
+            self.crash = Some(CrashRecovery::new(ctx.now.time));
         }
-        cx.out.persist(Durable::Doubt(Some(doubt)));
+        ctx.out.persist(Durable::Doubt(Some(doubt)));
         Some(doubt)
     }
 
@@ -264,40 +264,40 @@ impl Recovery {
     /// of the log's ballots.
     pub(crate) fn bound_doubt(
         &mut self,
-        cx: &mut Context<'_>,
+        ctx: &mut Context<'_>,
         log: &mut Log,
         acceptor: &Acceptor,
         last: Epoch,
         round: u64,
     ) {
         let Some(doubt) = &mut self.doubting.doubt else { return };
-        let sealed = u64::from(acceptor.has_sealed(cx.state.epoch));
+        let sealed = u64::from(acceptor.has_sealed(ctx.state.epoch));
         let before = if doubt.up_to == Doubt::UNKNOWN { SURE } else { doubt.up_to };
-        doubt.up_to = last.max(before).max(Epoch(cx.state.epoch.0 + sealed));
+        doubt.up_to = last.max(before).max(Epoch(ctx.state.epoch.0 + sealed));
         log.begin_above(round, ROUNDS_APART);
         let doubt = *doubt;
-        cx.out.persist(Durable::Doubt(Some(doubt)));
-        self.doubting.due = cx.now.time;
+        ctx.out.persist(Durable::Doubt(Some(doubt)));
+        self.doubting.due = ctx.now.time;
     }
 
     /// Ends the doubt, durably.
-    pub(crate) fn end_doubt(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn end_doubt(&mut self, ctx: &mut Context<'_>) {
         if self.doubting.doubt.take().is_some() {
-            cx.out.persist(Durable::Doubt(None));
-            cx.out.push(GroupOutput::Note("is sure again that its store has everything that it acknowledged".into()));
+            ctx.out.persist(Durable::Doubt(None));
+            ctx.out.push(GroupOutput::Note("is sure again that its store has everything that it acknowledged".into()));
         }
     }
 
     /// Ends the doubt once no configuration that recovery asks is in doubt. To be called only once
     /// [`Recovery::lacks_what_was_purged`] has found no loss in the present state.
-    pub(crate) fn review(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn review(&mut self, ctx: &mut Context<'_>) {
         let Some(doubt) = self.doubting.doubt else { return };
         // It held the purged data then. The evidence for that may be dropped from now on.
-        self.doubting.restored = self.doubting.restored.max(cx.state.applied);
-        let configs = cx.state.configs(cx.state.range);
-        let asks = |config: &EpochConfig| config.epoch <= doubt.up_to && config.members.contains(&cx.me);
-        if doubt.up_to < cx.state.epoch && !configs.iter().any(asks) {
-            self.end_doubt(cx);
+        self.doubting.restored = self.doubting.restored.max(ctx.state.applied);
+        let configs = ctx.state.configs(ctx.state.range);
+        let asks = |config: &EpochConfig| config.epoch <= doubt.up_to && config.members.contains(&ctx.me);
+        if doubt.up_to < ctx.state.epoch && !configs.iter().any(asks) {
+            self.end_doubt(ctx);
         }
     }
 
@@ -336,12 +336,12 @@ impl Recovery {
     /// because it is in doubt. `is_sealed`: whether this member has sealed the epoch.
     pub(crate) fn tick_doubt(
         &mut self,
-        cx: &mut Context<'_>,
+        ctx: &mut Context<'_>,
         log: &Log,
         liveness: &Liveness,
         is_sealed: bool,
     ) -> DoubtStep {
-        let facts = cx.facts();
+        let facts = ctx.facts();
         let Some(doubt) = self.doubting.doubt else { return DoubtStep::Rests };
         let known = self.in_doubt(facts, liveness);
         let waits = !known.waiting_for.is_empty() && !doubt.accepted;
@@ -356,7 +356,7 @@ impl Recovery {
                 waiting_for.collect::<Vec<_>>().join(", "),
                 facts.state.id
             );
-            cx.out.push(GroupOutput::Note(note.into()));
+            ctx.out.push(GroupOutput::Note(note.into()));
         }
         if self.is_asking() {
             let is_over = facts.now.since(self.doubting.since) >= PATIENCE
@@ -367,7 +367,7 @@ impl Recovery {
         }
         if self.ends_doubted_epoch(facts, is_sealed) && facts.now >= self.end_due(facts, log) {
             let patience = facts.config.timing.seal_patience;
-            self.doubting.due = facts.now + patience + cx.rng.duration_below(patience);
+            self.doubting.due = facts.now + patience + ctx.rng.duration_below(patience);
             let (members, heard) = (facts.state.nodes(), |node| self.heard_doubt(facts, liveness, node));
             let is_sure = decides(&members, facts.state.epoch, facts.config.defects, heard);
             if is_sure && facts.state.is_member(facts.me) {
@@ -452,12 +452,12 @@ impl Recovery {
 
     /// Accepts the loss of the members waited for: a member in doubt continues with the contents of its store. Returns whether this member
     /// was in doubt.
-    pub(crate) fn accept_loss(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn accept_loss(&mut self, ctx: &mut Context<'_>) -> bool {
         let Some(doubt) = self.doubting.doubt.as_mut().filter(|doubt| !doubt.accepted) else { return false };
         doubt.accepted = true;
         let doubt = *doubt;
-        cx.out.persist(Durable::Doubt(Some(doubt)));
-        cx.out.push(GroupOutput::Note(
+        ctx.out.persist(Durable::Doubt(Some(doubt)));
+        ctx.out.push(GroupOutput::Note(
             "continues with the contents of its store: an administrator accepted the possible loss".into(),
         ));
         true

@@ -33,11 +33,11 @@ use overlay::{GroupId, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::TermBallot;
+use crate::context::Context;
 use crate::control::state::GroupState;
 use crate::data::Local;
-use crate::group::{Group, context, local};
+use crate::data::operations::Primaries;
 use crate::message::{Base, Message, Write};
-use crate::op::Limit;
 use crate::transaction::plan::Plan;
 
 /// Statement of a primary about all writes that may have been chosen under its ballot, which is over.
@@ -69,12 +69,14 @@ pub(crate) fn covers(handed: &[Handover], range: KeyRange) -> bool {
     !handed.is_empty() && range.without(handed.iter().map(Handover::range)).is_empty()
 }
 
-/// Handovers of this node's primaries, while the division names these.
+/// Handovers of this node's primaries, while the division names these, and handovers to this group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handovers {
     all: Vec<Handover>,
     /// Ballots of the handovers that were sent.
     told: Vec<TermBallot>,
+    /// Handovers to this group, where it is born of others.
+    inherited: Inheritance,
 }
 
 /// Handovers to a group that is born.
@@ -118,56 +120,71 @@ impl Inheritance {
     }
 }
 
-impl Group {
+impl Handovers {
+    /// Takes over what is known of the handovers to a group that is born.
+    pub(crate) fn inheriting(inherited: Inheritance) -> Handovers {
+        Handovers { inherited, ..Handovers::default() }
+    }
+
     /// Returns the handovers of this node's primaries, since the division named these.
-    pub fn handovers(&self) -> &[Handover] {
-        &self.handovers.all
+    pub(crate) fn all(&self) -> &[Handover] {
+        &self.all
+    }
+
+    /// Forgets the handovers to this group: all its first primaries have taken over.
+    pub(crate) fn forget_inherited(&mut self) {
+        self.inherited = Inheritance::default();
     }
 
     /// Takes a handover of a primary of a group that this one may be born of.
-    pub fn on_handover(&mut self, group: GroupId, handover: &Handover) {
-        if !self.inheritance.take(group, handover) {
+    pub(crate) fn on_handover(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        primaries: &mut Primaries,
+        group: GroupId,
+        handover: &Handover,
+    ) {
+        if !self.inherited.take(group, handover) {
             return;
         }
-        let (born, born_at) = (self.state.born, self.state.born_at);
-        for (ballot, primary) in &mut self.primaries {
-            if ballot.epoch == born && ballot.term.slot() == born_at && primary.range().overlaps(handover.range()) {
-                primary.on_handover(&mut context!(self), &mut local!(self), handover.clone());
+        for primary in primaries.all_mut() {
+            if is_first(ctx.state, primary.ballot()) && primary.range().overlaps(handover.range()) {
+                primary.on_handover(ctx, local, handover.clone());
             }
         }
     }
 
     /// Returns the handovers to a new primary of this ballot: only to one of the first division.
-    pub(crate) fn handed_to(&self, ballot: TermBallot, range: KeyRange) -> Vec<Handover> {
-        let is_first = ballot.epoch == self.state.born && ballot.term.slot() == self.state.born_at;
-        if is_first { self.inheritance.within(range) } else { Vec::new() }
+    pub(crate) fn to(&self, state: &GroupState, ballot: TermBallot, range: KeyRange) -> Vec<Handover> {
+        if is_first(state, ballot) { self.inherited.within(range) } else { Vec::new() }
     }
 
     /// Keeps the handovers of primaries that are over.
-    pub(crate) fn keep_handovers(&mut self, ended: impl IntoIterator<Item = Handover>) {
-        self.handovers.all.extend(ended);
-        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
-        self.handovers.all.retain(|handover| granted.contains(&handover.ballot));
-        self.handovers.told.retain(|ballot| granted.contains(ballot));
+    pub(crate) fn keep(&mut self, state: &GroupState, ended: impl Iterator<Item = Handover>) {
+        self.all.extend(ended);
+        let granted: Vec<TermBallot> = state.parts().map(|(_, ballot)| ballot).collect();
+        self.all.retain(|handover| granted.contains(&handover.ballot));
+        self.told.retain(|ballot| granted.contains(ballot));
     }
 
     /// Sends handovers when the group ends, or may end: to the members of each new group that gets a sub-range of this node's primaries,
-    /// but not this node. Once: if a handover is lost there is phase 1.
-    pub(crate) fn hand_over(&mut self) {
-        self.drop_ended();
-        let transactions = &self.state.transactions;
-        let touches = |plan: &&Plan| plan.party(self.state.id).is_some_and(|party| party.touched);
+    /// but not this node. Once: if a handover is lost there is phase 1. To be called once the primaries that are over were dropped.
+    pub(crate) fn hand_over(&mut self, ctx: &mut Context<'_>) {
+        let (state, me) = (ctx.state, ctx.me);
+        let transactions = &state.transactions;
+        let touches = |plan: &&Plan| plan.party(state.id).is_some_and(|party| party.touched);
         let open =
             || transactions.coordinates().into_iter().chain(transactions.voted()).map(|(_, plan)| plan).find(touches);
-        let Some(plan) = self.state.ending().map(|(_, plan)| plan).or_else(open) else { return };
+        let Some(plan) = state.ending().map(|(_, plan)| plan).or_else(open) else { return };
         let mut said: Vec<(Vec<NodeId>, Handover)> = Vec::new();
-        for handover in &self.handovers.all {
-            if self.handovers.told.contains(&handover.ballot) || handover.bytes() > self.config.message_bytes_max {
+        for handover in &self.all {
+            if self.told.contains(&handover.ballot) || handover.bytes() > ctx.config.message_bytes_max {
                 continue;
             }
             let nodes = |index: usize| plan.births[index].members.iter().map(|contact| contact.node);
             let follows = |index: &usize| {
-                plan.births[*index].range.overlaps(handover.range()) && nodes(*index).all(|node| node != self.me)
+                plan.births[*index].range.overlaps(handover.range()) && nodes(*index).all(|node| node != me)
             };
             let to: Vec<NodeId> = (0..plan.births.len()).filter(follows).flat_map(nodes).collect();
             if !to.is_empty() {
@@ -175,8 +192,13 @@ impl Group {
             }
         }
         for (to, handover) in said {
-            self.handovers.told.push(handover.ballot);
-            self.out.send(&to, Message::Handover(Box::new(handover)));
+            self.told.push(handover.ballot);
+            ctx.out.send(&to, Message::Handover(Box::new(handover)));
         }
     }
+}
+
+/// Returns whether a ballot is of the first division of its group.
+fn is_first(state: &GroupState, ballot: TermBallot) -> bool {
+    ballot.epoch == state.born && ballot.term.slot() == state.born_at
 }

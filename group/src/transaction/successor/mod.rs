@@ -18,11 +18,10 @@ use overlay::{Epoch, KeyRange};
 
 use crate::config::Defect;
 use crate::control::state::GroupState;
-use crate::data::operations::Strays;
+use crate::data::operations::Primaries;
 use crate::data::table::Table;
 use crate::group::{Group, context};
-use crate::message::AttemptOutcome;
-use crate::transaction::successor::handover::Inheritance;
+use crate::transaction::successor::handover::{Handovers, Inheritance};
 use overlay::time::Now;
 
 impl Group {
@@ -64,10 +63,10 @@ impl Group {
         let was_here = |node| parent.state.is_member(node) || parent.state.is_learner(node);
         born.recovery = parent.recovery.heir(born.state.applied, was_here, now.time);
         // Earlier primaries may have executed the operations that came for them.
-        born.strays = Strays::forgotten_up_to(sealed);
+        born.primaries = Primaries::forgotten_up_to(sealed);
         born.addresses.clone_from(&parent.addresses);
         (born.full, born.shortage) = (parent.full, parent.shortage);
-        born.inheritance = inheritance.of_range(range);
+        born.handovers = Handovers::inheriting(inheritance.of_range(range));
         born.acceptor.persist_all(&mut born.out);
         born.begin();
         born
@@ -91,12 +90,9 @@ impl Group {
     /// Ends the service of this group, whose range other groups own: answers all waiting operations. Afterwards only [`Group::poll_output`]
     /// still has outputs.
     pub fn give_way(&mut self) {
-        for primary in self.primaries.values_mut() {
-            primary.end(&mut context!(self));
-        }
+        self.primaries.end_all(&mut context!(self));
         self.drop_ended();
-        self.relaxed.drain().for_each(|(attempt, _)| self.out.outcome(attempt, AttemptOutcome::NotPrimary));
-        self.leave_spread();
+        self.reads.leave(&mut context!(self));
         self.failed = true;
     }
 
