@@ -15,13 +15,14 @@ use crate::ballot::{LogSlot, Term, TermBallot};
 use crate::config::{Defect, GroupConfig};
 use crate::control::capacity::Believed;
 use crate::control::history::History;
-use crate::control::leader::{LeaderState, Shortage};
+use crate::control::leader::LeaderState;
 use crate::control::liveness::Liveness;
 use crate::control::load::Workload;
 use crate::control::log::{AHEAD_MAX, Log};
 use crate::control::purge::Purging;
 use crate::control::recovery::Recovery;
 use crate::control::recovery::doubt::Doubt;
+use crate::control::room::Room;
 use crate::control::state::GroupState;
 use crate::data::operations::Primaries;
 use crate::data::own_reads::OwnReads;
@@ -73,11 +74,9 @@ pub struct Group {
     /// See [`Group::watch`].
     pub(crate) watched: Option<Vec<Applied>>,
     pub(crate) watched_at: Option<(Epoch, LogSlot)>,
-    pub(crate) full: Option<Limit>,
-    pub(crate) shortage: Shortage,
+    pub(crate) room: Room,
     pub(crate) failed: bool,
     pub(crate) preloading: bool,
-    pub(crate) addresses: Vec<alloc::string::String>,
     pub(crate) dropped: Dropped,
     pub(crate) asked_state: Time,
     pub(crate) sent_state: BTreeMap<NodeId, Time>,
@@ -111,8 +110,8 @@ macro_rules! facts {
 macro_rules! local {
     ($group:ident) => {
         Local {
-            full: if $group.table.is_full() { Some(Limit::Memory) } else { $group.full },
-            is_relieved: $group.shortage.relieved,
+            full: $group.room.limit(&$group.table),
+            is_relieved: $group.room.is_relieved(),
             table: &mut $group.table,
             acceptor: &mut $group.acceptor,
             group_time: $group.liveness.group_time($group.now.time),
@@ -156,7 +155,12 @@ impl Group {
         match message {
             Message::AskState => return self.send_state(from.node),
             Message::State(state) => return self.adopt(from.node, *state),
-            Message::Join(joiner) => return self.on_join(joiner),
+            Message::Join(joiner) => {
+                if self.leader.on_join(&mut context!(self), &self.log, joiner) {
+                    self.lead();
+                }
+                return;
+            }
             Message::AskVouch => {
                 let vouch = self.recovery.vouch(facts!(self), &self.log, &self.acceptor, from.node);
                 return self.out.send(&[from.node], Message::Vouch(vouch));
@@ -232,7 +236,7 @@ impl Group {
     fn on_progress(&mut self, from: NodeId, progress: Progress) {
         self.recovery.acknowledgements.on_progress(from, &progress);
         self.leader.on_progress(from, progress);
-        self.tell_released();
+        self.leader.tell_released(&mut context!(self));
     }
 
     /// Handles the numbers up to which all writes of a primary's sub-ranges are chosen, in the order of their terms.
@@ -262,7 +266,7 @@ impl Group {
         }
         self.liveness.on_heartbeat(facts!(self), from, heartbeat);
         self.watch_room();
-        self.tell_connections();
+        self.leader.tell_connections(facts!(self), &mut self.liveness);
         if from.epoch == self.state.epoch {
             progress.into_iter().for_each(|progress| self.on_progress(from.node, progress));
             self.on_marks(from, &marks);
@@ -452,7 +456,7 @@ impl Group {
 
     /// Sets the addresses of this node; the leader is told until the agreed state has them.
     pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
-        self.addresses = acceptable(addresses);
+        self.leader.addresses = acceptable(addresses);
         self.liveness.hurry_heartbeat(self.now.time);
     }
 
@@ -519,7 +523,7 @@ impl Group {
     /// Notes that the store has little room left, for this reason, or enough again (`None`). While it has little, this member accepts
     /// writes of other primaries and refuses clients' writes that need room, and a member with room becomes primary instead.
     pub fn set_full(&mut self, limit: Option<Limit>) {
-        self.full = limit;
+        self.room.store_full = limit;
         self.tick();
     }
 
@@ -542,12 +546,35 @@ impl Group {
         self.reads.go_on(&mut context!(self), &mut local!(self), serves, key);
     }
 
+    /// Checks whether this node has room, and tells the other members at once where that has changed.
+    fn watch_room(&mut self) {
+        self.room.watch(facts!(self), &self.table, &mut self.liveness, &self.recovery);
+    }
+
+    /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die
+    /// and are replaced all the time, a group that should split might never begin to.
+    pub fn hold_joiners(&mut self, time: Duration) {
+        self.leader.membership.held_until = self.now.time + time;
+    }
+
+    /// Sets the expected remaining lives of members for the division policy: their median residual lives, for example. The policy only
+    /// compares them. Replaces earlier values; empty where nothing is known.
+    pub fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
+        self.leader.residuals = residuals;
+    }
+
+    /// Begins to leave for good; [`GroupOutput::Left`] reports that this node is not needed any more. `force`: even where fewer than three
+    /// members remain.
+    pub fn leave(&mut self, force: bool) {
+        self.part(Parting::Leaves { force });
+    }
+
     /// Begins to hand everything over: this node is about to stop, and expects to be back within `away`.
     pub fn stop_soon(&mut self, away: Duration) {
         self.part(Parting::Stops { away_ms: away.as_millis() as u64 });
     }
 
-    pub(crate) fn part(&mut self, parting: Parting) {
+    fn part(&mut self, parting: Parting) {
         self.liveness.parting = parting;
         self.liveness.hurry_heartbeat(self.now.time);
         self.tick();
@@ -651,7 +678,7 @@ impl Group {
             primary.flush(&mut context!(self));
         }
         self.acceptor.flush(&mut context!(self));
-        if self.table.is_full() && !self.shortage.told {
+        if self.table.is_full() && !self.room.is_told() {
             self.watch_room();
         }
         if self.now.time >= self.liveness.heartbeat_due() {

@@ -78,6 +78,7 @@ pub mod control;
 pub mod data;
 mod group;
 pub mod harmonia;
+mod leading;
 pub mod message;
 pub mod number_set;
 pub mod op;

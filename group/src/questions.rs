@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{NodeId, PeerKey, Point};
+use overlay::{KeyRange, NodeId, PeerKey, Point};
 
 use crate::ballot::TermBallot;
 use crate::control::capacity::Believed;
+use crate::control::health::{Health, LivingMember};
 use crate::control::history::History;
 use crate::control::log::Log;
 use crate::control::recovery::doubt::{Doubt, InDoubt};
@@ -266,5 +267,37 @@ impl Group {
     /// Returns the handovers of this node's primaries, since the division named these.
     pub fn handovers(&self) -> &[Handover] {
         self.handovers.all()
+    }
+
+    /// Returns the members that live: those that were not silent for [`Timing::exclude_after`], or with an announced absence that is not
+    /// over.
+    ///
+    /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
+    pub fn living(&self) -> Vec<LivingMember> {
+        self.leader.membership.living(facts!(self), &self.liveness)
+    }
+
+    /// Returns the number of living members and of learners that are about to become members: those that are heard and hold all that was
+    /// chosen before the current terms. A learner of a peer that has a living member here replaces that member, and does not count.
+    pub fn strength(&self) -> usize {
+        self.leader.strength(facts!(self), &self.liveness)
+    }
+
+    /// Returns whether the next step of the group's own log removes dead members. A transaction with a neighbour should wait for that.
+    pub fn is_about_to_remove(&self) -> bool {
+        self.leader.membership.is_about_to_remove(facts!(self), &self.liveness)
+    }
+
+    /// Returns the health of the successor group as its leader recently reported it, with that group's range. `None` where its leader
+    /// reported nothing recently, or where this node does not lead.
+    pub fn successor_health(&self) -> Option<(KeyRange, &Health)> {
+        self.log.leads().then_some(())?;
+        self.transactions.health_of(self.state.transactions.successor()?, self.now.time)
+    }
+
+    /// Returns the configurations without whose majorities no operation is answered in some sub-range: the group's own, and former ones
+    /// that recovery asks there, unless this member or one that it hears has reported that it stores everything that they did.
+    pub fn needed_configs(&self) -> Vec<EpochConfig> {
+        self.leader.needed_configs(facts!(self), &self.liveness)
     }
 }

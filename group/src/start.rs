@@ -10,7 +10,7 @@ use overlay::{Epoch, IntervalMap, Key, NodeId};
 
 use crate::ballot::{Ballot, LogSlot, Term, TermBallot};
 use crate::config::{Defect, GroupConfig};
-use crate::control::leader::{LeaderState, Shortage};
+use crate::control::leader::LeaderState;
 use crate::control::liveness::Liveness;
 use crate::control::load::Workload;
 use crate::control::log::{Log, LogAcceptor};
@@ -18,6 +18,7 @@ use crate::control::purge::{PURGE, Purging};
 use crate::control::recovery::Recovery;
 use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
 use crate::control::recovery::doubt::{Doubt, Doubting};
+use crate::control::room::Room;
 use crate::control::state::{Entry, GroupState};
 use crate::data::Acceptor;
 use crate::data::operations::Primaries;
@@ -182,11 +183,9 @@ impl Group {
             early: Vec::new(),
             watched: None,
             watched_at: None,
-            full: None,
-            shortage: Shortage::default(),
+            room: Room::default(),
             failed: false,
             preloading: !whole,
-            addresses: Vec::new(),
             dropped: Dropped::default(),
             asked_state: Time(0),
             sent_state: BTreeMap::new(),
@@ -214,7 +213,8 @@ impl Group {
     /// Takes a page of records from the store.
     pub fn on_scanned(&mut self, token: u64, records: Vec<(Key, Arc<Record>)>, done: bool) {
         if token == PURGE {
-            return self.on_purge_page(records, done);
+            let entry = self.purging.on_page(&mut context!(self), &mut self.table, &self.log, records, done);
+            return entry.into_iter().for_each(|entry| self.propose(entry));
         }
         if token != PRELOAD {
             self.acceptor.on_scanned(&mut context!(self), token, records, done);

@@ -10,8 +10,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Defect;
+use crate::context::Facts;
 use crate::control::state::Entry;
-use crate::group::Group;
+use crate::transaction::member::Transactions;
 
 /// Upper limit of named decisions.
 pub const DECISIONS_MAX: usize = 16;
@@ -81,14 +82,14 @@ impl AgreedPolicies {
     }
 }
 
-impl Group {
+impl Transactions {
     /// Returns the entry that takes over a neighbour's policies, where these are greater.
-    pub(crate) fn follow_policies(&mut self) -> Option<Entry> {
-        if self.config.defects.has(Defect::PoliciesNotTold) {
+    pub(crate) fn follow_policies(&self, facts: Facts<'_>) -> Option<Entry> {
+        if facts.config.defects.has(Defect::PoliciesNotTold) {
             return None;
         }
-        let own = &self.state.settings.policies;
-        self.transactions.heard_policies(own).map(|heard| Entry::Policies(heard.clone()))
+        let own = &facts.state.settings.policies;
+        self.heard_policies(own).map(|heard| Entry::Policies(heard.clone()))
     }
 }
 

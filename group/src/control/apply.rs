@@ -32,9 +32,9 @@ impl Group {
                 watched.push(Applied { before: before.clone(), entry, after: self.state.clone() });
             }
             self.out.set_epoch(self.state.epoch);
-            self.note_released(&before);
+            self.leader.note_released(&before, &self.state);
             if led {
-                self.tell_change(&before);
+                self.leader.tell_change(&mut context!(self), &before);
             }
             self.log.on_applied(&mut context!(self), before.epoch, led);
             self.after_change(&before, led);
@@ -71,34 +71,6 @@ impl Group {
         }
     }
 
-    /// Tells newcomers that they are admitted, every node that a new epoch has begun, and released nodes that they are released: none of
-    /// them need find out by itself.
-    fn tell_change(&mut self, before: &GroupState) {
-        let (now, then) = (self.state.audience(), before.audience());
-        // After the group's end no member tells them which entries are chosen.
-        let mut told: Vec<NodeId> = if self.state.epoch == before.epoch && self.state.ended.is_none() {
-            now.iter().copied().filter(|node| !then.contains(node)).collect()
-        } else {
-            now.clone()
-        };
-        told.extend(then.iter().copied().filter(|node| !now.contains(node)));
-        told.retain(|node| *node != self.me);
-        if !told.is_empty() {
-            self.tell_state(&told);
-        }
-    }
-
-    /// Sends the state to these nodes; to those that the group released when it is time ([`crate::control::membership::release`]).
-    pub(crate) fn tell_state(&mut self, to: &[NodeId]) {
-        let audience = self.state.audience();
-        let is_released = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
-        let (released, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_released);
-        self.out.send(&others, Message::State(Box::new(self.state.clone())));
-        if !released.is_empty() {
-            self.await_release(released);
-        }
-    }
-
     /// Replaces this node's state by a newer one of this same group.
     pub(crate) fn adopt(&mut self, from: NodeId, state: GroupState) {
         if !state.is_sound()
@@ -120,7 +92,7 @@ impl Group {
         }
         let before = core::mem::replace(&mut self.state, state);
         self.out.set_epoch(self.state.epoch);
-        self.note_released(&before);
+        self.leader.note_released(&before, &self.state);
         self.log.on_applied(&mut context!(self), before.epoch, false);
         self.after_change(&before, false);
         self.replay_early();
@@ -153,7 +125,7 @@ impl Group {
             self.out.persist(Durable::State(Box::new(self.state.clone())));
         }
         if before.members != self.state.members {
-            self.note_removals(before);
+            self.leader.membership.note_removals(facts!(self), &self.liveness, before);
             let fresh = self.state.nodes().into_iter().filter(|node| !before.is_member(*node));
             self.leader.on_voters(fresh, self.now.time);
         }
@@ -337,7 +309,7 @@ impl Group {
         if self.sent_state.len() > 1024 {
             self.sent_state.clear();
         }
-        self.tell_state(&[to]);
+        self.leader.tell_state(&mut context!(self), &[to]);
     }
 
     /// Asks for the state where an entry is chosen that this node's log does not hold.

@@ -3,15 +3,17 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overlay::{KeyRange, NodeId};
+use overlay::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::Term;
 use crate::config::Defect;
+use crate::context::Facts;
 use crate::control::agreed::AgreedPolicies;
-use crate::control::load;
-use crate::control::membership::MEMBERS_MIN;
-use crate::group::{Group, facts};
+use crate::control::leader::LeaderState;
+use crate::control::liveness::Liveness;
+use crate::control::load::{self, Workload};
+use crate::control::membership::{MEMBERS_MIN, MembershipState};
 use overlay::time::WallMillis;
 
 /// Living member, as its leader reports it to a neighbour.
@@ -51,63 +53,55 @@ impl Health {
     }
 }
 
-impl Group {
+impl MembershipState {
     /// Returns the members that live: those that were not silent for [`Timing::exclude_after`], or with an announced absence that is not
     /// over.
     ///
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
-    pub fn living(&self) -> Vec<LivingMember> {
-        let now = self.now.time;
-        let counts_all = self.config.defects.has(Defect::DeadCounted);
-        let lives = |node| node == self.me || counts_all || self.dead_at(node) > now;
-        let living = self.state.members.iter().filter(|member| lives(member.node));
+    pub(crate) fn living(&self, facts: Facts<'_>, liveness: &Liveness) -> Vec<LivingMember> {
+        let now = facts.now;
+        let counts_all = facts.config.defects.has(Defect::DeadCounted);
+        let lives = |node| node == facts.me || counts_all || self.dead_at(facts, liveness, node) > now;
+        let living = facts.state.members.iter().filter(|member| lives(member.node));
         let told = living.map(|member| LivingMember {
             node: member.node,
-            is_heard: member.node == self.me || !self.liveness.suspects(facts!(self), member.node),
+            is_heard: member.node == facts.me || !liveness.suspects(facts, member.node),
             cluster: member.cluster.clone(),
             joined: member.joined,
         });
         told.collect()
     }
 
-    /// Returns the number of living members and of learners that are about to become members: those that are heard and hold all that was
-    /// chosen before the current terms. A learner of a peer that has a living member here replaces that member, and does not count.
-    pub fn strength(&self) -> usize {
-        let living = self.living();
-        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
-        let counts = |node: NodeId| {
-            self.leader.is_complete(node, &terms)
-                && !self.liveness.suspects(facts!(self), node)
-                && self.liveness.has_direct_connections(facts!(self), node)
-                && !living.iter().any(|member| member.node.peer == node.peer)
-        };
-        living.len() + self.state.learners.iter().filter(|learner| counts(learner.node)).count()
-    }
-
     /// Returns whether the next step of the group's own log removes dead members. A transaction with a neighbour should wait for that.
-    pub fn is_about_to_remove(&self) -> bool {
-        let members = self.state.members.len();
-        let (dead, _) = self.dead();
+    pub(crate) fn is_about_to_remove(&self, facts: Facts<'_>, liveness: &Liveness) -> bool {
+        let members = facts.state.members.len();
+        let (dead, _) = self.dead(facts, liveness);
         members > MEMBERS_MIN
             && !dead.nodes.is_empty()
-            && (self.leader.membership.removals.allowance(members, self.now.time) > 0
-                || dead.nodes.iter().any(|node| self.has_ended(*node)))
+            && (self.removals.allowance(members, facts.now) > 0
+                || dead.nodes.iter().any(|node| self.has_ended(facts, liveness, *node)))
     }
+}
 
-    /// Returns the health of the successor group as its leader recently reported it, with that group's range. `None` where its leader
-    /// reported nothing recently, or where this node does not lead.
-    pub fn successor_health(&self) -> Option<(KeyRange, &Health)> {
-        self.log.leads().then_some(())?;
-        self.transactions.health_of(self.state.transactions.successor()?, self.now.time)
+impl LeaderState {
+    /// Returns the number of living members and of learners that are about to become members: those that are heard and hold all that was
+    /// chosen before the current terms. A learner of a peer that has a living member here replaces that member, and does not count.
+    pub(crate) fn strength(&self, facts: Facts<'_>, liveness: &Liveness) -> usize {
+        let living = self.membership.living(facts, liveness);
+        let terms: Vec<Term> = facts.state.division.iter().map(|part| part.term).collect();
+        let counts = |node: NodeId| {
+            self.is_complete(node, &terms)
+                && !liveness.suspects(facts, node)
+                && liveness.has_direct_connections(facts, node)
+                && !living.iter().any(|member| member.node.peer == node.peer)
+        };
+        living.len() + facts.state.learners.iter().filter(|learner| counts(learner.node)).count()
     }
 
     /// Returns the report for neighbours.
-    pub(crate) fn health(&self) -> Health {
-        let (load, policies, living) = (
-            self.workload.told_load(facts!(self), &self.liveness),
-            self.state.settings.policies.clone(),
-            self.living(),
-        );
-        Health { load, policies, capacity: self.workload.capacities.of(&living), living }
+    pub(crate) fn health(&self, facts: Facts<'_>, liveness: &Liveness, workload: &Workload) -> Health {
+        let (load, living) = (workload.told_load(facts, liveness), self.membership.living(facts, liveness));
+        let policies = facts.state.settings.policies.clone();
+        Health { load, policies, capacity: workload.capacities.of(&living), living }
     }
 }

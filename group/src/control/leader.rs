@@ -1,21 +1,24 @@
 //! Tasks of the leader: the primaries of the sub-ranges, joins, and established epochs (Scatter §5, Harmony §7.6).
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Contact, KeyRange, NodeId, PeerKey, Point};
+use overlay::{Contact, KeyRange, NodeId, PeerKey};
 
 use crate::ballot::{LogSlot, Term};
-use crate::config::{AbleMember, Defect, DivisionView};
+use crate::config::Defect;
 use crate::context::{Context, Facts};
 use crate::control::liveness::Liveness;
+use crate::control::log::Log;
 use crate::control::membership::MembershipState;
 use crate::control::membership::release::Releases;
-use crate::control::state::Entry;
-use crate::group::{Group, context, facts};
-use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress, Sender};
-use crate::outbox::GroupOutput;
+use crate::control::state::{Entry, EpochConfig, GroupState};
+use crate::data::Acceptor;
+use crate::message::{Message, Progress};
+use crate::outbox::Outbox;
+use crate::transaction::plan::{Birth, Plan};
 use overlay::time::Time;
 
 /// Round trips below this are alike: a scheduler may add as much.
@@ -37,6 +40,8 @@ pub struct LeaderState {
     goals: BTreeMap<(NodeId, Term), u64>,
     /// Peers that want to join, and members to remove.
     pub(crate) membership: MembershipState,
+    /// Addresses of this node, as the network reported them; the leader is told until the agreed state has them.
+    pub(crate) addresses: Vec<String>,
     /// Addresses and names that nodes reported, until the agreed state has them.
     contacts: BTreeMap<NodeId, Contact>,
     /// Nodes that the group released.
@@ -46,20 +51,11 @@ pub struct LeaderState {
     /// Members that this node saw begin to vote, with the time.
     settled: BTreeMap<NodeId, Time>,
     /// Expected remaining lives of members.
-    residuals: BTreeMap<NodeId, Duration>,
+    pub(crate) residuals: BTreeMap<NodeId, Duration>,
     /// Times that each member waits for the answers of a majority, while this node leads.
     pub(crate) agreements: BTreeMap<NodeId, Duration>,
     /// Horizon, and the time when it was last raised, as far as this node knows.
     horizon: (u64, Time),
-}
-
-/// A member without room for more records.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shortage {
-    /// Whether the heartbeats report that this node has no room.
-    pub(crate) told: bool,
-    /// Whether another member has room: the leader moves this node's sub-ranges there.
-    pub(crate) relieved: bool,
 }
 
 impl LeaderState {
@@ -73,6 +69,7 @@ impl LeaderState {
             progress: BTreeMap::new(),
             goals: BTreeMap::new(),
             membership: MembershipState::new(confirm_after),
+            addresses: Vec::new(),
             contacts: BTreeMap::new(),
             releases: Releases::new(applied),
             changed: now,
@@ -182,302 +179,151 @@ impl LeaderState {
             *average = (*average * 7 + measured.min(*average * 4 + SHORT)) / 8;
         }
     }
-}
-
-impl Group {
-    pub(crate) fn send_heartbeat(&mut self) {
-        self.liveness.on_own_heartbeat(self.now, self.config.timing.heartbeat);
-        self.workload.fold(facts!(self));
-        self.leader.follow_trips(facts!(self), self.log.leads(), &self.liveness);
-        let hears = self.liveness.list_heard(facts!(self));
-        let marks = self.primaries.marks_to_tell(facts!(self));
-        self.on_marks(Sender { node: self.me, epoch: self.state.epoch }, &marks);
-        // Writes that the acceptor took since then are part of the changes that must be durable.
-        self.acceptor.flush(&mut context!(self));
-        let progress = (!self.recovery.is_asking()).then(|| self.progress());
-        let is_durable = self.out.is_durable();
-        let heartbeat = Heartbeat {
-            applied: self.state.applied,
-            leads: self.log.leads_under(),
-            chosen: self.log.chosen(self.state.applied),
-            echoes: self.liveness.failure_detector.echoes(&hears, self.now.time),
-            hears,
-            terms: self.primaries.terms(),
-            parting: self.liveness.parting,
-            sealed: self.acceptor.has_sealed(self.state.epoch),
-            wall: self.now.wall,
-            sent_us: self.now.time.0 / 1_000,
-            agreement_us: self.liveness.agreement_us(facts!(self)),
-            doubt: self.recovery.doubt_to_tell(),
-            load: self.workload.meter.told(self.config.timing.heartbeat),
-            full: self.shortage.told,
-            absences: self.liveness.failure_detector.absences(self.liveness.group_time(self.now.time), self.now.time),
-            capacity: self.workload.capacities.own,
-            history: self.liveness.history,
-            progress: progress.clone().filter(|_| is_durable),
-            marks,
-        };
-        let audience = self.state.audience();
-        let others: Vec<NodeId> = audience.iter().copied().filter(|node| *node != self.me).collect();
-        self.out.send(&others, Message::Heartbeat(heartbeat.into()));
-        if let Some(progress) = progress {
-            let me = [self.me];
-            self.send_progress(if is_durable { &me } else { &audience }, progress);
-            self.tell_contact();
-        }
-    }
-
-    /// Reports this node's addresses and name to the leader, where the agreed state differs.
-    fn tell_contact(&mut self) {
-        let mut all = self.state.members.iter().chain(&self.state.learners);
-        let Some(known) = all.find(|member| member.node == self.me) else { return };
-        // Until the network has reported addresses, those of the last start stand.
-        let addresses = if self.addresses.is_empty() { &known.addresses } else { &self.addresses };
-        let differs = known.addresses != *addresses || known.name != self.config.name;
-        if let Some(leader) = self.log.leader().filter(|_| differs) {
-            let contact = Contact { node: self.me, addresses: addresses.clone(), name: self.config.name.clone() };
-            self.out.send(&[leader], Message::Contact(contact));
-        }
-    }
-
-    /// Reports this node's progress where it has changed: newcomers and epochs wait for it.
-    ///
-    /// All nodes are told that it has everything. The leader is told each step on the way, and that this node applied an entry that the
-    /// group waits for. Other members hear of these with the next heartbeat: if all were told at once, a change of n members would cost n
-    /// times n messages for each of n sub-ranges.
-    pub(crate) fn tell_progress(&mut self) {
-        let changed = self.acceptor.take_completeness_changed();
-        if self.recovery.is_asking() || !(changed || self.leader.granted_anew || self.leader.awaited) {
-            return;
-        }
-        if changed {
-            self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
-        }
-        self.leader.granted_anew = false;
-        let awaited = core::mem::take(&mut self.leader.awaited);
-        let progress = self.progress();
-        let is_news = self.leader.told != progress.complete;
-        if !is_news && !awaited {
-            return;
-        }
-        let has_everything = progress.complete.len() == self.state.division.len();
-        match self.log.leader().filter(|_| !is_news || !has_everything) {
-            Some(leader) => self.send_progress(&[leader], progress),
-            None => self.send_progress(&self.state.audience(), progress),
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        let parts: Vec<_> = self.state.parts().collect();
-        let (complete, marks) = self.acceptor.progress(self.state.epoch, &parts);
-        Progress { applied: self.state.applied, complete, marks }
-    }
-
-    fn send_progress(&mut self, to: &[NodeId], progress: Progress) {
-        self.leader.told.clone_from(&progress.complete);
-        self.out.send_after(to, Message::Progress(progress));
-    }
-
-    /// Proposes the most urgent entry, if this node leads and no entry is on its way.
-    pub(crate) fn lead(&mut self) {
-        // Also while an entry is on its way, and where another member leads: the next leader then knows since when the dead are missed.
-        self.note_missed();
-        if !self.log.leads() {
-            return self.leader.membership.rest();
-        }
-        self.note_learners();
-        if self.log.is_busy() {
-            // Called again when that entry is chosen.
-            return self.leader.membership.rest();
-        }
-        let dead = self.look_for_dead();
-        // The next epoch would abort an open transaction, and would continue to ask former members for records that a majority holds
-        // already.
-        let is_calm = self.state.transactions.is_calm();
-        let entry = self
-            .end_sealed(&dead)
-            .or_else(|| if is_calm { None } else { self.entry() })
-            .or_else(|| self.establish())
-            .or_else(|| self.remove_dead(&dead))
-            .or_else(|| if is_calm && !dead.gathers { self.entry() } else { None })
-            .or_else(|| self.divide())
-            .or_else(|| self.next_members(&dead))
-            .or_else(|| self.admit())
-            .or_else(|| self.update_contact())
-            .or_else(|| self.follow_policies())
-            .or_else(|| self.drop_learner())
-            .or_else(|| self.raise_horizon());
-        if let Some(entry) = entry {
-            self.propose(entry);
-        }
-    }
-
-    /// Proposes an entry, even while another one is on its way; does nothing where this node does not lead.
-    pub fn propose(&mut self, entry: Entry) {
-        if !matches!(entry, Entry::Noop | Entry::Horizon(_)) {
-            self.out.push(GroupOutput::Note(alloc::format!("leads the group, and proposes {entry}").into()));
-        }
-        self.log.propose(&mut context!(self), entry);
-    }
 
     /// Returns the entry for sub-ranges of which a quorum holds everything from before this epoch: there recovery need not look further
     /// back (`docs/design/epochs.md`).
-    fn establish(&mut self) -> Option<Entry> {
-        if self.state.recovery.is_empty() {
+    pub(crate) fn establish(&self, facts: Facts<'_>, liveness: &Liveness) -> Option<Entry> {
+        if facts.state.recovery.is_empty() {
             return None;
         }
-        let hurries = self.config.defects.has(Defect::BackToBack)
-            && (self.state.learners.iter().any(|learner| self.leader.is_complete(learner.node, &[]))
-                || !self.liveness.leaving(facts!(self)).is_empty());
-        if self.config.defects.has(Defect::EmptyMembers) || hurries {
-            return Some(Entry::Established(self.state.epoch, alloc::vec![self.state.range]));
+        let hurries = facts.config.defects.has(Defect::BackToBack)
+            && (facts.state.learners.iter().any(|learner| self.is_complete(learner.node, &[]))
+                || !liveness.leaving(facts).is_empty());
+        if facts.config.defects.has(Defect::EmptyMembers) || hurries {
+            return Some(Entry::Established(facts.state.epoch, alloc::vec![facts.state.range]));
         }
-        let nodes = self.state.nodes();
-        let complete = |term: Term| nodes.iter().filter(|node| self.leader.is_complete(**node, &[term])).count();
-        let parts = self.state.parts().filter(|(range, _)| self.state.is_open(*range));
-        let held = parts.filter(|(_, ballot)| complete(ballot.term) >= self.state.quorum());
+        let nodes = facts.state.nodes();
+        let complete = |term: Term| nodes.iter().filter(|node| self.is_complete(**node, &[term])).count();
+        let parts = facts.state.parts().filter(|(range, _)| facts.state.is_open(*range));
+        let held = parts.filter(|(_, ballot)| complete(ballot.term) >= facts.state.quorum());
         let ranges: Vec<KeyRange> = held.map(|(range, _)| range).collect();
-        (!ranges.is_empty()).then_some(Entry::Established(self.state.epoch, ranges))
+        (!ranges.is_empty()).then_some(Entry::Established(facts.state.epoch, ranges))
     }
 
-    /// Divides the range anew: at once where a primary is suspected, restarted or leaving, and by the policy when all is calm.
-    fn divide(&mut self) -> Option<Entry> {
-        if self.recovery.doubts(self.state.epoch) {
-            return None; // The epoch is to end, and a member in doubt would serve nothing.
-        }
-        let able = self.able();
-        let current: Vec<(Point, NodeId)> = self.state.division.iter().map(|part| (part.start, part.node)).collect();
-        let kept: Vec<Term> = self
-            .state
-            .division
-            .iter()
-            .filter(|part| !self.is_stale(part.node, part.term))
-            .map(|part| part.term)
-            .collect();
-        let unchanged = self.now.time.since(self.leader.changed);
-        let (calm, rested) = (unchanged >= self.config.timing.calm, unchanged >= self.config.timing.rested);
-        let able: Vec<AbleMember> = able.into_iter().map(|node| self.able_member(node)).collect();
-        let load = if calm { self.workload.load(facts!(self), &self.liveness) } else { None };
-        let (range, load) = (self.state.range, load.as_deref());
-        let policies = &self.state.settings.policies;
-        let view = DivisionView { range, current: &current, able: &able, policies, load, calm, rested };
-        let proposed = (self.config.divide)(&view);
-        if kept.len() == current.len() && proposed.is_none() {
-            return None;
-        }
-        let parts = proposed.unwrap_or(current);
-        let kept = if self.config.defects.has(Defect::BallotReuse) {
-            self.state.division.iter().map(|part| part.term).collect()
-        } else {
-            kept
-        };
-        Some(Entry::Division { parts, kept })
-    }
-
-    /// Returns a member that can be primary, as the policy sees it.
-    fn able_member(&self, node: NodeId) -> AbleMember {
-        let age = self.liveness.age_of(facts!(self), node);
-        let voted = self.leader.settled.get(&node).map(|since| self.now.time.since(*since));
-        let settled = voted.map_or(age, |voted| voted.min(age));
-        let residual = self.leader.residuals.get(&node).copied();
-        let (capacity, agreement) =
-            (self.workload.capacities.believed(node), self.leader.agreements.get(&node).copied());
-        AbleMember { node, age, settled, residual, capacity, agreement }
-    }
-
-    /// Sets the expected remaining lives of members for the division policy: their median residual lives, for example. The policy only
-    /// compares them. Replaces earlier values; empty where nothing is known.
-    pub fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
-        self.leader.residuals = residuals;
-    }
-
-    /// Returns the members that can be primary, in order. A member without room for records serves only while no member has room, and a
-    /// member that leaves for good only while no other member can.
-    fn able(&self) -> Vec<NodeId> {
-        let stays = |parting| parting == Parting::Stays;
-        let is_here = |parting| !matches!(parting, Parting::Stops { .. });
-        let able = |here: fn(Parting) -> bool| -> Vec<NodeId> {
-            self.state
-                .nodes()
-                .into_iter()
-                .filter(|node| self.liveness.is_able(facts!(self), self.recovery.doubts(self.state.epoch), *node, here))
-                .collect()
-        };
-        let staying = able(stays);
-        let roomy: Vec<NodeId> = staying.iter().copied().filter(|node| !self.is_out_of_room(*node)).collect();
-        match (roomy.is_empty(), staying.is_empty()) {
-            (false, _) => roomy,
-            (true, false) => staying,
-            (true, true) => able(is_here),
-        }
-    }
-
-    /// Returns whether this node has no room for more records, as it last reported.
-    fn is_out_of_room(&self, node: NodeId) -> bool {
-        if node == self.me {
-            return self.shortage.told;
-        }
-        let heartbeat = self.liveness.recent_heartbeat(facts!(self), node);
-        heartbeat.is_some_and(|heartbeat| heartbeat.full)
-    }
-
-    /// Checks whether this node has room, and tells the other members at once where that has changed.
-    pub(crate) fn watch_room(&mut self) {
-        let full =
-            self.full.is_some() || if self.shortage.told { self.table.is_nearly_full() } else { self.table.is_full() };
-        if core::mem::replace(&mut self.shortage.told, full) != full {
-            self.liveness.hurry_heartbeat(self.now.time);
-        }
-        self.shortage.relieved = full && self.has_relief();
-    }
-
-    /// Returns whether another member has room, and can take over the sub-ranges of a primary that has none.
-    fn has_relief(&self) -> bool {
-        let stays = |parting| parting == Parting::Stays;
-        let nodes = self.state.nodes().into_iter().filter(|node| *node != self.me);
-        nodes.into_iter().any(|node| {
-            self.liveness.is_able(facts!(self), self.recovery.doubts(self.state.epoch), node, stays)
-                && !self.is_out_of_room(node)
-        })
-    }
-
-    /// Returns whether this primary does not know, or does not want, its term, although it knows the division.
-    fn is_stale(&self, node: NodeId, term: Term) -> bool {
-        if node == self.me {
-            return !self.primaries.has_term(term);
-        }
-        self.liveness
-            .failure_detector
-            .heartbeat(node, self.config.timing.suspicion(), self.now.time)
-            .is_some_and(|heartbeat| heartbeat.applied >= term.slot() && !heartbeat.terms.contains(&term))
-    }
-
-    fn update_contact(&mut self) -> Option<Entry> {
-        let (node, contact) = self.leader.contacts.pop_first()?;
-        let mut known = self.state.members.iter().chain(&self.state.learners);
+    /// Returns the entry that takes over changed addresses or a changed name.
+    pub(crate) fn update_contact(&mut self, facts: Facts<'_>) -> Option<Entry> {
+        let (node, contact) = self.contacts.pop_first()?;
+        let mut known = facts.state.members.iter().chain(&facts.state.learners);
         let differs = known.any(|member| member.node == node && member.contact() != contact);
         differs.then_some(Entry::Contact(contact))
     }
 
     /// Raises the horizon when it is due: ids of operations are remembered for at least as long as the horizon stands.
-    fn raise_horizon(&mut self) -> Option<Entry> {
-        let (known, since) = self.leader.horizon;
-        if known != self.state.horizon {
-            self.leader.horizon = (self.state.horizon, self.now.time);
+    pub(crate) fn raise_horizon(&mut self, facts: Facts<'_>) -> Option<Entry> {
+        let (known, since) = self.horizon;
+        if known != facts.state.horizon {
+            self.horizon = (facts.state.horizon, facts.now);
             return None;
         }
-        let due = self.now.time.since(since) >= Duration::from_millis(self.state.settings.horizon_ms);
-        due.then_some(Entry::Horizon(self.state.horizon + 1))
+        let due = facts.now.since(since) >= Duration::from_millis(facts.state.settings.horizon_ms);
+        due.then_some(Entry::Horizon(facts.state.horizon + 1))
     }
 
-    /// Asks a member to lead instead of this node, which leads. Returns `false` where it cannot do so now. The request decides nothing: the
-    /// member stands for election, as it may at any time.
-    pub fn pass_lead(&mut self, to: NodeId) -> bool {
-        let calm = self.log.leads() && !self.log.is_busy() && self.state.transactions.is_calm();
-        let may = calm && to != self.me && self.liveness.is_heir_of_lead(facts!(self), to);
-        if may {
-            self.out.send(&[to], Message::Log(LogMessage::Lead));
-        }
-        may
+    /// Returns whether each group to be born gets a majority of its members from these members of this group alive, here and with all data.
+    /// A group born of dead members stays dead (`docs/design/transactions.md`). Each group answers for its own members.
+    pub(crate) fn are_able(&self, facts: Facts<'_>, liveness: &Liveness, plan: &Plan, members: &[NodeId]) -> bool {
+        let hears = liveness.hears(facts);
+        let terms: Vec<Term> = facts.state.division.iter().map(|part| part.term).collect();
+        let is_able = |node: &NodeId| (*node == facts.me || hears.contains(node)) && self.is_complete(*node, &terms);
+        plan.births.iter().all(|birth| {
+            let own = own_members(birth, members);
+            own.is_empty() || own.iter().filter(|node| is_able(node)).count() > own.len() / 2
+        })
     }
+
+    /// Returns whether members may leave, so that only these are left. They may not where this group has begun an open transaction, or
+    /// voted for it, and a group to be born would lose its majority: of its members among these, at most half are alive, here and with all
+    /// data.
+    pub(crate) fn leaves_able(&self, facts: Facts<'_>, liveness: &Liveness, members: &[NodeId]) -> bool {
+        let transactions = &facts.state.transactions;
+        let mut open = transactions.coordinates().into_iter().chain(transactions.voted());
+        open.all(|(_, plan)| self.are_able(facts, liveness, plan, members))
+    }
+
+    /// Returns the configurations without whose majorities no operation is answered in some sub-range: the group's own, and former ones
+    /// that recovery asks there, unless this member or one that it hears has reported that it stores everything that they did.
+    pub(crate) fn needed_configs(&self, facts: Facts<'_>, liveness: &Liveness) -> Vec<EpochConfig> {
+        let (state, mut hears) = (facts.state, liveness.hears(facts));
+        hears.push(facts.me);
+        let has_all = |term: Term| hears.iter().any(|node| state.is_member(*node) && self.is_complete(*node, &[term]));
+        let waiting: Vec<KeyRange> =
+            state.parts().filter(|(_, ballot)| !has_all(ballot.term)).map(|(part, _)| part).collect();
+        let mut configs = state.configs(state.range);
+        configs.retain(|config| config.epoch == state.epoch || waiting.iter().any(|part| config.matters_in(*part)));
+        configs
+    }
+
+    /// Returns for how long membership and division have not changed.
+    pub(crate) fn unchanged_for(&self, now: Time) -> Duration {
+        now.since(self.changed)
+    }
+
+    /// Returns for how long a member has voted, if this node saw it begin.
+    pub(crate) fn voted_for(&self, node: NodeId, now: Time) -> Option<Duration> {
+        self.settled.get(&node).map(|since| now.since(*since))
+    }
+
+    /// Returns whether the leader may need a new report of this node's progress.
+    pub(crate) fn has_news(&self) -> bool {
+        self.granted_anew || self.awaited
+    }
+
+    /// Reports this node's progress where it has changed.
+    ///
+    /// All nodes are told that it has everything. The leader is told each step on the way, and that this node applied an entry that the
+    /// group waits for. Other members hear of these with the next heartbeat: if all were told at once, a change of n members would cost n
+    /// times n messages for each of n sub-ranges.
+    pub(crate) fn tell_progress(&mut self, ctx: &mut Context<'_>, log: &Log, acceptor: &Acceptor) {
+        self.granted_anew = false;
+        let awaited = core::mem::take(&mut self.awaited);
+        let progress = Progress::of(ctx.state, acceptor);
+        let is_news = self.told != progress.complete;
+        if !is_news && !awaited {
+            return;
+        }
+        let has_everything = progress.complete.len() == ctx.state.division.len();
+        match log.leader().filter(|_| !is_news || !has_everything) {
+            Some(leader) => self.send_progress(ctx.out, &[leader], progress),
+            None => self.send_progress(ctx.out, &ctx.state.audience(), progress),
+        }
+    }
+
+    /// Sends this node's progress, once it is durable.
+    pub(crate) fn send_progress(&mut self, out: &mut Outbox, to: &[NodeId], progress: Progress) {
+        self.told.clone_from(&progress.complete);
+        out.send_after(to, Message::Progress(progress));
+    }
+
+    /// Reports this node's addresses and name to the leader, where the agreed state differs.
+    pub(crate) fn tell_contact(&self, ctx: &mut Context<'_>, log: &Log) {
+        let mut all = ctx.state.members.iter().chain(&ctx.state.learners);
+        let Some(known) = all.find(|member| member.node == ctx.me) else { return };
+        // Until the network has reported addresses, those of the last start stand.
+        let addresses = if self.addresses.is_empty() { &known.addresses } else { &self.addresses };
+        let differs = known.addresses != *addresses || known.name != ctx.config.name;
+        if let Some(leader) = log.leader().filter(|_| differs) {
+            let contact = Contact { node: ctx.me, addresses: addresses.clone(), name: ctx.config.name.clone() };
+            ctx.out.send(&[leader], Message::Contact(contact));
+        }
+    }
+
+    /// Takes over the notes that count in a group that is born of this one.
+    pub(crate) fn inherit(&mut self, parent: &LeaderState) {
+        self.membership.removals = parent.membership.removals.clone();
+        self.addresses.clone_from(&parent.addresses);
+    }
+}
+
+impl Progress {
+    /// Returns the progress of this node.
+    pub(crate) fn of(state: &GroupState, acceptor: &Acceptor) -> Progress {
+        let parts: Vec<_> = state.parts().collect();
+        let (complete, marks) = acceptor.progress(state.epoch, &parts);
+        Progress { applied: state.applied, complete, marks }
+    }
+}
+
+/// Returns the members of a group that the group to be born gets.
+pub(crate) fn own_members(birth: &Birth, members: &[NodeId]) -> Vec<NodeId> {
+    birth.members.iter().map(|contact| contact.node).filter(|node| members.contains(node)).collect()
 }

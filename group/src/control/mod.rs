@@ -1,7 +1,7 @@
 //! A group's own affairs: its log, the state that the log defines, its members and their health (Scatter §5, Harmony §7).
 //!
 //! - [`log`]: Multi-Paxos over the group's affairs; [`state`]: the state that it defines; `apply`: the application of its entries.
-//! - `leader`: the tasks of the leader, and [`membership`]: joins, removals and releases.
+//! - `leader`: the leader's notes; `division`: the primaries; [`membership`]: joins, removals and releases; `room`: members without room.
 //! - [`liveness`]: failure detection, group time and round trips.
 //! - `recovery`: checks of a store after a start.
 //! - [`health`], [`capacity`], [`load`], [`history`], [`agreed`]: the facts that policies decide by, and the policies themselves.
@@ -10,6 +10,7 @@ pub mod agreed;
 mod apply;
 pub mod capacity;
 pub(crate) mod contents;
+pub(crate) mod division;
 pub mod health;
 pub mod history;
 pub(crate) mod leader;
@@ -19,4 +20,5 @@ pub mod log;
 pub mod membership;
 pub(crate) mod purge;
 pub(crate) mod recovery;
+pub(crate) mod room;
 pub mod state;

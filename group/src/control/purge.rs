@@ -14,8 +14,11 @@ use overlay::{Key, KeyRange};
 
 use crate::ballot::{LogSlot, Number};
 use crate::config::Defect;
+use crate::context::{Context, Facts};
+use crate::control::leader::LeaderState;
+use crate::control::log::Log;
 use crate::control::state::{Entry, GroupState, Purge, Purged};
-use crate::group::Group;
+use crate::data::table::Table;
 use crate::outbox::{Durable, GroupOutput};
 use crate::record::Record;
 use overlay::time::Time;
@@ -57,7 +60,7 @@ impl Purging {
         Purging { search: None, after: None, reading: false, done: LogSlot(0), due, dropped: 0 }
     }
 
-    /// Returns when [`Group::tick_purging`] has something to do.
+    /// Returns when [`Purging::tick`] has something to do.
     pub(crate) fn next_timeout(&self, now: Time) -> Time {
         if self.search.is_some() && !self.reading { now } else { self.due.max(now) }
     }
@@ -65,142 +68,167 @@ impl Purging {
     fn begin(&mut self, search: Search) {
         (self.search, self.after, self.reading) = (Some(search), None, false);
     }
-}
 
-impl Group {
-    /// Searches some more records, or begins to.
-    pub(crate) fn tick_purging(&mut self) {
-        let purged = self.state.purged.bounds.pieces(self.state.range);
+    /// Searches some more records, or begins to. Returns the entry that the leader is to propose.
+    pub(crate) fn tick(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        log: &Log,
+        leader: &LeaderState,
+    ) -> Option<Entry> {
+        let purged = ctx.state.purged.bounds.pieces(ctx.state.range);
         let last =
             purged.into_iter().filter_map(|(_, purge)| purge).map(|purge| purge.slot).max().unwrap_or(LogSlot(0));
-        if last > self.purging.done {
-            self.purging.done = last;
-            self.begin_dropping();
-        } else if self.purging.search.is_none() && self.now.time >= self.purging.due {
-            self.purging.due = self.now.time + self.config.timing.purge_every;
-            self.begin_search();
-            if self.purging.search.is_none() && last > LogSlot(0) && self.table.has_deleted() {
+        if last > self.done {
+            self.done = last;
+            self.begin_dropping(table);
+        } else if self.search.is_none() && ctx.now.time >= self.due {
+            self.due = ctx.now.time + ctx.config.timing.purge_every;
+            self.begin_search(ctx, table, log, leader);
+            if self.search.is_none() && last > LogSlot(0) && table.has_deleted() {
                 // A newcomer copies from members that have not dropped everything yet.
-                self.begin_dropping();
+                self.begin_dropping(table);
             }
         }
-        if self.purging.search.is_none() || self.purging.reading {
-            return;
+        if self.search.is_none() || self.reading {
+            return None;
         }
-        if self.table.is_whole() {
-            let after = self.purging.after.clone();
-            let records = self.table.scan(KeyRange::FULL, after.as_ref()).take(RECORDS + 1);
+        if table.is_whole() {
+            let after = self.after.clone();
+            let records = table.scan(KeyRange::FULL, after.as_ref()).take(RECORDS + 1);
             let mut records: Vec<(Key, Arc<Record>)> =
                 records.map(|(key, record)| (key.clone(), record.clone())).collect();
             let done = records.len() <= RECORDS;
             records.truncate(RECORDS);
-            self.look_through(records, done);
+            self.look_through(ctx, table, log, records, done)
         } else {
-            self.purging.reading = true;
-            self.table.watch_page();
-            let from = self.purging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-            self.out.push_behind(GroupOutput::Scan(PURGE, from, BYTES));
+            self.reading = true;
+            table.watch_page();
+            let from = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            ctx.out.push_behind(GroupOutput::Scan(PURGE, from, BYTES));
+            None
         }
     }
 
-    fn begin_dropping(&mut self) {
-        self.table.set_deleted(false);
-        self.purging.begin(Search::Drop { kept: 0 });
+    fn begin_dropping(&mut self, table: &mut Table) {
+        table.set_deleted(false);
+        self.begin(Search::Drop { kept: 0 });
     }
 
     /// Begins the leader's search, where all members have reported their progress.
-    fn begin_search(&mut self) {
-        if !self.log.leads() || !self.table.has_deleted() || !self.state.is_settled() {
+    fn begin_search(&mut self, ctx: &Context<'_>, table: &mut Table, log: &Log, leader: &LeaderState) {
+        if !log.leads() || !table.has_deleted() || !ctx.state.is_settled() {
             return;
         }
-        if let Some(bounds) = self.held_by_all() {
-            self.table.set_deleted(false);
-            self.purging.begin(Search::Floor { bounds, floor: 0, found: 0, kept: 0 });
+        if let Some(bounds) = held_by_all(ctx.facts(), leader) {
+            table.set_deleted(false);
+            self.begin(Search::Floor { bounds, floor: 0, found: 0, kept: 0 });
         }
     }
 
-    /// Returns, for each sub-range, the number up to which every member holds everything; `None` where a member lacks something.
-    fn held_by_all(&self) -> Option<Vec<(KeyRange, Number)>> {
-        let nodes = self.state.nodes();
-        let early = self.config.defects.has(Defect::PurgeEarly);
-        let asked = || nodes.iter().filter(|node| !early || **node == self.me);
-        let bound = |(range, ballot): (KeyRange, crate::ballot::TermBallot)| {
-            let marks = asked().map(|node| self.leader.mark(*node, ballot.term)).collect::<Option<Vec<u64>>>()?;
-            Some((range, Number { term: ballot.term, n: marks.into_iter().min()? }))
-        };
-        self.state.parts().map(bound).collect()
-    }
-
-    /// Takes a page of the store.
-    pub(crate) fn on_purge_page(&mut self, records: Vec<(Key, Arc<Record>)>, done: bool) {
-        let touched = self.table.take_touched();
-        if !core::mem::take(&mut self.purging.reading) {
-            return;
+    /// Takes a page of the store. Returns the entry that the leader is to propose.
+    pub(crate) fn on_page(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        log: &Log,
+        records: Vec<(Key, Arc<Record>)>,
+        done: bool,
+    ) -> Option<Entry> {
+        let touched = table.take_touched();
+        if !core::mem::take(&mut self.reading) {
+            return None;
         }
         let last = records.last().map(|(key, _)| key.clone());
         let records = records.into_iter().filter(|(key, _)| !touched.contains(key)).collect();
-        self.look_through(records, done || last.is_none());
+        let entry = self.look_through(ctx, table, log, records, done || last.is_none());
         if last.is_some() {
-            self.purging.after = last;
+            self.after = last;
         }
+        entry
     }
 
-    fn look_through(&mut self, records: Vec<(Key, Arc<Record>)>, done: bool) {
-        self.purging.after = records.last().map(|(key, _)| key.clone()).or(self.purging.after.take());
-        match self.purging.search.take() {
+    fn look_through(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        log: &Log,
+        records: Vec<(Key, Arc<Record>)>,
+        done: bool,
+    ) -> Option<Entry> {
+        self.after = records.last().map(|(key, _)| key.clone()).or(self.after.take());
+        match self.search.take() {
             Some(Search::Floor { bounds, mut floor, mut found, mut kept }) => {
                 for (key, record) in records.iter().filter(|(_, record)| record.value.is_none()) {
                     let held =
                         |(piece, bound): &(KeyRange, Number)| piece.contains(key.point()) && record.number <= *bound;
                     if bounds.iter().any(held) {
                         floor = floor.max(record.version.generation);
-                        found += u64::from(self.may_go(key, record));
+                        found += u64::from(may_go(ctx.state, key, record));
                     }
                     kept += 1;
                 }
                 let search = Search::Floor { bounds, floor, found, kept };
-                if done { self.end_search(search) } else { self.purging.search = Some(search) }
+                if done {
+                    return self.end_search(ctx, table, log, search);
+                }
+                self.search = Some(search);
             }
             Some(Search::Drop { mut kept }) => {
                 for (key, record) in records.into_iter().filter(|(_, record)| record.value.is_none()) {
-                    if self.state.purged.covers(&key, &record) && self.table.purge(&key, &record) {
-                        self.purging.dropped += 1;
-                        self.out.persist(Durable::Purge(key));
+                    if ctx.state.purged.covers(&key, &record) && table.purge(&key, &record) {
+                        self.dropped += 1;
+                        ctx.out.persist(Durable::Purge(key));
                     } else {
                         kept += 1;
                     }
                 }
                 match done {
-                    true if kept > 0 => self.table.set_deleted(true),
+                    true if kept > 0 => table.set_deleted(true),
                     true => {}
-                    false => self.purging.search = Some(Search::Drop { kept }),
+                    false => self.search = Some(Search::Drop { kept }),
                 }
             }
             None => {}
         }
+        None
     }
 
-    /// Returns whether a purge now would drop this tombstone.
-    fn may_go(&self, key: &Key, record: &Record) -> bool {
-        let mut purged = Purged { horizon: self.state.horizon, ..Purged::nothing() };
-        let GroupState { applied: slot, epoch, .. } = self.state;
-        purged.bounds.set(KeyRange::FULL, Some(Purge { slot, epoch, up_to: record.number }));
-        purged.covers(key, record)
-    }
-
-    fn end_search(&mut self, search: Search) {
-        let Search::Floor { bounds, floor, found, kept } = search else { return };
+    /// Ends the leader's search. Returns the purge that it is to propose.
+    fn end_search(&mut self, ctx: &mut Context<'_>, table: &mut Table, log: &Log, search: Search) -> Option<Entry> {
+        let Search::Floor { bounds, floor, found, kept } = search else { return None };
         if kept > 0 {
-            self.table.set_deleted(true);
+            table.set_deleted(true);
         }
-        if found > 0 && self.log.is_busy() {
+        if found > 0 && log.is_busy() {
             // The other entries of such times may be on their way each time.
-            self.purging.due = self.now.time + self.rng.duration_below(self.config.timing.purge_every);
-        } else if found > 0 && self.log.leads() && self.state.is_settled() {
-            let entry = Entry::Purge { epoch: self.state.epoch, bounds, floor };
-            if entry.is_sound() {
-                self.propose(entry); // Otherwise its tombstones stay: no member would accept the entry.
-            }
+            self.due = ctx.now.time + ctx.rng.duration_below(ctx.config.timing.purge_every);
+        } else if found > 0 && log.leads() && ctx.state.is_settled() {
+            let entry = Entry::Purge { epoch: ctx.state.epoch, bounds, floor };
+            // Otherwise its tombstones stay: no member would accept the entry.
+            return entry.is_sound().then_some(entry);
         }
+        None
     }
+}
+
+/// Returns, for each sub-range, the number up to which every member holds everything; `None` where a member lacks something.
+fn held_by_all(facts: Facts<'_>, leader: &LeaderState) -> Option<Vec<(KeyRange, Number)>> {
+    let nodes = facts.state.nodes();
+    let early = facts.config.defects.has(Defect::PurgeEarly);
+    let asked = || nodes.iter().filter(|node| !early || **node == facts.me);
+    let bound = |(range, ballot): (KeyRange, crate::ballot::TermBallot)| {
+        let marks = asked().map(|node| leader.mark(*node, ballot.term)).collect::<Option<Vec<u64>>>()?;
+        Some((range, Number { term: ballot.term, n: marks.into_iter().min()? }))
+    };
+    facts.state.parts().map(bound).collect()
+}
+
+/// Returns whether a purge now would drop this tombstone.
+fn may_go(state: &GroupState, key: &Key, record: &Record) -> bool {
+    let mut purged = Purged { horizon: state.horizon, ..Purged::nothing() };
+    let GroupState { applied: slot, epoch, .. } = *state;
+    purged.bounds.set(KeyRange::FULL, Some(Purge { slot, epoch, up_to: record.number }));
+    purged.covers(key, record)
 }

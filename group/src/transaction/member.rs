@@ -10,11 +10,12 @@ use core::time::Duration;
 
 use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId, Point};
 
-use crate::ballot::{Ballot, LogSlot, Term};
+use crate::ballot::{Ballot, LogSlot};
 use crate::config::{Defect, Defects};
 use crate::control::agreed::AgreedPolicies;
 use crate::control::health::Health;
-use crate::control::state::{Entry, EpochConfig, GroupState, Member};
+use crate::control::leader::own_members;
+use crate::control::state::{Entry, GroupState, Member};
 use crate::group::{Group, context, facts};
 use crate::message::{AskCopy, Message};
 use crate::outbox::GroupOutput;
@@ -206,7 +207,7 @@ impl Group {
     /// Returns the reason why nothing is begun, and changes nothing then.
     pub fn begin_transaction(&mut self, operation: GroupTransaction, rank: Rank) -> Result<(), BeginRefusal> {
         let plan = self.plan_transaction(operation, rank)?;
-        if !self.are_able(&plan) {
+        if !self.leader.are_able(facts!(self), &self.liveness, &plan, &self.state.nodes()) {
             return Err(BeginRefusal::NotNow(
                 "too few future members of one group are heard and hold all data; try again",
             ));
@@ -254,7 +255,7 @@ impl Group {
         if !self.transactions.driver.are_silent(plan.lost()) {
             return Err(BeginRefusal::NotNow("a group that was declared lost was heard a moment ago; try again"));
         }
-        if !self.are_able(&plan) {
+        if !self.leader.are_able(facts!(self), &self.liveness, &plan, &self.state.nodes()) {
             return Err(BeginRefusal::NotNow("too few members are heard and hold all data; try again"));
         }
         if let Some(why) = self.state.transactions.refuses_begin(&self.own(), &plan) {
@@ -282,32 +283,6 @@ impl Group {
     pub fn hears_predecessor(&self) -> bool {
         let predecessor = self.state.transactions.predecessor();
         predecessor.is_some_and(|link| self.transactions.driver.view_of(link).is_some())
-    }
-
-    /// Returns whether each group to be born gets a majority of its members from this group alive, here and with all data. A group born of
-    /// dead members stays dead (`docs/design/transactions.md`). Each group answers for its own members.
-    fn are_able(&self, plan: &Plan) -> bool {
-        self.are_able_of(plan, &self.state.nodes())
-    }
-
-    /// Returns whether members may leave, so that only these are left. They may not where this group has begun an open transaction, or
-    /// voted for it, and a group to be born would lose its majority: of its members among these, at most half are alive, here and with all
-    /// data.
-    pub(crate) fn leaves_able(&self, members: &[NodeId]) -> bool {
-        let transactions = &self.state.transactions;
-        let mut open = transactions.coordinates().into_iter().chain(transactions.voted());
-        open.all(|(_, plan)| self.are_able_of(plan, members))
-    }
-
-    fn are_able_of(&self, plan: &Plan, members: &[NodeId]) -> bool {
-        let hears = self.liveness.hears(facts!(self));
-        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
-        let is_able =
-            |node: &NodeId| (*node == self.me || hears.contains(node)) && self.leader.is_complete(*node, &terms);
-        plan.births.iter().all(|birth| {
-            let own = own_members(birth, members);
-            own.is_empty() || own.iter().filter(|node| is_able(node)).count() > own.len() / 2
-        })
     }
 
     /// Returns whether, for each group to be born, a majority of the members that it gets from this group have reported that they know of
@@ -360,20 +335,6 @@ impl Group {
         }
     }
 
-    /// Returns the configurations without whose majorities no operation is answered in some sub-range: the group's own, and former ones
-    /// that recovery asks there, unless this member or one that it hears has reported that it stores everything that they did.
-    pub fn needed_configs(&self) -> Vec<EpochConfig> {
-        let (state, mut hears) = (&self.state, self.liveness.hears(facts!(self)));
-        hears.push(self.me);
-        let has_all =
-            |term: Term| hears.iter().any(|node| state.is_member(*node) && self.leader.is_complete(*node, &[term]));
-        let waiting: Vec<KeyRange> =
-            state.parts().filter(|(_, ballot)| !has_all(ballot.term)).map(|(part, _)| part).collect();
-        let mut configs = state.configs(state.range);
-        configs.retain(|config| config.epoch == state.epoch || waiting.iter().any(|part| config.matters_in(*part)));
-        configs
-    }
-
     /// Returns whether both neighbours know this group's present state; `None`: only the leader can tell.
     pub fn is_known_to_neighbours(&self) -> Option<bool> {
         let leads = self.log.leads() && self.transactions.leads == self.log.leads_under();
@@ -409,7 +370,8 @@ impl Group {
             // lead no member any more.
             let answers = match &envelope.message {
                 GroupMessage::Prepare(_, plan) => {
-                    self.are_able(plan) && self.transactions.driver.are_silent(plan.lost())
+                    self.leader.are_able(facts!(self), &self.liveness, plan, &self.state.nodes())
+                        && self.transactions.driver.are_silent(plan.lost())
                 }
                 GroupMessage::Push(..) => self.liveness.hears_majority(facts!(self)),
                 _ => true,
@@ -448,7 +410,7 @@ impl Group {
         if self.transactions.leads != leads {
             self.transactions.leads = leads;
             self.transactions.driver = TransactionDriver::of(self.me);
-            self.transactions.driver.health = self.health();
+            self.transactions.driver.health = self.leader.health(facts!(self), &self.liveness, &self.workload);
             self.transactions.answered = RecentAnswers::default();
             self.transactions.seen.clear();
             self.transactions.held.clear();
@@ -469,7 +431,7 @@ impl Group {
         }
         self.follow_leadership();
         let (own, me) = (self.own(), self.state.reference());
-        self.transactions.driver.health = self.health();
+        self.transactions.driver.health = self.leader.health(facts!(self), &self.liveness, &self.workload);
         self.transactions.driver.tick(&own, &me, &self.state.transactions, self.now.time);
         self.post();
     }
@@ -581,9 +543,4 @@ impl Group {
             self.out.send(&others, Message::State(Box::new(self.state.clone())));
         }
     }
-}
-
-/// Returns the members of a group that the group to be born gets.
-fn own_members(birth: &Birth, members: &[NodeId]) -> Vec<NodeId> {
-    birth.members.iter().map(|contact| contact.node).filter(|node| members.contains(node)).collect()
 }

@@ -183,6 +183,13 @@ impl Liveness {
         here(heartbeat.parting) && reached >= facts.state.quorum() && !Doubt::covers(heartbeat.doubt, facts.state.epoch)
     }
 
+    /// Returns whether enough of these members are alive to choose anything. A member that leaves a group with silent members must wait for
+    /// them, or for their removal.
+    pub(crate) fn can_go_on(&self, facts: Facts<'_>, members: &[Member]) -> bool {
+        let lives = |node: NodeId| node == facts.me || !self.suspects(facts, node);
+        members.iter().filter(|member| lives(member.node)).count() > members.len() / 2
+    }
+
     /// Returns the last heartbeat of a member that could lead: it is heard, stays, and hears a majority.
     pub(crate) fn candidate_for_lead(&self, facts: Facts<'_>, node: NodeId) -> Option<&Heartbeat> {
         let heartbeat = self.failure_detector.heartbeat(node, 3 * facts.config.timing.heartbeat, facts.now)?;

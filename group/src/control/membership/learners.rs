@@ -16,10 +16,12 @@ use overlay::{NodeId, PeerKey};
 
 use crate::ballot::Term;
 use crate::config::Defect;
+use crate::context::{Context, Facts};
+use crate::control::leader::LeaderState;
+use crate::control::liveness::Liveness;
 use crate::control::membership::opinions::Opinions;
-use crate::control::membership::{JOINER_SILENCE_MAX, is_life_of};
+use crate::control::membership::{JOINER_SILENCE_MAX, MembershipState, is_life_of};
 use crate::control::state::{Entry, Member};
-use crate::group::{Group, facts};
 use crate::outbox::GroupOutput;
 use overlay::time::{Time, WallMillis};
 
@@ -81,35 +83,30 @@ pub(crate) struct LearnerNotes {
     connected: Time,
 }
 
-impl Group {
-    /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die
-    /// and are replaced all the time, a group that should split might never begin to.
-    pub fn hold_joiners(&mut self, time: Duration) {
-        self.leader.membership.held_until = self.now.time + time;
-    }
-
+impl MembershipState {
     /// Returns the entry that admits newcomers, as many at once as there is room for: a crowd of newcomers at one group should find two
     /// groups, and not make it one of hundreds before it has split.
-    pub(crate) fn admit(&mut self) -> Option<Entry> {
-        let is_held = self.now.time < self.leader.membership.held_until;
+    pub(crate) fn admit(&mut self, facts: Facts<'_>, liveness: &Liveness) -> Option<Entry> {
+        let is_held = facts.now < self.held_until;
         // A group that splits has room again.
-        let (all, max) =
-            (self.state.members.len() + self.state.learners.len(), self.state.settings.policies.members_max as usize);
-        let places = LEARNERS_MAX + self.slow_learners().min(SLOW_MAX);
-        let mut room = places.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
+        let (all, max) = (
+            facts.state.members.len() + facts.state.learners.len(),
+            facts.state.settings.policies.members_max as usize,
+        );
+        let places = LEARNERS_MAX + self.slow_learners(facts).min(SLOW_MAX);
+        let mut room = places.saturating_sub(facts.state.learners.len()).min((2 * max).saturating_sub(all));
         let mut coming: Vec<Member> = Vec::new();
-        let waiting = core::mem::take(&mut self.leader.membership.joiners);
+        let waiting = core::mem::take(&mut self.joiners);
         for (mut joiner, asked) in waiting {
             // A later incarnation takes the place of a learner: the group must not wait for a dead one until it is forgotten.
-            let takes = usize::from(!is_life_of(&self.state.learners, joiner.node.peer));
-            let known = self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node);
+            let takes = usize::from(!is_life_of(&facts.state.learners, joiner.node.peer));
+            let known = facts.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node);
             if takes > if is_held { 0 } else { room } {
-                self.leader.membership.joiners.push_back((joiner, asked));
-            } else if !known && self.now.time.since(asked) < JOINER_SILENCE_MAX {
+                self.joiners.push_back((joiner, asked));
+            } else if !known && facts.now.since(asked) < JOINER_SILENCE_MAX {
                 room -= takes;
-                let lived = self.lived_before(joiner.node.peer);
-                joiner.joined =
-                    WallMillis(self.liveness.group_time(self.now.time).0.saturating_sub(lived.as_millis() as u64));
+                let lived = self.lived_before(facts, liveness, joiner.node.peer);
+                joiner.joined = WallMillis(liveness.group_time(facts.now).0.saturating_sub(lived.as_millis() as u64));
                 coming.push(joiner);
             }
         }
@@ -117,81 +114,47 @@ impl Group {
     }
 
     /// Returns how many learners copy slowly.
-    fn slow_learners(&self) -> usize {
-        if self.config.defects.has(Defect::SlowHoldUp) {
+    fn slow_learners(&self, facts: Facts<'_>) -> usize {
+        if facts.config.defects.has(Defect::SlowHoldUp) {
             return 0;
         }
-        let notes =
-            self.state.learners.iter().filter_map(|learner| self.leader.membership.learners_heard.get(&learner.node));
-        notes.filter(|notes| self.now.time.since(notes.since) >= SLOW_AFTER).count()
-    }
-
-    /// Reports at once, as a learner, that it has heard a majority of the members, for its vote may wait for that.
-    pub(crate) fn tell_connections(&mut self) {
-        let is_news = !self.leader.told_connections && self.state.is_learner(self.me);
-        if is_news && self.liveness.has_heartbeats_of_majority(facts!(self)) {
-            self.leader.told_connections = true;
-            self.liveness.hurry_heartbeat(self.now.time);
-        }
-    }
-
-    /// Returns the learners that hold everything, live, and have direct connections to a majority of the members. Where nothing was chosen
-    /// before the current terms, everything is the data of those terms.
-    pub(crate) fn ready_learners(&mut self) -> Vec<Member> {
-        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
-        let nodes = self.state.nodes();
-        let early = self.config.defects.has(Defect::EmptyMembers);
-        let mut ready = self.state.learners.clone();
-        ready.retain(|learner| {
-            let holds = terms.iter().all(|term| self.leader.keeps_up(learner.node, &nodes, *term));
-            (holds || early)
-                && self.leader.knows(learner.node, learner.since)
-                && !self.liveness.suspects(facts!(self), learner.node)
-                && self.liveness.has_direct_connections(facts!(self), learner.node)
-        });
-        ready
+        let notes = facts.state.learners.iter().filter_map(|learner| self.learners_heard.get(&learner.node));
+        notes.filter(|notes| facts.now.since(notes.since) >= SLOW_AFTER).count()
     }
 
     /// Returns how long this peer had lived as a member when it was removed, or has until now, if this node knows.
-    fn lived_before(&self, peer: PeerKey) -> Duration {
-        let before = self
+    fn lived_before(&self, facts: Facts<'_>, liveness: &Liveness, peer: PeerKey) -> Duration {
+        let before = facts
             .state
             .members
             .iter()
             .find(|member| member.node.peer == peer)
-            .map(|member| self.liveness.age(facts!(self), member));
-        let of_late = |(_, at): &&(Duration, Time)| self.now.time.since(*at) < LIVED_FOR;
-        let removed = self.leader.membership.lived.get(&peer).filter(of_late).map(|(lived, _)| *lived);
+            .map(|member| liveness.age(facts, member));
+        let of_late = |(_, at): &&(Duration, Time)| facts.now.since(*at) < LIVED_FOR;
+        let removed = self.lived.get(&peer).filter(of_late).map(|(lived, _)| *lived);
         before.or(removed).unwrap_or_default()
     }
 
     /// Notes which learners live and have direct connections. The time in which this node did not look, or could not tell, does not count.
-    pub(crate) fn note_learners(&mut self) {
-        let (timing, now) = (&self.config.timing, self.now.time);
-        let since = core::mem::replace(&mut self.leader.membership.learners_seen, now);
-        if self.state.learners.is_empty() {
+    pub(crate) fn note_learners(&mut self, facts: Facts<'_>, liveness: &Liveness) {
+        let (timing, now) = (&facts.config.timing, facts.now);
+        let since = core::mem::replace(&mut self.learners_seen, now);
+        if facts.state.learners.is_empty() {
             return; // The usual case.
         }
         let was_away = now.since(since) > 2 * timing.heartbeat;
-        let notes: Vec<(NodeId, bool, bool)> = self
+        let notes: Vec<(NodeId, bool, bool)> = facts
             .state
             .learners
             .iter()
             .map(|learner| learner.node)
-            .map(|node| {
-                (
-                    node,
-                    !self.liveness.suspects(facts!(self), node),
-                    self.liveness.has_direct_connections(facts!(self), node),
-                )
-            })
+            .map(|node| (node, !liveness.suspects(facts, node), liveness.has_direct_connections(facts, node)))
             .collect();
-        let opinions =
-            notes.iter().any(|(_, _, is_connected)| !is_connected).then(|| Opinions::of(facts!(self), &self.liveness));
+        let opinions = notes.iter().any(|(_, _, is_connected)| !is_connected).then(|| Opinions::of(facts, liveness));
         let can_tell = opinions.is_none_or(|opinions| opinions.is_heard_both_ways() && !opinions.is_patchy());
         for (node, is_heard, is_connected) in notes {
             let first = LearnerNotes { since: now, heard: now, connected: now };
-            let notes = self.leader.membership.learners_heard.entry(node).or_insert(first);
+            let notes = self.learners_heard.entry(node).or_insert(first);
             if was_away {
                 *notes = first;
             }
@@ -206,23 +169,23 @@ impl Group {
 
     /// Returns the entry that releases a learner: one that is dead, that declined, or that has no direct connections to enough members. A
     /// learner that recovery still asks is a member of a group that became part of this one: it is not released for its connections.
-    pub(crate) fn drop_learner(&mut self) -> Option<Entry> {
-        let now = self.now.time;
+    pub(crate) fn drop_learner(&mut self, ctx: &mut Context<'_>, liveness: &Liveness) -> Option<Entry> {
+        let (facts, now) = (ctx.facts(), ctx.now.time);
         let mut dropped = None;
-        for node in self.state.learners.iter().map(|learner| learner.node) {
-            let Some(notes) = self.leader.membership.learners_heard.get(&node).copied() else {
+        for node in facts.state.learners.iter().map(|learner| learner.node) {
+            let Some(notes) = self.learners_heard.get(&node).copied() else {
                 continue;
             };
-            let is_asked = || self.state.recovery.iter().any(|config| config.members.contains(&node));
-            if self.is_dead_learner(node, notes) || self.leader.membership.declined.contains(&node) {
+            let is_asked = || facts.state.recovery.iter().any(|config| config.members.contains(&node));
+            if self.is_dead_learner(facts, liveness, node, notes) || self.declined.contains(&node) {
                 dropped = Some(node);
             } else if notes.heard == now && now.since(notes.connected) >= UNCONNECTED_MAX && !is_asked() {
-                let pause = self.leader.membership.outside.send(node.peer, now).as_secs();
+                let pause = self.outside.send(node.peer, now).as_secs();
                 let note = format!(
                     "leads the group, and turns {node} away for {pause} s: that peer hears fewer than a majority of the \
                     members directly"
                 );
-                self.out.push(GroupOutput::Note(note.into()));
+                ctx.out.push(GroupOutput::Note(note.into()));
                 return Some(Entry::DropLearner(node));
             }
         }
@@ -231,16 +194,44 @@ impl Group {
 
     /// Returns whether a learner has been silent for too long. One with a process that is known to have ended is waited for only as long as
     /// a member: a device on the way may have closed its connections, and then it is back at once.
-    fn is_dead_learner(&self, node: NodeId, notes: LearnerNotes) -> bool {
-        let (now, timing) = (self.now.time, &self.config.timing);
-        let longest = if self.has_ended(node) {
+    fn is_dead_learner(&self, facts: Facts<'_>, liveness: &Liveness, node: NodeId, notes: LearnerNotes) -> bool {
+        let (now, timing) = (facts.now, &facts.config.timing);
+        let longest = if self.has_ended(facts, liveness, node) {
             timing.exclude_after
-        } else if self.liveness.failure_detector.is_away(node, now) {
+        } else if liveness.failure_detector.is_away(node, now) {
             LEARNER_ABSENCE_MAX
         } else {
             LEARNER_SILENCE_MAX.max(timing.exclude_after)
         };
         now.since(notes.heard) >= longest
+    }
+}
+
+impl LeaderState {
+    /// Reports at once, as a learner, that it has heard a majority of the members, for its vote may wait for that.
+    pub(crate) fn tell_connections(&mut self, facts: Facts<'_>, liveness: &mut Liveness) {
+        let is_news = !self.told_connections && facts.state.is_learner(facts.me);
+        if is_news && liveness.has_heartbeats_of_majority(facts) {
+            self.told_connections = true;
+            liveness.hurry_heartbeat(facts.now);
+        }
+    }
+
+    /// Returns the learners that hold everything, live, and have direct connections to a majority of the members. Where nothing was chosen
+    /// before the current terms, everything is the data of those terms.
+    pub(crate) fn ready_learners(&mut self, facts: Facts<'_>, liveness: &Liveness) -> Vec<Member> {
+        let terms: Vec<Term> = facts.state.division.iter().map(|part| part.term).collect();
+        let nodes = facts.state.nodes();
+        let early = facts.config.defects.has(Defect::EmptyMembers);
+        let mut ready = facts.state.learners.clone();
+        ready.retain(|learner| {
+            let holds = terms.iter().all(|term| self.keeps_up(learner.node, &nodes, *term));
+            (holds || early)
+                && self.knows(learner.node, learner.since)
+                && !liveness.suspects(facts, learner.node)
+                && liveness.has_direct_connections(facts, learner.node)
+        });
+        ready
     }
 }
 

@@ -15,11 +15,14 @@ use core::time::Duration;
 use overlay::{NodeId, PeerKey};
 
 use crate::config::Defect;
+use crate::context::{Context, Facts};
+use crate::control::leader::LeaderState;
+use crate::control::liveness::Liveness;
+use crate::control::log::Log;
 use crate::control::membership::learners::{LearnerNotes, Outside};
 use crate::control::membership::opinions::Opinions;
 use crate::control::membership::removals::Removals;
 use crate::control::state::{Entry, GroupState, Member};
-use crate::group::{Group, facts};
 use crate::message::{Message, Parting};
 use overlay::time::Time;
 
@@ -141,184 +144,68 @@ pub(crate) struct Dead {
     pub(crate) gathers: bool,
 }
 
-impl Group {
-    /// Handles a request to join from a newcomer, direct or forwarded by another member.
-    pub(crate) fn on_join(&mut self, joiner: Member) {
-        self.leader.membership.removals.note_return(joiner.node.peer, self.now.time);
-        if self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
-            // The group knows this incarnation, or a later one of its peer. With a later one, the state may have released this incarnation.
-            self.tell_state(&[joiner.node]);
-        } else if self.log.leads() {
-            let node = joiner.node;
-            if self.leader.membership.outside.holds(node.peer, self.now.time) {
-                return; // The newcomer then looks for groups again.
-            }
-            let wait = if self.leader.membership.note(joiner, self.now.time) {
-                ASK_AGAIN
-            } else {
-                ASK_AGAIN + Duration::from_millis(self.rng.below(2 * ASK_AGAIN.as_millis() as u64))
-            };
-            self.out.send(&[node], Message::Wait(wait.as_millis() as u64));
-            self.lead();
-        } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
-            self.out.send(&[leader], Message::Join(joiner));
-        }
-    }
-
-    /// Begins to leave for good; [`crate::outbox::GroupOutput::Left`] reports that this node is not needed any more. `force`: even where
-    /// fewer than three members remain.
-    pub fn leave(&mut self, force: bool) {
-        self.part(Parting::Leaves { force });
-    }
-
-    /// Returns the entry that ends an epoch which some members sealed, so that they accept nothing in it any more (hazard 21).
-    ///
-    /// `dead`: as [`Group::look_for_dead`] returns it, here and below.
-    pub(crate) fn end_sealed(&mut self, dead: &Dead) -> Option<Entry> {
-        let told = |node: &NodeId| {
-            let heartbeat = self.liveness.failure_detector.heartbeat_of(*node, self.state.epoch);
-            heartbeat.is_some_and(|heartbeat| heartbeat.sealed)
-        };
-        let sealed = self.acceptor.has_sealed(self.state.epoch) || self.state.nodes().iter().any(told);
-        sealed.then(|| {
-            let all = Dead { gathers: false, ..dead.clone() };
-            self.next_members(&all).unwrap_or_else(|| Entry::Next(self.state.members.clone()))
-        })
-    }
-
-    /// Returns the next change of members where it removes dead ones. It comes before most other duties of a leader: a group that needs
-    /// each living member for its majority agrees as slowly as the slowest of them, and may lose its majority before the removal.
-    pub(crate) fn remove_dead(&mut self, dead: &Dead) -> Option<Entry> {
-        if dead.nodes.is_empty() || dead.gathers || self.config.defects.has(Defect::TransactionsFirst) {
-            return None;
-        }
-        let stays = |members: &[Member], node: &NodeId| members.iter().any(|member| member.node == *node);
-        self.next_members(dead)
-            .filter(|next| matches!(next, Entry::Next(members) if !dead.nodes.iter().all(|node| stays(members, node))))
-    }
-
-    /// Returns the next change of members, if one is due. Learners that have caught up are admitted, and replace older incarnations of
-    /// their peers and dead members. Members that leave are released. Of the dead members without a replacement, as many are removed as
-    /// [`crate::control::membership::removals`] allows. All of it is one step.
-    pub(crate) fn next_members(&mut self, dead: &Dead) -> Option<Entry> {
-        let (mut ready, leaving) = (self.ready_learners(), self.liveness.leaving(facts!(self)));
-        // A change that is made in any case removes the dead too.
-        if ready.is_empty() && leaving.is_empty() && (dead.nodes.is_empty() || dead.gathers) {
-            return None; // The usual case, and checked with each heartbeat.
-        }
-        let mut members = self.state.members.clone();
-        for learner in ready.extract_if(.., |learner| is_life_of(&members, learner.node.peer)).collect::<Vec<_>>() {
-            members.retain(|member| member.node.peer != learner.node.peer);
-            members.push(learner);
-        }
-        // Later incarnations of some are members already.
-        let mut dead: Vec<NodeId> =
-            dead.nodes.iter().copied().filter(|node| members.iter().any(|member| member.node == *node)).collect();
-        // An epoch that is not established yet is only healed: a newcomer comes for a dead member, and the dead are removed.
-        let heals = !self.state.recovery.is_empty();
-        // A member that was removed by mistake replaces none when it returns: each such return would allow another mistake.
-        let removals = &self.leader.membership.removals;
-        let fresh = ready.iter().filter(|member| !removals.is_refuted(member.node.peer, self.now.time)).count();
-        let replaced = dead.len().min(fresh);
-        let coming: Vec<Member> = if heals { ready.drain(..replaced).collect() } else { ready };
-        let least = MEMBERS_MIN.min(self.state.members.len());
-        members.extend(coming);
-        let mut room = members.len() - least;
-        // Members that are replaced, and those with processes that ended for good, need no allowance.
-        dead.sort_by_key(|node| !self.has_ended(*node));
-        let ended = dead.iter().filter(|node| self.has_ended(**node)).count();
-        let free = dead.len().min(replaced + ended);
-        let allowed = free + self.removals_allowed(dead.len() - free);
-        for node in dead.into_iter().take(allowed) {
-            if room > 0 && members.len() > 1 {
-                members.retain(|member| member.node != node);
-                room -= 1;
-            }
-        }
-        for (node, force) in leaving.into_iter().filter(|_| !heals) {
-            let others: Vec<NodeId> = members.iter().map(|member| member.node).filter(|other| *other != node).collect();
-            if !self.leaves_able(&others) {
-                continue; // It leaves when the transaction is decided, or when the dead are removed.
-            }
-            if (room > 0 || force) && members.len() > 1 {
-                members.retain(|member| member.node != node);
-                room = room.saturating_sub(1);
-            }
-        }
-        members.sort_by_key(|member| member.node);
-        if members == self.state.members || self.state.refuses_next(&members).is_some() || !self.can_go_on(&members) {
-            return None;
-        }
-        Some(Entry::Next(members))
-    }
-
+impl MembershipState {
     /// Returns how many of `wanted` dead members may be removed now without a replacement. Schedules the next look where not all may.
-    fn removals_allowed(&mut self, wanted: usize) -> usize {
-        let now = self.now.time;
-        let removals = &self.leader.membership.removals;
-        let allowed = match self.config.defects.has(Defect::RemovalsUncapped) {
+    fn removals_allowed(&mut self, facts: Facts<'_>, wanted: usize) -> usize {
+        let now = facts.now;
+        let removals = &self.removals;
+        let allowed = match facts.config.defects.has(Defect::RemovalsUncapped) {
             true => wanted,
-            false => removals.allowance(self.state.members.len(), now).min(wanted),
+            false => removals.allowance(facts.state.members.len(), now).min(wanted),
         };
         if allowed < wanted {
             let due = removals.next_change(now);
-            self.leader.membership.due = Some(self.leader.membership.due.map_or(due, |known| known.min(due)));
+            self.due = Some(self.due.map_or(due, |known| known.min(due)));
         }
         allowed
     }
 
     /// Notes the members that this change of the state removed, except those that announced that they leave. A member with a later
     /// incarnation here was alive.
-    pub(crate) fn note_removals(&mut self, before: &GroupState) {
-        let now = self.now.time;
-        let is_gone = |member: &&Member| !self.state.is_member(member.node) && !self.state.is_learner(member.node);
+    pub(crate) fn note_removals(&mut self, facts: Facts<'_>, liveness: &Liveness, before: &GroupState) {
+        let now = facts.now;
+        let is_gone = |member: &&Member| !facts.state.is_member(member.node) && !facts.state.is_learner(member.node);
         for member in before.members.iter().filter(is_gone) {
-            let lived = self.liveness.age(facts!(self), member);
-            self.leader.membership.note_lived(member.node.peer, lived, now);
+            let lived = liveness.age(facts, member);
+            self.note_lived(member.node.peer, lived, now);
         }
-        let leaves = |node| matches!(self.liveness.last_parting(node), Parting::Leaves { .. });
+        let leaves = |node| matches!(liveness.last_parting(node), Parting::Leaves { .. });
         let gone = before.members.iter().filter(is_gone).map(|member| member.node);
         let (own, gone): (Vec<NodeId>, Vec<NodeId>) = gone.filter(|node| !leaves(*node)).partition(|node| {
-            is_life_of(&self.state.members, node.peer) || is_life_of(&self.state.learners, node.peer)
+            is_life_of(&facts.state.members, node.peer) || is_life_of(&facts.state.learners, node.peer)
         });
         let comes = |member: &&Member| !before.is_member(member.node) && !is_life_of(&before.members, member.node.peer);
-        let coming: Vec<PeerKey> = self.state.members.iter().filter(comes).map(|member| member.node.peer).collect();
-        let (ended, silent): (Vec<NodeId>, Vec<NodeId>) = gone.into_iter().partition(|node| self.has_ended(*node));
-        let removals = &mut self.leader.membership.removals;
+        let coming: Vec<PeerKey> = facts.state.members.iter().filter(comes).map(|member| member.node.peer).collect();
+        let (ended, silent): (Vec<NodeId>, Vec<NodeId>) =
+            gone.into_iter().partition(|node| self.has_ended(facts, liveness, *node));
+        let removals = &mut self.removals;
         own.iter().map(|node| node.peer).chain(coming.iter().copied()).for_each(|peer| removals.note_return(peer, now));
         // After several changes at once this node does not know which newcomer replaced a dead member.
-        let is_one_step = before.epoch.0 + 1 == self.state.epoch.0;
+        let is_one_step = before.epoch.0 + 1 == facts.state.epoch.0;
         let fresh = coming.iter().filter(|peer| !removals.is_refuted(**peer, now)).count();
         let replaced = if is_one_step { fresh } else { 0 };
         removals.note(&ended, ended.len(), now);
         removals.note(&silent, replaced, now);
     }
 
-    /// Returns whether enough of these members are alive to choose anything. A member that leaves a group with silent members must wait for
-    /// them, or for their removal.
-    fn can_go_on(&self, members: &[Member]) -> bool {
-        let lives = |node: NodeId| node == self.me || !self.liveness.suspects(facts!(self), node);
-        members.iter().filter(|member| lives(member.node)).count() > members.len() / 2
-    }
-
     /// Notes which of the suspected members a majority misses: the silence towards one member may be due to one bad link. Members that do
-    /// not lead look less often.
-    pub(crate) fn note_missed(&mut self) {
-        let (timing, now) = (&self.config.timing, self.now.time);
-        if !self.log.leads() && now.since(self.leader.membership.missed_at) < timing.heartbeat / 2 {
+    /// not lead look less often. `leads`: whether this node leads.
+    pub(crate) fn note_missed(&mut self, facts: Facts<'_>, leads: bool, liveness: &Liveness) {
+        let (timing, now) = (&facts.config.timing, facts.now);
+        if !leads && now.since(self.missed_at) < timing.heartbeat / 2 {
             return;
         }
-        self.leader.membership.missed_at = now;
-        let voters = self.state.nodes();
-        let is_suspect = |node: &NodeId| *node != self.me && self.liveness.suspects(facts!(self), *node);
+        self.missed_at = now;
+        let voters = facts.state.nodes();
+        let is_suspect = |node: &NodeId| *node != facts.me && liveness.suspects(facts, *node);
         if !voters.iter().any(is_suspect) {
-            return self.leader.membership.missed.clear();
+            return self.missed.clear();
         }
-        let opinions = Opinions::of(facts!(self), &self.liveness);
+        let opinions = Opinions::of(facts, liveness);
         let suspects = voters.iter().enumerate().filter(|(_, node)| is_suspect(node));
         let missed: BTreeSet<NodeId> =
             suspects.filter(|(index, _)| opinions.is_missed(*index)).map(|(_, node)| *node).collect();
-        let known = &mut self.leader.membership.missed;
+        let known = &mut self.missed;
         known.retain(|node, _| missed.contains(node));
         missed.into_iter().for_each(|node| _ = known.entry(node).or_insert(now));
     }
@@ -327,40 +214,42 @@ impl Group {
     /// for the time that a heartbeat takes to tell.
     ///
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
-    fn is_missed_for_long(&self, node: NodeId) -> bool {
-        self.missed_until(node).is_some_and(|until| self.now.time >= until)
+    fn is_missed_for_long(&self, facts: Facts<'_>, liveness: &Liveness, node: NodeId) -> bool {
+        self.missed_until(facts, liveness, node).is_some_and(|until| facts.now >= until)
     }
 
-    /// Returns until when a majority has to miss this member, which it does now, for [`Group::is_missed_for_long`].
-    fn missed_until(&self, node: NodeId) -> Option<Time> {
-        let timing = &self.config.timing;
-        let after = if self.has_ended(node) { timing.ended_after() } else { timing.exclude_after };
+    /// Returns until when a majority has to miss this member, which it does now, for [`MembershipState::is_missed_for_long`].
+    fn missed_until(&self, facts: Facts<'_>, liveness: &Liveness, node: NodeId) -> Option<Time> {
+        let timing = &facts.config.timing;
+        let after = if self.has_ended(facts, liveness, node) { timing.ended_after() } else { timing.exclude_after };
         let needed = after.saturating_sub(timing.suspicion() + timing.heartbeat);
-        self.leader.membership.missed.get(&node).map(|since| *since + needed)
+        self.missed.get(&node).map(|since| *since + needed)
     }
 
     /// Returns whether the process of a member ended for good: its connections closed while it was being heard, and nothing is durable, so
     /// it cannot return as this member. Where a removal was refuted recently, closed connections prove nothing.
-    pub(crate) fn has_ended(&self, node: NodeId) -> bool {
-        !self.config.durable
-            && self.liveness.failure_detector.has_ended(node, &self.config.timing)
-            && !self.leader.membership.removals.has_refuted(self.now.time)
+    pub(crate) fn has_ended(&self, facts: Facts<'_>, liveness: &Liveness, node: NodeId) -> bool {
+        !facts.config.durable
+            && liveness.failure_detector.has_ended(node, &facts.config.timing)
+            && !self.removals.has_refuted(facts.now)
     }
 
     /// Returns when a member counts as dead, if it sends nothing more.
-    pub(crate) fn dead_at(&self, node: NodeId) -> Time {
-        self.liveness.failure_detector.dead_at(node, &self.config.timing, self.has_ended(node))
+    pub(crate) fn dead_at(&self, facts: Facts<'_>, liveness: &Liveness, node: NodeId) -> Time {
+        liveness.failure_detector.dead_at(node, &facts.config.timing, self.has_ended(facts, liveness, node))
     }
 
     /// Returns until when the removal of these dead members waits for other members that seem to have died with them; `None` where it does
     /// not wait. Members that die at once are found dead within about one heartbeat, each change of members must be established before the
     /// next, and a smaller group may remove fewer members.
-    fn gathers_until(&self, dead: &[(Time, NodeId)]) -> Option<Time> {
-        let (now, timing, members) = (self.now.time, &self.config.timing, self.state.nodes());
-        let removable_at = |node: NodeId| self.dead_at(node).max(self.missed_until(node).unwrap_or(Time::NEVER));
+    fn gathers_until(&self, facts: Facts<'_>, liveness: &Liveness, dead: &[(Time, NodeId)]) -> Option<Time> {
+        let (now, timing, members) = (facts.now, &facts.config.timing, facts.state.nodes());
+        let removable_at = |node: NodeId| {
+            self.dead_at(facts, liveness, node).max(self.missed_until(facts, liveness, node).unwrap_or(Time::NEVER))
+        };
         let last = dead.iter().map(|(_, node)| removable_at(*node)).min()? + timing.heartbeat;
-        let may_follow = |node: &NodeId| match self.dead_at(*node) {
-            _ if *node == self.me || dead.iter().any(|(_, known)| known == node) => None,
+        let may_follow = |node: &NodeId| match self.dead_at(facts, liveness, *node) {
+            _ if *node == facts.me || dead.iter().any(|(_, known)| known == node) => None,
             // It is not known yet whether a majority will miss it by then.
             dies if dies > now => Some(dies),
             _ => Some(removable_at(*node)).filter(|at| *at > now),
@@ -374,29 +263,33 @@ impl Group {
     /// again.
     ///
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
-    pub(crate) fn dead(&self) -> (Dead, Option<Time>) {
-        let timing = &self.config.timing;
-        let now = self.now.time;
-        let voters = self.state.nodes();
-        let is_silent = |node: &NodeId| *node != self.me && self.dead_at(*node) <= now;
-        let ends = voters.iter().filter(|node| **node != self.me).map(|node| self.dead_at(*node));
+    pub(crate) fn dead(&self, facts: Facts<'_>, liveness: &Liveness) -> (Dead, Option<Time>) {
+        let timing = &facts.config.timing;
+        let now = facts.now;
+        let voters = facts.state.nodes();
+        let is_silent = |node: &NodeId| *node != facts.me && self.dead_at(facts, liveness, *node) <= now;
+        let ends = voters.iter().filter(|node| **node != facts.me).map(|node| self.dead_at(facts, liveness, *node));
         let mut due = ends.filter(|end| *end > now).min();
         let (mut dead, mut gathers) = (Vec::new(), false);
         if voters.iter().any(is_silent) {
-            let opinions = Opinions::of(facts!(self), &self.liveness);
+            let opinions = Opinions::of(facts, liveness);
             let silent = voters.iter().enumerate().filter(|(_, node)| is_silent(node));
-            let missed = silent.filter(|(index, node)| opinions.is_missed(*index) && self.is_missed_for_long(**node));
-            dead = missed.map(|(_, node)| (self.dead_at(*node), *node)).collect();
+            let missed = silent
+                .filter(|(index, node)| opinions.is_missed(*index) && self.is_missed_for_long(facts, liveness, **node));
+            dead = missed.map(|(_, node)| (self.dead_at(facts, liveness, *node), *node)).collect();
             if !dead.is_empty() && (!opinions.is_heard_both_ways() || opinions.is_patchy()) {
                 dead.clear();
             }
-            if let Some(next) = self.gathers_until(&dead) {
+            if let Some(next) = self.gathers_until(facts, liveness, &dead) {
                 gathers = true;
                 due = Some(due.map_or(next, |due| due.min(next)));
             }
             if dead.is_empty() {
                 // The opinions of other members come with their heartbeats; only time shows that they have missed it for long enough.
-                let until = voters.iter().filter(|node| is_silent(node)).filter_map(|node| self.missed_until(*node));
+                let until = voters
+                    .iter()
+                    .filter(|node| is_silent(node))
+                    .filter_map(|node| self.missed_until(facts, liveness, *node));
                 due = Some(until.filter(|until| *until > now).min().unwrap_or(now + timing.heartbeat));
             }
         }
@@ -405,10 +298,127 @@ impl Group {
     }
 
     /// Returns the dead members, and schedules the next look at them.
-    pub(crate) fn look_for_dead(&mut self) -> Dead {
-        let (dead, due) = self.dead();
-        self.leader.membership.due = due;
+    pub(crate) fn look_for_dead(&mut self, facts: Facts<'_>, liveness: &Liveness) -> Dead {
+        let (dead, due) = self.dead(facts, liveness);
+        self.due = due;
         dead
+    }
+}
+
+impl LeaderState {
+    /// Handles a request to join from a newcomer, direct or forwarded by another member. Returns whether this node leads and
+    /// has answered: it may have an entry to propose.
+    pub(crate) fn on_join(&mut self, ctx: &mut Context<'_>, log: &Log, joiner: Member) -> bool {
+        self.membership.removals.note_return(joiner.node.peer, ctx.now.time);
+        if ctx.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
+            // The group knows this incarnation, or a later one of its peer. With a later one, the state may have released this incarnation.
+            self.tell_state(ctx, &[joiner.node]);
+        } else if log.leads() {
+            let node = joiner.node;
+            if self.membership.outside.holds(node.peer, ctx.now.time) {
+                return false; // The newcomer then looks for groups again.
+            }
+            let wait = if self.membership.note(joiner, ctx.now.time) {
+                ASK_AGAIN
+            } else {
+                ASK_AGAIN + Duration::from_millis(ctx.rng.below(2 * ASK_AGAIN.as_millis() as u64))
+            };
+            ctx.out.send(&[node], Message::Wait(wait.as_millis() as u64));
+            return true;
+        } else if let Some(leader) = log.leader().filter(|leader| *leader != ctx.me) {
+            ctx.out.send(&[leader], Message::Join(joiner));
+        }
+        false
+    }
+
+    /// Returns the entry that ends an epoch which some members sealed, so that they accept nothing in it any more (hazard 21).
+    ///
+    /// `is_sealed`: whether this member sealed it. `dead`: as [`MembershipState::look_for_dead`] returns it, here and below.
+    pub(crate) fn end_sealed(
+        &mut self,
+        facts: Facts<'_>,
+        liveness: &Liveness,
+        is_sealed: bool,
+        dead: &Dead,
+    ) -> Option<Entry> {
+        let told = |node: &NodeId| {
+            let heartbeat = liveness.failure_detector.heartbeat_of(*node, facts.state.epoch);
+            heartbeat.is_some_and(|heartbeat| heartbeat.sealed)
+        };
+        let sealed = is_sealed || facts.state.nodes().iter().any(told);
+        sealed.then(|| {
+            let all = Dead { gathers: false, ..dead.clone() };
+            self.next_members(facts, liveness, &all).unwrap_or_else(|| Entry::Next(facts.state.members.clone()))
+        })
+    }
+
+    /// Returns the next change of members where it removes dead ones. It comes before most other duties of a leader: a group that needs
+    /// each living member for its majority agrees as slowly as the slowest of them, and may lose its majority before the removal.
+    pub(crate) fn remove_dead(&mut self, facts: Facts<'_>, liveness: &Liveness, dead: &Dead) -> Option<Entry> {
+        if dead.nodes.is_empty() || dead.gathers || facts.config.defects.has(Defect::TransactionsFirst) {
+            return None;
+        }
+        let stays = |members: &[Member], node: &NodeId| members.iter().any(|member| member.node == *node);
+        self.next_members(facts, liveness, dead)
+            .filter(|next| matches!(next, Entry::Next(members) if !dead.nodes.iter().all(|node| stays(members, node))))
+    }
+
+    /// Returns the next change of members, if one is due. Learners that have caught up are admitted, and replace older incarnations of
+    /// their peers and dead members. Members that leave are released. Of the dead members without a replacement, as many are removed as
+    /// [`crate::control::membership::removals`] allows. All of it is one step.
+    pub(crate) fn next_members(&mut self, facts: Facts<'_>, liveness: &Liveness, dead: &Dead) -> Option<Entry> {
+        let (mut ready, leaving) = (self.ready_learners(facts, liveness), liveness.leaving(facts));
+        // A change that is made in any case removes the dead too.
+        if ready.is_empty() && leaving.is_empty() && (dead.nodes.is_empty() || dead.gathers) {
+            return None; // The usual case, and checked with each heartbeat.
+        }
+        let mut members = facts.state.members.clone();
+        for learner in ready.extract_if(.., |learner| is_life_of(&members, learner.node.peer)).collect::<Vec<_>>() {
+            members.retain(|member| member.node.peer != learner.node.peer);
+            members.push(learner);
+        }
+        // Later incarnations of some are members already.
+        let mut dead: Vec<NodeId> =
+            dead.nodes.iter().copied().filter(|node| members.iter().any(|member| member.node == *node)).collect();
+        // An epoch that is not established yet is only healed: a newcomer comes for a dead member, and the dead are removed.
+        let heals = !facts.state.recovery.is_empty();
+        // A member that was removed by mistake replaces none when it returns: each such return would allow another mistake.
+        let removals = &self.membership.removals;
+        let fresh = ready.iter().filter(|member| !removals.is_refuted(member.node.peer, facts.now)).count();
+        let replaced = dead.len().min(fresh);
+        let coming: Vec<Member> = if heals { ready.drain(..replaced).collect() } else { ready };
+        let least = MEMBERS_MIN.min(facts.state.members.len());
+        members.extend(coming);
+        let mut room = members.len() - least;
+        // Members that are replaced, and those with processes that ended for good, need no allowance.
+        dead.sort_by_key(|node| !self.membership.has_ended(facts, liveness, *node));
+        let ended = dead.iter().filter(|node| self.membership.has_ended(facts, liveness, **node)).count();
+        let free = dead.len().min(replaced + ended);
+        let allowed = free + self.membership.removals_allowed(facts, dead.len() - free);
+        for node in dead.into_iter().take(allowed) {
+            if room > 0 && members.len() > 1 {
+                members.retain(|member| member.node != node);
+                room -= 1;
+            }
+        }
+        for (node, force) in leaving.into_iter().filter(|_| !heals) {
+            let others: Vec<NodeId> = members.iter().map(|member| member.node).filter(|other| *other != node).collect();
+            if !self.leaves_able(facts, liveness, &others) {
+                continue; // It leaves when the transaction is decided, or when the dead are removed.
+            }
+            if (room > 0 || force) && members.len() > 1 {
+                members.retain(|member| member.node != node);
+                room = room.saturating_sub(1);
+            }
+        }
+        members.sort_by_key(|member| member.node);
+        if members == facts.state.members
+            || facts.state.refuses_next(&members).is_some()
+            || !liveness.can_go_on(facts, &members)
+        {
+            return None;
+        }
+        Some(Entry::Next(members))
     }
 }
 

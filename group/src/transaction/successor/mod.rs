@@ -58,14 +58,13 @@ impl Group {
         }
         born.preloading = parent.preloading;
         born.liveness = parent.liveness.heir(now.time);
-        born.leader.membership.removals = parent.leader.membership.removals.clone();
+        born.leader.inherit(&parent.leader);
         // A node that was in another group meanwhile has dropped its data of this one: it brings nothing, and is asked for nothing.
         let was_here = |node| parent.state.is_member(node) || parent.state.is_learner(node);
         born.recovery = parent.recovery.heir(born.state.applied, was_here, now.time);
         // Earlier primaries may have executed the operations that came for them.
         born.primaries = Primaries::forgotten_up_to(sealed);
-        born.addresses.clone_from(&parent.addresses);
-        (born.full, born.shortage) = (parent.full, parent.shortage);
+        born.room = parent.room;
         born.handovers = Handovers::inheriting(inheritance.of_range(range));
         born.acceptor.persist_all(&mut born.out);
         born.begin();
