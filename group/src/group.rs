@@ -31,7 +31,7 @@ use crate::data::{Acceptor, Committee, Local, Primary};
 use crate::harmonia::ReturnedWrite;
 use crate::harmonia::read_scheduler::SpreadRead;
 use crate::message::{
-    AttemptOutcome, ClientMessage, ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting,
+    AskCopy, AttemptOutcome, ClientMessage, ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting,
     Progress, Sender,
 };
 use crate::op::{Limit, ReadMode};
@@ -106,6 +106,17 @@ macro_rules! facts {
         crate::context::Facts { me: $group.me, now: $group.now.time, state: &$group.state, config: &$group.config }
     };
 }
+/// Lends the parts of a group that its transactions rest on.
+macro_rules! knowledge {
+    ($group:ident) => {
+        crate::transaction::member::Knowledge {
+            log: &$group.log,
+            liveness: &$group.liveness,
+            leader: &$group.leader,
+            workload: &$group.workload,
+        }
+    };
+}
 /// Lends the parts of a group that a primary works with.
 macro_rules! local {
     ($group:ident) => {
@@ -119,7 +130,7 @@ macro_rules! local {
     };
 }
 
-pub(crate) use {context, facts};
+pub(crate) use {context, facts, knowledge};
 
 impl Group {
     /// Sets the time. Call before any other input.
@@ -392,7 +403,7 @@ impl Group {
     }
 
     /// Returns whether this member has a part in the group now, and its store is known to have everything.
-    fn serves(&self) -> bool {
+    pub(crate) fn serves(&self) -> bool {
         !self.recovery.is_asking() && !self.failed
     }
 
@@ -447,6 +458,15 @@ impl Group {
     pub fn on_handover(&mut self, group: GroupId, handover: &Handover) {
         let (ctx, local) = (&mut context!(self), &mut local!(self));
         self.handovers.on_handover(ctx, local, &mut self.primaries, group, handover);
+    }
+
+    /// Answers a neighbour's member, which may come to own a part of this range. Other nodes need no copy.
+    fn on_ask_copy(&mut self, from: NodeId, ask: AskCopy) {
+        let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
+        let is_near = predecessor.into_iter().chain(successor).any(|link| link.nodes().any(|node| node == from));
+        if is_near && !self.recovery.is_asking() && !self.failed && self.state.ended.is_none() {
+            self.acceptor.on_ask_copy(&mut context!(self), &mut self.table, from, ask);
+        }
     }
 
     /// Sends a message to another node of the group.
@@ -599,7 +619,7 @@ impl Group {
             self.log.on_tick(&mut context!(self), &self.liveness.failure_detector);
             self.tick_sealed();
             self.apply_chosen();
-            self.tick_transactions();
+            self.transactions.tick(&mut context!(self), &knowledge!(self));
             self.lead();
             if self.state.is_learner(self.me) {
                 self.lacks_bases = self.acceptor.ask_for_bases(&mut context!(self));
@@ -610,7 +630,7 @@ impl Group {
             }
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
         } else {
-            self.seek_word_alone();
+            self.transactions.seek_word_alone(&mut context!(self), &knowledge!(self));
         }
         for primary in self.primaries.all_mut() {
             primary.on_tick(&mut context!(self), &mut local!(self));
@@ -640,7 +660,7 @@ impl Group {
             next = next.min(due.max(soon));
         }
         next = next.min(self.recovery.doubt_due(facts!(self), &self.log, self.sealed_since.is_some()));
-        next = next.min(self.transactions_due()).min(self.reads.behind_due());
+        next = next.min(self.transactions.due(facts!(self), &self.log)).min(self.reads.behind_due());
         if self.recovery.is_asking() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);
         }

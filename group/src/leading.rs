@@ -1,14 +1,20 @@
-//! Work of a member as the leader of its group, and its reports to the leader: which part is asked, and in which order.
+//! Work of a member as the leader of its group, its reports to the leader, and transactions that the leader begins: which part is asked, and
+//! in which order.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use overlay::NodeId;
+use overlay::{GroupId, GroupRef, NodeId, Point};
 
 use crate::control::division::Candidates;
 use crate::control::state::Entry;
-use crate::group::{Group, context, facts};
+use crate::group::{Group, context, facts, knowledge};
 use crate::message::{Heartbeat, LogMessage, Message, Progress, Sender};
 use crate::outbox::GroupOutput;
+use crate::transaction::driver::GroupEnvelope;
+use crate::transaction::member::BeginRefusal;
+use crate::transaction::plan::{GroupTransaction, Plan, Rank};
+use crate::transaction::state::TransactionEntry;
 
 impl Group {
     pub(crate) fn send_heartbeat(&mut self) {
@@ -86,10 +92,16 @@ impl Group {
         let entry = self
             .leader
             .end_sealed(facts!(self), &self.liveness, is_sealed, &dead)
-            .or_else(|| if is_calm { None } else { self.entry() })
+            .or_else(|| if is_calm { None } else { self.transactions.entry(&mut context!(self), &knowledge!(self)) })
             .or_else(|| self.leader.establish(facts!(self), &self.liveness))
             .or_else(|| self.leader.remove_dead(facts!(self), &self.liveness, &dead))
-            .or_else(|| if is_calm && !dead.gathers { self.entry() } else { None })
+            .or_else(|| {
+                if is_calm && !dead.gathers {
+                    self.transactions.entry(&mut context!(self), &knowledge!(self))
+                } else {
+                    None
+                }
+            })
             .or_else(|| self.leader.divide(&self.candidates(), &self.workload))
             .or_else(|| self.leader.next_members(facts!(self), &self.liveness, &dead))
             .or_else(|| self.leader.membership.admit(facts!(self), &self.liveness))
@@ -132,6 +144,60 @@ impl Group {
         let entry = self.purging.tick(&mut context!(self), &mut self.table, &self.log, &self.leader);
         if let Some(entry) = entry {
             self.propose(entry);
+        }
+    }
+
+    /// Returns the plan of a transaction that this group would coordinate, as far as its leader knows now. Begins nothing.
+    ///
+    /// # Errors
+    /// Returns the reason why the transaction cannot begin.
+    pub fn plan_transaction(&mut self, operation: GroupTransaction, rank: Rank) -> Result<Plan, BeginRefusal> {
+        if self.failed {
+            return Err(knowledge!(self).not_leader(self.me));
+        }
+        self.transactions.plan(facts!(self), &knowledge!(self), operation, rank)
+    }
+
+    /// Begins a transaction that this group coordinates; only its leader can. The state shows its progress. `rank` states how often it was
+    /// tried before, and since when, in group time.
+    ///
+    /// # Errors
+    /// Returns the reason why nothing is begun, and changes nothing then.
+    pub fn begin_transaction(&mut self, operation: GroupTransaction, rank: Rank) -> Result<(), BeginRefusal> {
+        if self.failed {
+            return Err(knowledge!(self).not_leader(self.me));
+        }
+        let plan = self.transactions.prepare_begin(facts!(self), &knowledge!(self), operation, rank)?;
+        self.propose(Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
+        Ok(())
+    }
+
+    /// Begins to take over the range before this group on the ring, back to `from`, which is lost: no group will know the data that was
+    /// chosen there. `before`: the owner of the range before that, where that is another group. Only the leader can begin this, and only
+    /// while nothing is heard of the lost group: see [`Group::look_for_predecessor`].
+    ///
+    /// # Errors
+    /// Returns the reason why nothing is begun, and changes nothing then.
+    pub fn begin_repair(
+        &mut self,
+        from: Point,
+        lost: Vec<GroupId>,
+        before: Option<&GroupRef>,
+    ) -> Result<(), BeginRefusal> {
+        let plan = self.transactions.prepare_repair(facts!(self), &knowledge!(self), from, lost, before)?;
+        self.propose(Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
+        Ok(())
+    }
+
+    /// Asks the neighbours for their state again.
+    pub fn look_for_predecessor(&mut self) {
+        self.transactions.look_for_predecessor(facts!(self), &knowledge!(self));
+    }
+
+    /// Handles an envelope to this group, or to one for which it answers.
+    pub fn on_envelope(&mut self, envelope: GroupEnvelope) {
+        if self.serves() && self.transactions.on_envelope(&mut context!(self), &knowledge!(self), envelope) {
+            self.lead();
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::data::table::Table;
 use crate::data::{Acceptor, CatchUpStatus, Primary};
 use crate::group::{Group, facts};
 use crate::message::Parting;
+use crate::transaction::plan::Rank;
 use crate::transaction::successor::handover::Handover;
 use crate::validate::Dropped;
 use crate::watched::Watched;
@@ -299,5 +300,20 @@ impl Group {
     /// that recovery asks there, unless this member or one that it hears has reported that it stores everything that they did.
     pub fn needed_configs(&self) -> Vec<EpochConfig> {
         self.leader.needed_configs(facts!(self), &self.liveness)
+    }
+
+    /// Returns whether the group before this one has reported its state since it was asked.
+    pub fn hears_predecessor(&self) -> bool {
+        self.transactions.hears_predecessor(&self.state)
+    }
+
+    /// Returns whether both neighbours know this group's present state; `None`: only the leader can tell.
+    pub fn is_known_to_neighbours(&self) -> Option<bool> {
+        self.transactions.is_known_to_neighbours(&self.state, &self.log)
+    }
+
+    /// Returns the rank of a transaction that begins now, in group time.
+    pub fn rank(&self, tried: u32) -> Rank {
+        Rank::new(tried, self.group_time())
     }
 }

@@ -9,7 +9,7 @@ use crate::contradiction::{Contradicts, contradiction};
 use crate::control::recovery::crash_recovery::{RecoveryStep, VouchOutcome};
 use crate::control::recovery::doubt::{DoubtStep, LACKS};
 use crate::control::state::{Entry, GroupState};
-use crate::group::{Group, context, facts};
+use crate::group::{Group, context, facts, knowledge};
 use crate::message::{Message, Parting, Sender, Vouch};
 use crate::outbox::{Durable, GroupOutput};
 use crate::watched::Applied;
@@ -44,7 +44,7 @@ impl Group {
             self.replay_early();
         }
         if dealt {
-            self.tick_transactions();
+            self.transactions.tick(&mut context!(self), &knowledge!(self));
         }
         if applied {
             self.lead(); // The duties waited until no entry was on its way.
@@ -183,6 +183,15 @@ impl Group {
         }
         self.primaries.forget_strays(facts!(self), &self.recovery);
         self.out.push(GroupOutput::Changed);
+    }
+
+    /// Ends the group: nothing is served or accepted any more. Other groups learn of the end at once from the former leader (`led`).
+    pub(crate) fn end(&mut self, led: bool) {
+        self.acceptor.seal(&mut context!(self), self.state.epoch);
+        self.end_superseded();
+        self.hand_over();
+        self.sealed_since = None;
+        self.transactions.end(&mut context!(self), &knowledge!(self), led);
     }
 
     /// Begins to take part: the other members have vouched for this node.

@@ -12,12 +12,15 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId, Point};
 
 use crate::ballot::{Ballot, LogSlot};
 use crate::config::{Defect, Defects};
+use crate::context::{Context, Facts};
 use crate::control::agreed::AgreedPolicies;
 use crate::control::health::Health;
-use crate::control::leader::own_members;
+use crate::control::leader::{LeaderState, own_members};
+use crate::control::liveness::Liveness;
+use crate::control::load::Workload;
+use crate::control::log::Log;
 use crate::control::state::{Entry, GroupState, Member};
-use crate::group::{Group, context, facts};
-use crate::message::{AskCopy, Message};
+use crate::message::Message;
 use crate::outbox::GroupOutput;
 use crate::transaction::driver::{GroupEnvelope, GroupMessage, TransactionDriver};
 use crate::transaction::plan::{Birth, GroupTransaction, Plan, PlanRefusal, Rank, View};
@@ -73,18 +76,6 @@ impl RecentAnswers {
             self.0.pop_front();
         }
         self.0.push_back((now, applied, envelope));
-    }
-}
-
-impl Transactions {
-    /// See [`TransactionDriver::heard_policies`].
-    pub(crate) fn heard_policies(&self, own: &AgreedPolicies) -> Option<&AgreedPolicies> {
-        self.driver.heard_policies(own)
-    }
-
-    /// See [`TransactionDriver::health_of`].
-    pub(crate) fn health_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &Health)> {
-        self.driver.health_of(link, now)
     }
 }
 
@@ -157,390 +148,440 @@ impl GroupState {
     }
 }
 
-impl Group {
+/// Knowledge of a member about its own group that its transactions rest on, beside the agreed state.
+pub(crate) struct Knowledge<'a> {
+    pub(crate) log: &'a Log,
+    pub(crate) liveness: &'a Liveness,
+    pub(crate) leader: &'a LeaderState,
+    pub(crate) workload: &'a Workload,
+}
+
+impl Knowledge<'_> {
+    /// Returns the refusal of a member that does not lead.
+    pub(crate) fn not_leader(&self, me: NodeId) -> BeginRefusal {
+        BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != me))
+    }
+
+    /// Returns whether each group to be born gets a majority of its members from this group alive, here and with all data.
+    fn are_able(&self, facts: Facts<'_>, plan: &Plan) -> bool {
+        self.leader.are_able(facts, self.liveness, plan, &facts.state.nodes())
+    }
+
+    /// Returns the report for neighbours.
+    fn health(&self, facts: Facts<'_>) -> Health {
+        self.leader.health(facts, self.liveness, self.workload)
+    }
+}
+
+impl Facts<'_> {
     fn own(&self) -> Own {
         self.state.own(self.config.defects)
+    }
+}
+
+impl Transactions {
+    /// See [`TransactionDriver::heard_policies`].
+    pub(crate) fn heard_policies(&self, own: &AgreedPolicies) -> Option<&AgreedPolicies> {
+        self.driver.heard_policies(own)
+    }
+
+    /// See [`TransactionDriver::health_of`].
+    pub(crate) fn health_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &Health)> {
+        self.driver.health_of(link, now)
     }
 
     /// Returns the plan of a transaction that this group would coordinate, as far as its leader knows now. Begins nothing.
     ///
     /// # Errors
     /// Returns the reason why the transaction cannot begin.
-    pub fn plan_transaction(&mut self, operation: GroupTransaction, rank: Rank) -> Result<Plan, BeginRefusal> {
-        if !self.log.leads() || self.state.ended.is_some() || self.failed {
-            return Err(BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != self.me)));
+    pub(crate) fn plan(
+        &mut self,
+        facts: Facts<'_>,
+        knowledge: &Knowledge<'_>,
+        operation: GroupTransaction,
+        rank: Rank,
+    ) -> Result<Plan, BeginRefusal> {
+        if !knowledge.log.leads() || facts.state.ended.is_some() {
+            return Err(knowledge.not_leader(facts.me));
         }
-        self.follow_leadership();
-        let view = self.state.view();
+        self.follow_leadership(facts, knowledge);
+        let view = facts.state.view();
         let other = match &operation {
             GroupTransaction::Split { .. } => None,
             _ if view.successor.id == view.own.id => {
                 return Err(BeginRefusal::Unsound(PlanRefusal::Alone));
             }
-            _ => Some(self.transactions.driver.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
+            _ => Some(self.driver.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
         };
         let plan = match Plan::new(operation, &view, other, rank) {
             Ok(plan) => plan,
             Err(PlanRefusal::Stale) => {
-                self.transactions.driver.look_again();
+                self.driver.look_again();
                 return Err(BeginRefusal::NeighbourUnknown);
             }
             Err(why) => return Err(BeginRefusal::Unsound(why)),
         };
         let is_split = matches!(plan.operation, GroupTransaction::Split { .. });
-        if !is_split && !self.transactions.driver.has_same_sizes(&view.successor) {
+        if !is_split && !self.driver.has_same_sizes(&view.successor) {
             return Err(BeginRefusal::NotNow(
                 "the participating neighbour group has not yet adopted the network's --min-group and --max-group",
             ));
         }
-        let is_large = |birth: &Birth| birth.members.len() > self.state.settings.policies.members_max as usize;
+        let is_large = |birth: &Birth| birth.members.len() > facts.state.settings.policies.members_max as usize;
         if plan.operation == GroupTransaction::Merge && plan.births.iter().any(is_large) {
             return Err(BeginRefusal::Unsound(PlanRefusal::TooLarge));
         }
         Ok(plan)
     }
 
-    /// Begins a transaction that this group coordinates; only its leader can. The state shows its progress. `rank` states how often it was
-    /// tried before, and since when, in group time.
+    /// Returns the plan with which a transaction that this group coordinates can begin now; only its leader can begin one. `rank` states
+    /// how often it was tried before, and since when, in group time.
     ///
     /// # Errors
-    /// Returns the reason why nothing is begun, and changes nothing then.
-    pub fn begin_transaction(&mut self, operation: GroupTransaction, rank: Rank) -> Result<(), BeginRefusal> {
-        let plan = self.plan_transaction(operation, rank)?;
-        if !self.leader.are_able(facts!(self), &self.liveness, &plan, &self.state.nodes()) {
+    /// Returns the reason why nothing is to be begun.
+    pub(crate) fn prepare_begin(
+        &mut self,
+        facts: Facts<'_>,
+        knowledge: &Knowledge<'_>,
+        operation: GroupTransaction,
+        rank: Rank,
+    ) -> Result<Plan, BeginRefusal> {
+        let plan = self.plan(facts, knowledge, operation, rank)?;
+        if !knowledge.are_able(facts, &plan) {
             return Err(BeginRefusal::NotNow(
                 "too few future members of one group are heard and hold all data; try again",
             ));
         }
-        let own = self.own();
-        if let Some(why) = self.state.transactions.refuses_begin(&own, &plan) {
+        let own = facts.own();
+        if let Some(why) = facts.state.transactions.refuses_begin(&own, &plan) {
             return Err(BeginRefusal::NotNow(why));
         }
         // They must know its state since its birth: its range has not changed since. A group that does not know it would refuse.
         let takes_part = |group| plan.party(group).is_some();
-        if !self.transactions.driver.is_known(self.state.born, &self.state.transactions, takes_part) {
+        if !self.driver.is_known(facts.state.born, &facts.state.transactions, takes_part) {
             return Err(BeginRefusal::NotNow("a neighbour that takes part does not know this group yet"));
         }
-        self.propose_begin(plan)
+        not_busy(knowledge.log)?;
+        Ok(plan)
     }
 
-    fn propose_begin(&mut self, plan: Plan) -> Result<(), BeginRefusal> {
-        if self.log.is_busy() {
-            return Err(BeginRefusal::NotNow("the group is deciding another transaction at the moment; try again"));
-        }
-        self.propose(Entry::Transaction(TransactionEntry::Begin(Box::new(plan))));
-        Ok(())
-    }
-
-    /// Begins to take over the range before this group on the ring, back to `from`, which is lost: no group will know the data that was
-    /// chosen there. `before`: the owner of the range before that, where that is another group. Only the leader can begin this, and only
-    /// while nothing is heard of the lost group: see [`Group::look_for_predecessor`].
+    /// Returns the plan by which this group takes over the range before it on the ring, back to `from`, which is lost: no group will know
+    /// the data that was chosen there. `before`: the owner of the range before that, where that is another group. Only the leader can begin
+    /// this, and only while nothing is heard of the lost group: see [`Transactions::look_for_predecessor`].
     ///
     /// # Errors
-    /// Returns the reason why nothing is begun, and changes nothing then.
-    pub fn begin_repair(
-        &mut self,
+    /// Returns the reason why nothing is to be begun.
+    pub(crate) fn prepare_repair(
+        &self,
+        facts: Facts<'_>,
+        knowledge: &Knowledge<'_>,
         from: Point,
         lost: Vec<GroupId>,
         before: Option<&GroupRef>,
-    ) -> Result<(), BeginRefusal> {
-        if !self.log.leads() || self.state.ended.is_some() {
-            return Err(BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != self.me)));
+    ) -> Result<Plan, BeginRefusal> {
+        if !knowledge.log.leads() || facts.state.ended.is_some() {
+            return Err(knowledge.not_leader(facts.me));
         }
-        if self.hears_predecessor() {
+        if self.hears_predecessor(facts.state) {
             return Err(BeginRefusal::NotNow("the group that is said to be lost answers: nothing is lost"));
         }
-        let plan = Plan::repair(from, lost, &self.state.view(), before, self.rank(0));
+        let plan = Plan::repair(
+            from,
+            lost,
+            &facts.state.view(),
+            before,
+            Rank::new(0, knowledge.liveness.group_time(facts.now)),
+        );
         let plan = plan.map_err(BeginRefusal::Unsound)?;
-        if !self.transactions.driver.are_silent(plan.lost()) {
+        if !self.driver.are_silent(plan.lost()) {
             return Err(BeginRefusal::NotNow("a group that was declared lost was heard a moment ago; try again"));
         }
-        if !self.leader.are_able(facts!(self), &self.liveness, &plan, &self.state.nodes()) {
+        if !knowledge.are_able(facts, &plan) {
             return Err(BeginRefusal::NotNow("too few members are heard and hold all data; try again"));
         }
-        if let Some(why) = self.state.transactions.refuses_begin(&self.own(), &plan) {
+        if let Some(why) = facts.state.transactions.refuses_begin(&facts.own(), &plan) {
             return Err(BeginRefusal::NotNow(why));
         }
-        self.propose_begin(plan)
-    }
-
-    /// Answers a neighbour's member, which may come to own a part of this range. Other nodes need no copy.
-    pub(crate) fn on_ask_copy(&mut self, from: NodeId, ask: AskCopy) {
-        let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
-        let is_near = predecessor.into_iter().chain(successor).any(|link| link.nodes().any(|node| node == from));
-        if is_near && !self.recovery.is_asking() && !self.failed && self.state.ended.is_none() {
-            self.acceptor.on_ask_copy(&mut context!(self), &mut self.table, from, ask);
-        }
+        not_busy(knowledge.log)?;
+        Ok(plan)
     }
 
     /// Asks the neighbours for their state again.
-    pub fn look_for_predecessor(&mut self) {
-        self.follow_leadership();
-        self.transactions.driver.look_again();
+    pub(crate) fn look_for_predecessor(&mut self, facts: Facts<'_>, knowledge: &Knowledge<'_>) {
+        self.follow_leadership(facts, knowledge);
+        self.driver.look_again();
     }
 
     /// Returns whether the group before this one has reported its state since it was asked.
-    pub fn hears_predecessor(&self) -> bool {
-        let predecessor = self.state.transactions.predecessor();
-        predecessor.is_some_and(|link| self.transactions.driver.view_of(link).is_some())
+    pub(crate) fn hears_predecessor(&self, state: &GroupState) -> bool {
+        let predecessor = state.transactions.predecessor();
+        predecessor.is_some_and(|link| self.driver.view_of(link).is_some())
     }
 
     /// Returns whether, for each group to be born, a majority of the members that it gets from this group have reported that they know of
     /// the transaction. A member that died just before the transaction began may still have counted as heard. A later death leaves a group
     /// that has other members.
-    fn is_acknowledged(&self, id: TransactionId, plan: &Plan) -> bool {
-        if self.config.defects.has(Defect::Unheard) {
+    fn is_acknowledged(&self, facts: Facts<'_>, knowledge: &Knowledge<'_>, id: TransactionId, plan: &Plan) -> bool {
+        if facts.config.defects.has(Defect::Unheard) {
             return true;
         }
-        let Some(slot) = self.transactions.seen.get(&id) else { return false };
-        let members = self.state.nodes();
+        let Some(slot) = self.seen.get(&id) else { return false };
+        let members = facts.state.nodes();
         plan.births.iter().map(|birth| own_members(birth, &members)).all(|own| {
-            let knows = |node: &&NodeId| **node == self.me || self.leader.knows(**node, *slot);
+            let knows = |node: &&NodeId| **node == facts.me || knowledge.leader.knows(**node, *slot);
             // Where all members go, their group has chosen it.
             own.is_empty() || own.len() == members.len() || own.iter().filter(knows).count() > own.len() / 2
         })
     }
 
     /// Returns whether this entry may be chosen now. A commit waits until the members of the groups to be born are known to live.
-    fn is_due(&self, entry: &TransactionEntry) -> bool {
-        match (entry, self.state.transactions.coordinates()) {
+    fn is_due(&self, facts: Facts<'_>, knowledge: &Knowledge<'_>, entry: &TransactionEntry) -> bool {
+        match (entry, facts.state.transactions.coordinates()) {
             (TransactionEntry::Outcome(id, Outcome::Commit), Some((open, plan))) if *id == open => {
-                self.is_acknowledged(open, plan)
+                self.is_acknowledged(facts, knowledge, open, plan)
             }
             _ => true,
         }
     }
 
     /// Returns whether this envelope may be sent: a yes vote waits for the same.
-    fn is_sure(&self, envelope: &GroupEnvelope) -> bool {
+    fn is_sure(&self, facts: Facts<'_>, knowledge: &Knowledge<'_>, envelope: &GroupEnvelope) -> bool {
         match envelope.message {
             GroupMessage::Vote(id, Vote::Yes) => {
-                let mut voted = self.state.transactions.voted();
-                voted.find(|(open, _)| *open == id).is_none_or(|(_, plan)| self.is_acknowledged(id, plan))
+                let mut voted = facts.state.transactions.voted();
+                voted
+                    .find(|(open, _)| *open == id)
+                    .is_none_or(|(_, plan)| self.is_acknowledged(facts, knowledge, id, plan))
             }
             _ => true,
         }
     }
 
     /// Notes at which slot each open transaction was first seen.
-    fn see_open(&mut self) {
-        let Group { state, transactions, .. } = self;
+    fn see_open(&mut self, state: &GroupState) {
         let open = || state.transactions.coordinates().into_iter().chain(state.transactions.voted()).map(|(id, _)| id);
-        transactions.seen.retain(|id, _| open().any(|open| open == *id));
-        transactions
-            .held
+        self.seen.retain(|id, _| open().any(|open| open == *id));
+        self.held
             .retain(|envelope| matches!(envelope.message, GroupMessage::Vote(id, _) if open().any(|open| open == id)));
         for id in open() {
-            transactions.seen.entry(id).or_insert(state.applied);
+            self.seen.entry(id).or_insert(state.applied);
         }
     }
 
     /// Returns whether both neighbours know this group's present state; `None`: only the leader can tell.
-    pub fn is_known_to_neighbours(&self) -> Option<bool> {
-        let leads = self.log.leads() && self.transactions.leads == self.log.leads_under();
-        leads.then(|| self.transactions.driver.is_known(self.state.epoch, &self.state.transactions, |_| true))
+    pub(crate) fn is_known_to_neighbours(&self, state: &GroupState, log: &Log) -> Option<bool> {
+        let leads = log.leads() && self.leads == log.leads_under();
+        leads.then(|| self.driver.is_known(state.epoch, &state.transactions, |_| true))
     }
 
-    /// Returns the rank of a transaction that begins now, in group time.
-    pub fn rank(&self, tried: u32) -> Rank {
-        Rank::new(tried, self.liveness.group_time(self.now.time))
-    }
-
-    /// Handles an envelope to this group, or to one for which it answers.
-    pub fn on_envelope(&mut self, envelope: GroupEnvelope) {
-        if self.recovery.is_asking() || self.failed {
-            return;
-        }
-        if self.state.losses.iter().any(|loss| loss.is_of(&envelope.by)) {
+    /// Handles an envelope to this group, or to one for which it answers. Returns whether this node leads and has handled it: it may have an
+    /// entry to propose.
+    pub(crate) fn on_envelope(
+        &mut self,
+        ctx: &mut Context<'_>,
+        knowledge: &Knowledge<'_>,
+        envelope: GroupEnvelope,
+    ) -> bool {
+        let facts = ctx.facts();
+        if facts.state.losses.iter().any(|loss| loss.is_of(&envelope.by)) {
             // The group has come back, and does not know that its range was declared lost.
-            return self.tell_loss(&envelope.by);
+            self.tell_loss(ctx, knowledge.log, &envelope.by);
+            return false;
         }
-        if self.state.ended.is_some() {
+        if facts.state.ended.is_some() {
             // It can still report its decisions and what it has learned, but nothing new.
             if matches!(envelope.message, GroupMessage::Question(_) | GroupMessage::Decision(_, Outcome::Commit)) {
-                self.answer(envelope);
+                self.answer(ctx, knowledge, envelope);
             }
-        } else if self.log.leads() {
-            self.follow_leadership();
-            let (applied, now) = (self.state.applied, self.now.time);
-            if self.transactions.answered.has(&envelope, applied, now, self.config.timing.resend) {
-                return;
+        } else if knowledge.log.leads() {
+            self.follow_leadership(facts, knowledge);
+            let (applied, now) = (facts.state.applied, facts.now);
+            if self.answered.has(&envelope, applied, now, facts.config.timing.resend) {
+                return false;
             }
             // The sender asks again: the members may be heard by then, or the coordinator gives up. A leader that hears no majority may
             // lead no member any more.
             let answers = match &envelope.message {
                 GroupMessage::Prepare(_, plan) => {
-                    self.leader.are_able(facts!(self), &self.liveness, plan, &self.state.nodes())
-                        && self.transactions.driver.are_silent(plan.lost())
+                    knowledge.are_able(facts, plan) && self.driver.are_silent(plan.lost())
                 }
-                GroupMessage::Push(..) => self.liveness.hears_majority(facts!(self)),
+                GroupMessage::Push(..) => knowledge.liveness.hears_majority(facts),
                 _ => true,
             };
             if answers {
-                self.transactions.answered.note(envelope.clone(), applied, now);
-                self.answer(envelope);
+                self.answered.note(envelope.clone(), applied, now);
+                self.answer(ctx, knowledge, envelope);
             }
-            self.lead();
-        } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
-            self.out.send(&[leader], Message::Envelope(Box::new(envelope)));
+            return true;
+        } else if let Some(leader) = knowledge.log.leader().filter(|leader| *leader != facts.me) {
+            ctx.out.send(&[leader], Message::Envelope(Box::new(envelope)));
         }
+        false
     }
 
     /// Sends the state to a group that comes back and does not know of a declared loss. Not all members do so, and not often.
-    fn tell_loss(&mut self, to: &GroupRef) {
-        let tells = self.log.leads() || self.log.leader().is_none();
-        if tells
-            && self.transactions.told_loss.is_none_or(|told| self.now.time.since(told) >= self.config.timing.resend)
-        {
-            self.transactions.told_loss = Some(self.now.time);
+    fn tell_loss(&mut self, ctx: &mut Context<'_>, log: &Log, to: &GroupRef) {
+        let tells = log.leads() || log.leader().is_none();
+        if tells && self.told_loss.is_none_or(|told| ctx.now.time.since(told) >= ctx.config.timing.resend) {
+            self.told_loss = Some(ctx.now.time);
             let nodes: Vec<NodeId> = to.nodes().collect();
-            self.out.send(&nodes, Message::State(Box::new(self.state.clone())));
+            ctx.out.send(&nodes, Message::State(Box::new(ctx.state.clone())));
         }
     }
 
-    fn answer(&mut self, envelope: GroupEnvelope) {
-        let (own, me) = (self.own(), self.state.reference());
-        self.transactions.driver.on_envelope(&own, &me, &self.state.transactions, envelope);
-        self.post();
+    fn answer(&mut self, ctx: &mut Context<'_>, knowledge: &Knowledge<'_>, envelope: GroupEnvelope) {
+        let (own, me) = (ctx.facts().own(), ctx.state.reference());
+        self.driver.on_envelope(&own, &me, &ctx.state.transactions, envelope);
+        self.post(ctx, knowledge);
     }
 
     /// Drops the notes of another leadership: they say nothing about this leader's knowledge.
-    fn follow_leadership(&mut self) {
-        let leads = self.log.leads_under();
-        if self.transactions.leads != leads {
-            self.transactions.leads = leads;
-            self.transactions.driver = TransactionDriver::of(self.me);
-            self.transactions.driver.health = self.leader.health(facts!(self), &self.liveness, &self.workload);
-            self.transactions.answered = RecentAnswers::default();
-            self.transactions.seen.clear();
-            self.transactions.held.clear();
+    fn follow_leadership(&mut self, facts: Facts<'_>, knowledge: &Knowledge<'_>) {
+        let leads = knowledge.log.leads_under();
+        if self.leads != leads {
+            self.leads = leads;
+            self.driver = TransactionDriver::of(facts.me);
+            self.driver.health = knowledge.health(facts);
+            self.answered = RecentAnswers::default();
+            self.seen.clear();
+            self.held.clear();
         }
     }
 
     /// Does all that is due in transactions.
-    pub(crate) fn tick_transactions(&mut self) {
-        if self.state.ended.is_some() {
-            return self.tell_end();
+    pub(crate) fn tick(&mut self, ctx: &mut Context<'_>, knowledge: &Knowledge<'_>) {
+        let facts = ctx.facts();
+        if facts.state.ended.is_some() {
+            return self.tell_end(ctx, knowledge);
         }
-        if self.state.transactions.is_alone() {
-            self.transactions.lonely = None;
+        if facts.state.transactions.is_alone() {
+            self.lonely = None;
             return;
         }
-        if !self.log.leads() {
-            return self.seek_word();
+        if !knowledge.log.leads() {
+            return self.seek_word(ctx, knowledge);
         }
-        self.follow_leadership();
-        let (own, me) = (self.own(), self.state.reference());
-        self.transactions.driver.health = self.leader.health(facts!(self), &self.liveness, &self.workload);
-        self.transactions.driver.tick(&own, &me, &self.state.transactions, self.now.time);
-        self.post();
+        self.follow_leadership(facts, knowledge);
+        let (own, me) = (facts.own(), facts.state.reference());
+        self.driver.health = knowledge.health(facts);
+        self.driver.tick(&own, &me, &facts.state.transactions, facts.now);
+        self.post(ctx, knowledge);
     }
 
     /// Asks the neighbours while this node waits, after a crash, for the members of its group to vouch for it. They may be in other groups
     /// by now, and would then never answer.
-    pub(crate) fn seek_word_alone(&mut self) {
-        if self.state.ended.is_none() && !self.state.transactions.is_alone() {
-            self.seek_word();
+    pub(crate) fn seek_word_alone(&mut self, ctx: &mut Context<'_>, knowledge: &Knowledge<'_>) {
+        if ctx.state.ended.is_none() && !ctx.state.transactions.is_alone() {
+            self.seek_word(ctx, knowledge);
         }
     }
 
     /// Asks the neighbours, from each member that knows no leader or hears no majority: other groups may own the range by now, and no
     /// member that knows may be left here.
-    fn seek_word(&mut self) {
-        if self.liveness.hears_majority(facts!(self)) && self.log.leader().is_some() {
-            self.transactions.lonely = None;
+    fn seek_word(&mut self, ctx: &mut Context<'_>, knowledge: &Knowledge<'_>) {
+        let facts = ctx.facts();
+        if knowledge.liveness.hears_majority(facts) && knowledge.log.leader().is_some() {
+            self.lonely = None;
             return;
         }
-        let due = *self.transactions.lonely.get_or_insert(self.now.time + LONELY);
-        if self.now.time < due {
+        let due = *self.lonely.get_or_insert(facts.now + LONELY);
+        if facts.now < due {
             return;
         }
-        self.transactions.lonely = Some(self.now.time + LONELY);
-        let by = self.state.reference();
-        let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
+        self.lonely = Some(facts.now + LONELY);
+        let by = facts.state.reference();
+        let (predecessor, successor) = (facts.state.transactions.predecessor(), facts.state.transactions.successor());
         for to in predecessor.into_iter().chain(successor).cloned() {
             // The envelope has no news for the receiver: a group that answers must not be taken for one that lives.
             let envelope =
-                GroupEnvelope { from: self.state.id, by: by.clone(), to, message: GroupMessage::Known(Epoch(0)) };
-            self.out.push(GroupOutput::Envelope(Box::new(envelope)));
+                GroupEnvelope { from: facts.state.id, by: by.clone(), to, message: GroupMessage::Known(Epoch(0)) };
+            ctx.out.push(GroupOutput::Envelope(Box::new(envelope)));
         }
     }
 
-    /// Returns when [`Group::tick_transactions`] has something to do next.
-    pub(crate) fn transactions_due(&self) -> Time {
-        let soon = self.now.time + self.config.timing.resend / 10;
-        match self.transactions.tell_end {
+    /// Returns when [`Transactions::tick`] has something to do next.
+    pub(crate) fn due(&self, facts: Facts<'_>, log: &Log) -> Time {
+        let soon = facts.now + facts.config.timing.resend / 10;
+        match self.tell_end {
             Some(due) => due.max(soon),
-            None if self.log.leads() => {
-                self.transactions.driver.next_timeout(&self.own(), &self.state.transactions).max(soon)
-            }
-            None => self.transactions.lonely.map_or(Time::NEVER, |due| due.max(soon)),
+            None if log.leads() => self.driver.next_timeout(&facts.own(), &facts.state.transactions).max(soon),
+            None => self.lonely.map_or(Time::NEVER, |due| due.max(soon)),
         }
     }
 
     /// Returns the next entry about transactions.
-    pub(crate) fn entry(&mut self) -> Option<Entry> {
-        self.follow_leadership();
-        let own = self.own();
-        self.see_open();
-        let mut driver = core::mem::take(&mut self.transactions.driver);
-        let wanted = driver.take_wanted(&own, &self.state.transactions, |entry| self.is_due(entry));
-        self.transactions.driver = driver;
-        if !self.transactions.held.is_empty() {
-            self.post();
+    pub(crate) fn entry(&mut self, ctx: &mut Context<'_>, knowledge: &Knowledge<'_>) -> Option<Entry> {
+        let facts = ctx.facts();
+        self.follow_leadership(facts, knowledge);
+        let own = facts.own();
+        self.see_open(facts.state);
+        let mut driver = core::mem::take(&mut self.driver);
+        let wanted = driver.take_wanted(&own, &facts.state.transactions, |entry| self.is_due(facts, knowledge, entry));
+        self.driver = driver;
+        if !self.held.is_empty() {
+            self.post(ctx, knowledge);
         }
         wanted.map(Entry::Transaction)
     }
 
     /// Sends the envelopes that wait; a vote only once it is sure.
-    fn post(&mut self) {
-        self.see_open();
-        let mut envelopes = core::mem::take(&mut self.transactions.held);
-        envelopes.extend(self.transactions.driver.take_envelopes());
+    fn post(&mut self, ctx: &mut Context<'_>, knowledge: &Knowledge<'_>) {
+        let facts = ctx.facts();
+        self.see_open(facts.state);
+        let mut envelopes = core::mem::take(&mut self.held);
+        envelopes.extend(self.driver.take_envelopes());
         for envelope in envelopes {
-            if self.is_sure(&envelope) {
-                self.out.push(GroupOutput::Envelope(Box::new(envelope)));
-            } else if !self.transactions.held.contains(&envelope) {
-                self.transactions.held.push(envelope);
+            if self.is_sure(facts, knowledge, &envelope) {
+                ctx.out.push(GroupOutput::Envelope(Box::new(envelope)));
+            } else if !self.held.contains(&envelope) {
+                self.held.push(envelope);
             }
         }
     }
 
-    /// Ends the group: nothing is served or accepted any more. Other groups learn of the end at once from the former leader (`led`).
-    pub(crate) fn end(&mut self, led: bool) {
-        self.acceptor.seal(&mut context!(self), self.state.epoch);
-        self.end_superseded();
-        self.hand_over();
-        self.sealed_since = None;
-        let wait = if led { Duration::ZERO } else { TELL_AFTER + self.rng.duration_below(TELL_AFTER) };
-        self.transactions.tell_end = Some(self.now.time + wait);
-        self.out.push(GroupOutput::Ended);
-        self.tell_end();
+    /// Begins to tell other groups that this one has ended: at once where this node led it (`led`).
+    pub(crate) fn end(&mut self, ctx: &mut Context<'_>, knowledge: &Knowledge<'_>, led: bool) {
+        let wait = if led { Duration::ZERO } else { TELL_AFTER + ctx.rng.duration_below(TELL_AFTER) };
+        self.tell_end = Some(ctx.now.time + wait);
+        ctx.out.push(GroupOutput::Ended);
+        self.tell_end(ctx, knowledge);
     }
 
     /// Tells the other groups that the transaction touches how this one ended, and participants that it did. Repeated until this instance
     /// is dropped.
-    fn tell_end(&mut self) {
-        if self.transactions.tell_end.is_none_or(|due| self.now.time < due) {
+    fn tell_end(&mut self, ctx: &mut Context<'_>, knowledge: &Knowledge<'_>) {
+        let facts = ctx.facts();
+        if self.tell_end.is_none_or(|due| facts.now < due) {
             return;
         }
-        let again = if self.config.defects.has(Defect::ToldOnce) {
+        let again = if facts.config.defects.has(Defect::ToldOnce) {
             Time::NEVER
         } else {
-            self.now.time + self.config.timing.resend
+            facts.now + facts.config.timing.resend
         };
-        self.transactions.tell_end = Some(again);
-        let Some((_, plan)) = self.state.ending() else { return };
+        self.tell_end = Some(again);
+        let Some((_, plan)) = facts.state.ending() else { return };
         let others: Vec<NodeId> = plan
             .touched()
-            .filter(|party| party.group.id != self.state.id)
+            .filter(|party| party.group.id != facts.state.id)
             .flat_map(|party| party.group.nodes())
             .collect();
-        let me = self.state.reference();
-        self.transactions.driver.tell_outcomes(&me, &self.state.transactions, self.now.time);
-        self.post();
+        let me = facts.state.reference();
+        self.driver.tell_outcomes(&me, &facts.state.transactions, facts.now);
+        self.post(ctx, knowledge);
         if !others.is_empty() {
-            self.out.send(&others, Message::State(Box::new(self.state.clone())));
+            ctx.out.send(&others, Message::State(Box::new(facts.state.clone())));
         }
+    }
+}
+
+/// Returns whether the log has no entry on its way.
+///
+/// # Errors
+/// Returns the refusal of a transaction where there is one.
+fn not_busy(log: &Log) -> Result<(), BeginRefusal> {
+    match log.is_busy() {
+        true => Err(BeginRefusal::NotNow("the group is deciding another transaction at the moment; try again")),
+        false => Ok(()),
     }
 }
