@@ -4,26 +4,24 @@
 //! - Votes count for the node that cast them, in the configuration of the epoch that they name.
 //! - A primary serves only under a term that was granted to this node in this incarnation, and while the agreed division says so.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Epoch, GroupId, Key, NodeId, PeerKey};
+use overlay::{GroupId, Key, NodeId};
 
-use crate::ballot::{LogSlot, Term, TermBallot};
+use crate::ballot::{Term, TermBallot};
 use crate::config::{Defect, GroupConfig};
-use crate::control::capacity::Believed;
-use crate::control::history::History;
 use crate::control::leader::LeaderState;
 use crate::control::liveness::Liveness;
 use crate::control::load::Workload;
 use crate::control::log::{AHEAD_MAX, Log};
 use crate::control::purge::Purging;
 use crate::control::recovery::Recovery;
-use crate::control::recovery::doubt::Doubt;
 use crate::control::room::Room;
+use crate::control::seal::Seal;
 use crate::control::state::GroupState;
+use crate::control::state_exchange::StateExchange;
 use crate::data::operations::Primaries;
 use crate::data::own_reads::OwnReads;
 use crate::data::table::Table;
@@ -34,18 +32,15 @@ use crate::message::{
     AskCopy, AttemptOutcome, ClientMessage, ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting,
     Progress, Sender,
 };
-use crate::op::{Limit, ReadMode};
+use crate::op::ReadMode;
 use crate::outbox::{Attempt, GroupOutput, Outbox};
 use crate::record::Record;
 use crate::transaction::member::Transactions;
 use crate::transaction::successor::handover::{Handover, Handovers};
-use crate::validate::{Dropped, Violation, acceptable};
-use crate::watched::Applied;
+use crate::validate::{Dropped, Violation};
+use crate::watched::AppliedEvents;
 use overlay::rng::Rng;
 use overlay::time::{Now, Time};
-
-/// Upper limit of kept messages of a later epoch: the first ones of its leader and of its primaries.
-const EARLY_MAX: usize = 128;
 
 /// Member, or learner, of one group. A clone is a member in the same situation, for searches through all schedules.
 #[derive(Clone)]
@@ -65,21 +60,18 @@ pub struct Group {
     pub(crate) leader: LeaderState,
     pub(crate) purging: Purging,
     pub(crate) recovery: Recovery,
-    /// Time since which it has had its epoch sealed.
-    pub(crate) sealed_since: Option<Time>,
+    pub(crate) seal: Seal,
     /// Whether it is a learner that does not have all bases yet.
     pub(crate) lacks_bases: bool,
-    /// Messages of an epoch that this node does not know yet.
-    pub(crate) early: Vec<(Sender, Message)>,
     /// See [`Group::watch`].
-    pub(crate) watched: Option<Vec<Applied>>,
-    pub(crate) watched_at: Option<(Epoch, LogSlot)>,
+    pub(crate) events: AppliedEvents,
     pub(crate) room: Room,
+    /// Whether this incarnation is over.
     pub(crate) failed: bool,
+    /// Whether the records of the store are still read into the table.
     pub(crate) preloading: bool,
     pub(crate) dropped: Dropped,
-    pub(crate) asked_state: Time,
-    pub(crate) sent_state: BTreeMap<NodeId, Time>,
+    pub(crate) exchange: StateExchange,
     pub(crate) transactions: Transactions,
     pub(crate) handovers: Handovers,
     pub(crate) workload: Workload,
@@ -196,9 +188,7 @@ impl Group {
         }
         if from.epoch > self.state.epoch {
             self.ask_state(from.node);
-            if self.early.len() < EARLY_MAX && message.begins_epoch() {
-                self.early.push((from, message));
-            }
+            self.exchange.keep_early(from, message);
             return;
         }
         if from.epoch < self.state.epoch {
@@ -307,7 +297,7 @@ impl Group {
         }
         self.log.on_message(&mut context!(self), &self.liveness.failure_detector, from, message);
         if self.log.take_seal() {
-            self.seal();
+            self.seal_epoch();
         }
         self.ask_what_is_lacking();
     }
@@ -317,13 +307,13 @@ impl Group {
     }
 
     /// Seals the epoch: accepts nothing more in it.
-    fn seal(&mut self) {
+    fn seal_epoch(&mut self) {
         if !self.acceptor.has_sealed(self.state.epoch) && !self.config.defects.has(Defect::OneReplicaState) {
             self.acceptor.seal(&mut context!(self), self.state.epoch);
             self.end_superseded();
             self.hand_over();
         }
-        self.sealed_since.get_or_insert(self.now.time);
+        self.seal.set(self.now.time);
     }
 
     /// Ends the epoch, under any leader; the next one has the same members. Any member may do so when it must.
@@ -335,23 +325,9 @@ impl Group {
 
     /// Ends an epoch that this member sealed, if no other member does (hazard 21).
     fn tick_sealed(&mut self) {
-        let Some(due) = self.seal_due() else { return };
-        if self.now.time >= due && self.log.leads_under().is_none() {
-            // Members try at different times.
-            let spread = self.log.spread(self.config.timing.seal_patience);
-            self.sealed_since = Some(self.now.time + self.rng.duration_below(spread));
-            if self.liveness.is_connected(facts!(self)) {
-                self.stop_epoch();
-            }
+        if self.seal.tick(&mut context!(self), &self.log) && self.liveness.is_connected(facts!(self)) {
+            self.stop_epoch();
         }
-    }
-
-    /// Returns when this member ends an epoch that it has sealed, unless it leads then.
-    fn seal_due(&self) -> Option<Time> {
-        let since = self.sealed_since?;
-        let attempt = self.log.promised_other().unwrap_or(since);
-        let due = since.max(attempt) + self.config.timing.seal_patience;
-        Some(self.log.ending_until(&self.config.timing).map_or(due, |until| until.max(due)))
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
@@ -474,54 +450,6 @@ impl Group {
         self.out.send(&[to], message);
     }
 
-    /// Sets the addresses of this node; the leader is told until the agreed state has them.
-    pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
-        self.leader.addresses = acceptable(addresses);
-        self.liveness.hurry_heartbeat(self.now.time);
-    }
-
-    /// Sets this peer's own history, for its heartbeats; `None` where it has none. More than [`FAILURES_MAX`] failures count as that
-    /// number.
-    ///
-    /// [`FAILURES_MAX`]: crate::control::history::FAILURES_MAX
-    pub fn set_history(&mut self, history: Option<History>) {
-        self.liveness.set_history(history);
-    }
-
-    /// Sets how many operations a second this node can execute, for its heartbeats; `None` where unknown. More than [`CAPACITY_MAX`] counts
-    /// as that, and 0 as 1.
-    ///
-    /// [`CAPACITY_MAX`]: crate::control::capacity::CAPACITY_MAX
-    pub fn set_capacity(&mut self, ops_per_s: Option<u32>) {
-        self.workload.capacities.set_own(ops_per_s);
-    }
-
-    /// Sets the members' capacities for decisions. Replaces earlier ones; empty where too little is known.
-    pub fn expect_capacities(&mut self, believed: BTreeMap<NodeId, Believed>) {
-        self.workload.capacities.expect(believed);
-    }
-
-    /// Notes that this peer has begun a run that was not known to have begun. No message of that run has come to this node, except those
-    /// that the present run of this node will see. Call it before any message of the peer's run is handed in, and only once for each run of
-    /// the peer, regardless of what was known of that run before this node began. An answer of an earlier run is asked for again. `run` is
-    /// the number that the run drew; never 0.
-    pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
-        self.recovery.on_new_run(peer, run);
-        self.leader.forget_progress(peer);
-    }
-
-    /// Notes that the store lacks more than its torn end, as other members know: it may be older by any number of epochs. Their answers so
-    /// far were compared with a store that only lacks its end, so they are asked again. Returns the new doubt, which is to be durable
-    /// before this member sends anything under a later start.
-    pub fn on_store_older(&mut self) -> Option<Doubt> {
-        self.recovery.on_store_older(&mut context!(self))
-    }
-
-    /// Notes that a peer's last connection closed.
-    pub fn on_broken(&mut self, peer: PeerKey) {
-        self.liveness.on_broken(peer, self.now.time);
-    }
-
     /// Notes that the store has everything up to this token.
     pub fn on_persisted(&mut self, token: u64) {
         if !self.failed {
@@ -533,24 +461,6 @@ impl Group {
     pub fn on_store_failed(&mut self) {
         self.failed = true;
         self.primaries.end_all(&mut context!(self));
-    }
-
-    /// Sets the limit of its records in memory, in bytes.
-    pub fn set_memory(&mut self, bytes_max: usize) {
-        self.table.set_bytes_max(bytes_max);
-    }
-
-    /// Notes that the store has little room left, for this reason, or enough again (`None`). While it has little, this member accepts
-    /// writes of other primaries and refuses clients' writes that need room, and a member with room becomes primary instead.
-    pub fn set_full(&mut self, limit: Option<Limit>) {
-        self.room.store_full = limit;
-        self.tick();
-    }
-
-    /// Notes whether the store has much left to write behind its journal. Clients' writes would wait for it in the end: copied records make
-    /// way for them.
-    pub fn on_store_behind(&mut self, behind: bool) {
-        self.acceptor.set_store_behind(behind);
     }
 
     /// Takes a record from the store.
@@ -571,30 +481,8 @@ impl Group {
         self.room.watch(facts!(self), &self.table, &mut self.liveness, &self.recovery);
     }
 
-    /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die
-    /// and are replaced all the time, a group that should split might never begin to.
-    pub fn hold_joiners(&mut self, time: Duration) {
-        self.leader.membership.held_until = self.now.time + time;
-    }
-
-    /// Sets the expected remaining lives of members for the division policy: their median residual lives, for example. The policy only
-    /// compares them. Replaces earlier values; empty where nothing is known.
-    pub fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
-        self.leader.residuals = residuals;
-    }
-
-    /// Begins to leave for good; [`GroupOutput::Left`] reports that this node is not needed any more. `force`: even where fewer than three
-    /// members remain.
-    pub fn leave(&mut self, force: bool) {
-        self.part(Parting::Leaves { force });
-    }
-
-    /// Begins to hand everything over: this node is about to stop, and expects to be back within `away`.
-    pub fn stop_soon(&mut self, away: Duration) {
-        self.part(Parting::Stops { away_ms: away.as_millis() as u64 });
-    }
-
-    fn part(&mut self, parting: Parting) {
+    /// Announces a departure.
+    pub(crate) fn part(&mut self, parting: Parting) {
         self.liveness.parting = parting;
         self.liveness.hurry_heartbeat(self.now.time);
         self.tick();
@@ -654,12 +542,12 @@ impl Group {
         if !self.recovery.is_asking() {
             next = next.min(self.purging.next_timeout(self.now.time)).min(self.acceptor.catch_up_due(&context!(self)));
         }
-        if let Some(due) = self.seal_due() {
+        if let Some(due) = self.seal.due(facts!(self), &self.log) {
             // A leader, or a member that still finds out what it has, waits for other things.
             let soon = self.now.time + self.config.timing.resend / 4;
             next = next.min(due.max(soon));
         }
-        next = next.min(self.recovery.doubt_due(facts!(self), &self.log, self.sealed_since.is_some()));
+        next = next.min(self.recovery.doubt_due(facts!(self), &self.log, self.seal.is_set()));
         next = next.min(self.transactions.due(facts!(self), &self.log)).min(self.reads.behind_due());
         if self.recovery.is_asking() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);

@@ -19,7 +19,9 @@ use crate::control::recovery::Recovery;
 use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
 use crate::control::recovery::doubt::{Doubt, Doubting};
 use crate::control::room::Room;
+use crate::control::seal::Seal;
 use crate::control::state::{Entry, GroupState};
+use crate::control::state_exchange::StateExchange;
 use crate::data::Acceptor;
 use crate::data::operations::Primaries;
 use crate::data::own_reads::OwnReads;
@@ -32,8 +34,9 @@ use crate::record::Record;
 use crate::transaction::member::Transactions;
 use crate::transaction::successor::handover::Handovers;
 use crate::validate::Dropped;
+use crate::watched::AppliedEvents;
 use overlay::rng::Rng;
-use overlay::time::{Now, Time};
+use overlay::time::Now;
 
 /// Token of the scan that fills the table at start.
 const PRELOAD: u64 = 0;
@@ -159,7 +162,7 @@ impl Group {
         };
         let purging = Purging::new(now.time + config.timing.purge_every);
         let workload = Workload::new(state.range, now.time);
-        let sealed_since = acceptor.has_sealed(state.epoch).then_some(now.time);
+        let seal = Seal::new(acceptor.has_sealed(state.epoch), now.time);
         let leader = LeaderState::new(confirm_after, state.applied, now.time);
         Group {
             me,
@@ -178,17 +181,14 @@ impl Group {
             leader,
             purging,
             recovery,
-            sealed_since,
+            seal,
             lacks_bases: false,
-            early: Vec::new(),
-            watched: None,
-            watched_at: None,
+            events: AppliedEvents::default(),
             room: Room::default(),
             failed: false,
             preloading: !whole,
             dropped: Dropped::default(),
-            asked_state: Time(0),
-            sent_state: BTreeMap::new(),
+            exchange: StateExchange::default(),
             transactions: Transactions::default(),
             handovers: Handovers::default(),
         }

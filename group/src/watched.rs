@@ -3,8 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use overlay::Key;
+use overlay::{Epoch, Key};
 
+use crate::ballot::LogSlot;
 use crate::control::state::{Entry, GroupState};
 use crate::harmonia::read_scheduler::SpreadRead;
 use crate::message::Write;
@@ -34,4 +35,33 @@ pub struct Applied {
     pub entry: Entry,
     /// State after the entry.
     pub after: GroupState,
+}
+
+/// Events of the log at one member, for checks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AppliedEvents {
+    /// Entries since the last request for them; `None` before the first.
+    entries: Option<Vec<Applied>>,
+    /// Birth and last slot of the state at the last request at which everything was durable.
+    seen: Option<(Epoch, LogSlot)>,
+}
+
+impl AppliedEvents {
+    /// Notes an entry that was applied.
+    pub(crate) fn note(&mut self, before: &GroupState, entry: Entry, after: &GroupState) {
+        if let Some(entries) = &mut self.entries {
+            entries.push(Applied { before: before.clone(), entry, after: after.clone() });
+        }
+    }
+
+    /// Takes the entries that were applied since the last call.
+    pub(crate) fn take(&mut self) -> Vec<Applied> {
+        self.entries.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Returns whether the state is another one than at the last call.
+    pub(crate) fn has_moved(&mut self, state: &GroupState) -> bool {
+        let now = (state.born, state.applied);
+        self.seen.replace(now) != Some(now)
+    }
 }

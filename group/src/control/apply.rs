@@ -12,8 +12,6 @@ use crate::control::state::{Entry, GroupState};
 use crate::group::{Group, context, facts, knowledge};
 use crate::message::{Message, Parting, Sender, Vouch};
 use crate::outbox::{Durable, GroupOutput};
-use crate::watched::Applied;
-use overlay::time::Time;
 
 impl Group {
     /// Applies chosen entries, one by one.
@@ -28,9 +26,7 @@ impl Group {
             dealt |= matches!(entry, Entry::Transaction(_));
             applied = true;
             self.state.apply_without(self.state.applied.next(), &entry, self.config.defects);
-            if let Some(watched) = &mut self.watched {
-                watched.push(Applied { before: before.clone(), entry, after: self.state.clone() });
-            }
+            self.events.note(&before, entry, &self.state);
             self.out.set_epoch(self.state.epoch);
             self.leader.note_released(&before, &self.state);
             if led {
@@ -53,20 +49,17 @@ impl Group {
 
     /// Returns the kept messages of later epochs: for the group that continues under this group's id, where the group has ended.
     pub fn take_early(&mut self) -> Vec<(Sender, Message)> {
-        core::mem::take(&mut self.early)
+        self.exchange.take_early()
     }
 
     /// Handles the kept messages of the present epoch, which this node did not know when they came.
     fn replay_early(&mut self) {
         let now = self.state.epoch;
-        if self.early.iter().all(|(from, _)| from.epoch > now) {
-            return;
-        }
-        for (from, message) in core::mem::take(&mut self.early) {
+        for (from, message) in self.exchange.take_due(now) {
             if from.epoch == now {
                 self.on_message(from, message);
             } else if from.epoch > now {
-                self.early.push((from, message));
+                self.exchange.put_back(from, message);
             }
         }
     }
@@ -112,7 +105,7 @@ impl Group {
             return; // This incarnation is over: no later step is its own, and if the group ends, no successor starts from it.
         }
         if before.epoch != self.state.epoch {
-            self.sealed_since = None;
+            self.seal.clear();
         }
         let (now, then) = (self.state.audience(), before.audience());
         let newcomers: Vec<NodeId> = now.into_iter().filter(|node| !then.contains(node)).collect();
@@ -190,7 +183,7 @@ impl Group {
         self.acceptor.seal(&mut context!(self), self.state.epoch);
         self.end_superseded();
         self.hand_over();
-        self.sealed_since = None;
+        self.seal.clear();
         self.transactions.end(&mut context!(self), &knowledge!(self), led);
     }
 
@@ -232,7 +225,7 @@ impl Group {
 
     /// Does what is due because of a doubt.
     pub(crate) fn tick_doubt(&mut self) {
-        let is_sealed = self.sealed_since.is_some();
+        let is_sealed = self.seal.is_set();
         match self.recovery.tick_doubt(&mut context!(self), &self.log, &self.liveness, is_sealed) {
             DoubtStep::Rests => {}
             DoubtStep::GivesUp(why) => self.failed_with(why),
@@ -310,15 +303,9 @@ impl Group {
     }
 
     pub(crate) fn send_state(&mut self, to: NodeId) {
-        let last = self.sent_state.get(&to).copied().unwrap_or(Time(0));
-        if last > Time(0) && self.now.time.since(last) < self.config.timing.heartbeat / 10 {
-            return;
+        if self.exchange.may_send(facts!(self), to) {
+            self.leader.tell_state(&mut context!(self), &[to]);
         }
-        self.sent_state.insert(to, self.now.time);
-        if self.sent_state.len() > 1024 {
-            self.sent_state.clear();
-        }
-        self.leader.tell_state(&mut context!(self), &[to]);
     }
 
     /// Asks for the state where an entry is chosen that this node's log does not hold.
@@ -330,9 +317,6 @@ impl Group {
 
     /// Asks for the whole state, but not for every message that shows the need.
     pub(crate) fn ask_state(&mut self, of: NodeId) {
-        if self.asked_state == Time(0) || self.now.time.since(self.asked_state) >= self.config.timing.heartbeat / 10 {
-            self.asked_state = self.now.time;
-            self.out.send(&[of], Message::AskState);
-        }
+        self.exchange.ask(&mut context!(self), of);
     }
 }

@@ -1,6 +1,7 @@
 //! A group's own affairs: its log, the state that the log defines, its members and their health (Scatter §5, Harmony §7).
 //!
-//! - [`log`]: Multi-Paxos over the group's affairs; [`state`]: the state that it defines; `apply`: the application of its entries.
+//! - [`log`]: Multi-Paxos over the group's affairs; [`state`]: the state that it defines; `apply`: the application of its entries;
+//!   `state_exchange`: the whole state for members that lack entries; `seal`: the end of an epoch that a member sealed.
 //! - `leader`: the leader's notes; `division`: the primaries; [`membership`]: joins, removals and releases; `room`: members without room.
 //! - [`liveness`]: failure detection, group time and round trips.
 //! - `recovery`: checks of a store after a start.
@@ -21,4 +22,6 @@ pub mod membership;
 pub(crate) mod purge;
 pub(crate) mod recovery;
 pub(crate) mod room;
+pub(crate) mod seal;
 pub mod state;
+pub(crate) mod state_exchange;

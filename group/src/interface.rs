@@ -1,5 +1,6 @@
-//! Questions to a member, for its node, for policies and for checks. The answers change nothing.
+//! Interface of a member beside messages, operations and time: questions of its node, of policies and of checks, and notices of its node.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -14,11 +15,12 @@ use crate::control::recovery::doubt::{Doubt, InDoubt};
 use crate::control::state::{EpochConfig, GroupState};
 use crate::data::table::Table;
 use crate::data::{Acceptor, CatchUpStatus, Primary};
-use crate::group::{Group, facts};
+use crate::group::{Group, context, facts};
 use crate::message::Parting;
+use crate::op::Limit;
 use crate::transaction::plan::Rank;
 use crate::transaction::successor::handover::Handover;
-use crate::validate::Dropped;
+use crate::validate::{Dropped, acceptable};
 use crate::watched::Watched;
 use overlay::time::WallMillis;
 
@@ -67,14 +69,13 @@ impl Group {
     /// Notes values chosen, accepted, applied and answered alone from now on, for checks; returns those noted so far. While something is on
     /// its way to the store, it returns only those of the log and of answers: a crash may lose the rest, and no node was told of it.
     pub fn watch(&mut self) -> Watched {
-        let now = (self.state.born, self.state.applied);
         let durable = self.is_durable();
         Watched {
             chosen: if durable { self.table.watch() } else { Vec::new() },
             accepted: if durable { self.out.watch() } else { Vec::new() },
-            applied: self.watched.replace(Vec::new()).unwrap_or_default(),
+            applied: self.events.take(),
             alone: self.reads.watched.replace(Vec::new()).unwrap_or_default(),
-            moved: durable && self.watched_at.replace(now) != Some(now),
+            moved: durable && self.events.has_moved(&self.state),
         }
     }
 
@@ -315,5 +316,97 @@ impl Group {
     /// Returns the rank of a transaction that begins now, in group time.
     pub fn rank(&self, tried: u32) -> Rank {
         Rank::new(tried, self.group_time())
+    }
+}
+
+/// Notices of the node.
+impl Group {
+    /// Sets the addresses of this node; the leader is told until the agreed state has them.
+    pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
+        self.leader.addresses = acceptable(addresses);
+        self.liveness.hurry_heartbeat(self.now.time);
+    }
+
+    /// Sets this peer's own history, for its heartbeats; `None` where it has none. More than [`FAILURES_MAX`] failures count as that
+    /// number.
+    ///
+    /// [`FAILURES_MAX`]: crate::control::history::FAILURES_MAX
+    pub fn set_history(&mut self, history: Option<History>) {
+        self.liveness.set_history(history);
+    }
+
+    /// Sets how many operations a second this node can execute, for its heartbeats; `None` where unknown. More than [`CAPACITY_MAX`] counts
+    /// as that, and 0 as 1.
+    ///
+    /// [`CAPACITY_MAX`]: crate::control::capacity::CAPACITY_MAX
+    pub fn set_capacity(&mut self, ops_per_s: Option<u32>) {
+        self.workload.capacities.set_own(ops_per_s);
+    }
+
+    /// Sets the members' capacities for decisions. Replaces earlier ones; empty where too little is known.
+    pub fn expect_capacities(&mut self, believed: BTreeMap<NodeId, Believed>) {
+        self.workload.capacities.expect(believed);
+    }
+
+    /// Notes that this peer has begun a run that was not known to have begun. No message of that run has come to this node, except those
+    /// that the present run of this node will see. Call it before any message of the peer's run is handed in, and only once for each run of
+    /// the peer, regardless of what was known of that run before this node began. An answer of an earlier run is asked for again. `run` is
+    /// the number that the run drew; never 0.
+    pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
+        self.recovery.on_new_run(peer, run);
+        self.leader.forget_progress(peer);
+    }
+
+    /// Notes that the store lacks more than its torn end, as other members know: it may be older by any number of epochs. Their answers so
+    /// far were compared with a store that only lacks its end, so they are asked again. Returns the new doubt, which is to be durable
+    /// before this member sends anything under a later start.
+    pub fn on_store_older(&mut self) -> Option<Doubt> {
+        self.recovery.on_store_older(&mut context!(self))
+    }
+
+    /// Notes that a peer's last connection closed.
+    pub fn on_broken(&mut self, peer: PeerKey) {
+        self.liveness.on_broken(peer, self.now.time);
+    }
+
+    /// Sets the limit of its records in memory, in bytes.
+    pub fn set_memory(&mut self, bytes_max: usize) {
+        self.table.set_bytes_max(bytes_max);
+    }
+
+    /// Notes that the store has little room left, for this reason, or enough again (`None`). While it has little, this member accepts
+    /// writes of other primaries and refuses clients' writes that need room, and a member with room becomes primary instead.
+    pub fn set_full(&mut self, limit: Option<Limit>) {
+        self.room.store_full = limit;
+        self.tick();
+    }
+
+    /// Notes whether the store has much left to write behind its journal. Clients' writes would wait for it in the end: copied records make
+    /// way for them.
+    pub fn on_store_behind(&mut self, behind: bool) {
+        self.acceptor.set_store_behind(behind);
+    }
+
+    /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die
+    /// and are replaced all the time, a group that should split might never begin to.
+    pub fn hold_joiners(&mut self, time: Duration) {
+        self.leader.membership.held_until = self.now.time + time;
+    }
+
+    /// Sets the expected remaining lives of members for the division policy: their median residual lives, for example. The policy only
+    /// compares them. Replaces earlier values; empty where nothing is known.
+    pub fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
+        self.leader.residuals = residuals;
+    }
+
+    /// Begins to leave for good; [`crate::outbox::GroupOutput::Left`] reports that this node is not needed any more. `force`: even where fewer than three
+    /// members remain.
+    pub fn leave(&mut self, force: bool) {
+        self.part(Parting::Leaves { force });
+    }
+
+    /// Begins to hand everything over: this node is about to stop, and expects to be back within `away`.
+    pub fn stop_soon(&mut self, away: Duration) {
+        self.part(Parting::Stops { away_ms: away.as_millis() as u64 });
     }
 }
