@@ -132,7 +132,7 @@ impl Group {
         let tolerated = Duration::from_millis(self.state.settings.lease_ms / 10);
         if slept > tolerated && !self.config.defects.has(Defect::LeaseSleeps) {
             self.primaries.all_mut().for_each(Primary::drop_lease);
-            self.acceptor.drop_grants();
+            self.acceptor.replicas.drop_grants();
         }
     }
 
@@ -441,7 +441,8 @@ impl Group {
         let (predecessor, successor) = (self.state.transactions.predecessor(), self.state.transactions.successor());
         let is_near = predecessor.into_iter().chain(successor).any(|link| link.nodes().any(|node| node == from));
         if is_near && !self.recovery.is_asking() && !self.failed && self.state.ended.is_none() {
-            self.acceptor.on_ask_copy(&mut context!(self), &mut self.table, from, ask);
+            let Acceptor { catch_up, committees, .. } = &mut self.acceptor;
+            catch_up.on_ask_copy(&mut context!(self), committees, &mut self.table, from, ask);
         }
     }
 
@@ -525,7 +526,7 @@ impl Group {
         }
         self.drop_ended();
         self.primaries.forget_strays(facts!(self), &self.recovery);
-        self.acceptor.forget_replicas();
+        self.acceptor.replicas.forget(&self.acceptor.committees);
     }
 
     /// Returns when [`Group::tick`] has something to do next.

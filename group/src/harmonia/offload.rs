@@ -369,7 +369,7 @@ impl Primary {
             return;
         }
         self.offload.granted_until = self.offload.granted_until.max(until);
-        acceptor.delegate(self.ballot, self.range, self.offload.granted_until, ctx.now.time);
+        acceptor.replicas.delegate(self.ballot, self.range, self.offload.granted_until, ctx.now.time);
         let (chosen, point) = (self.chosen.mark(), self.offload.point);
         let message = CommitteeMessage::Grant { ballot: self.ballot, switch, attempt, left_us, chosen, point };
         ctx.out.send(&[to], Message::Committee(message));

@@ -11,7 +11,7 @@ use overlay::KeyRange;
 use crate::ballot::TermBallot;
 use crate::config::Defect;
 use crate::context::Context;
-use crate::data::acceptor::Acceptor;
+use crate::data::acceptor::committees::Committees;
 use crate::data::acceptor::leases::Grants;
 use crate::data::acceptor::window::Committee;
 use overlay::time::Time;
@@ -106,10 +106,10 @@ fn settled(committee: &Committee) -> Option<u64> {
     committee.is_complete().then_some(chosen)
 }
 
-impl Acceptor {
+impl Replicas {
     /// Notes that the ballot was confirmed for a lease: a grant may follow that is counted from now.
     pub(crate) fn note_confirmed(&mut self, ballot: TermBallot, attempt: u64, now: Time) {
-        let confirmed = &mut self.replicas.granted.entry(ballot).or_default().confirmed;
+        let confirmed = &mut self.granted.entry(ballot).or_default().confirmed;
         if confirmed.len() >= CONFIRMED_MAX {
             confirmed.pop_front();
         }
@@ -118,7 +118,7 @@ impl Acceptor {
 
     /// Notes a point that the primary sent, with its chosen mark.
     pub(crate) fn on_point(&mut self, ballot: TermBallot, told: Told) {
-        if let Some(granted) = self.replicas.granted.get_mut(&ballot)
+        if let Some(granted) = self.granted.get_mut(&ballot)
             && granted.enter(told.switch)
         {
             granted.note(told.chosen, told.point);
@@ -127,7 +127,7 @@ impl Acceptor {
 
     /// Takes a grant to answer reads, which runs `left` from the confirmation of the ballot in `attempt`.
     pub(crate) fn on_grant(&mut self, ctx: &Context<'_>, ballot: TermBallot, attempt: u64, left: Duration, told: Told) {
-        let Some(granted) = self.replicas.granted.get_mut(&ballot) else { return };
+        let Some(granted) = self.granted.get_mut(&ballot) else { return };
         let confirmed = granted.confirmed.iter().find(|(known, _)| *known == attempt).map(|(_, at)| *at);
         let Some(confirmed) = confirmed else { return };
         if !granted.enter(told.switch) {
@@ -142,11 +142,13 @@ impl Acceptor {
         granted.note(told.chosen, told.point);
     }
 
-    /// Returns whether this member may answer a read that a switch of this id has stamped with this point.
-    pub fn may_answer(&mut self, ctx: &Context<'_>, ballot: TermBallot, switch: u32, point: u64) -> Answers {
+    /// Returns whether this member, which has this committee, may answer a read that a switch of this id has stamped with this point.
+    pub(crate) fn may_answer(&mut self, ctx: &Context<'_>, committee: &Committee, switch: u32, point: u64) -> Answers {
         let defects = ctx.config.defects;
-        let Some(committee) = self.committees.get(&ballot).filter(|it| !it.is_superseded()) else { return Answers::No };
-        let Some(granted) = self.replicas.granted.get_mut(&ballot) else { return Answers::No };
+        if committee.is_superseded() {
+            return Answers::No;
+        }
+        let Some(granted) = self.granted.get_mut(&committee.ballot()) else { return Answers::No };
         let mark = settled(committee);
         if let Some(mark) = mark {
             granted.settle(mark);
@@ -161,36 +163,35 @@ impl Acceptor {
     }
 
     /// Drops all grants that this member received: the machine slept.
-    pub fn drop_grants(&mut self) {
-        self.replicas.granted.clear();
+    pub(crate) fn drop_grants(&mut self) {
+        self.granted.clear();
     }
 
     /// Notes this node's grants to other members, as the primary of this ballot, with the latest time at which they end.
     pub(crate) fn delegate(&mut self, ballot: TermBallot, range: KeyRange, until: Time, now: Time) {
-        self.replicas.delegated.note(ballot, range, until, now);
+        self.delegated.note(ballot, range, until, now);
     }
 
     /// Inherits this node's grants as a primary of an older group: they may still run in a group that is born of it.
-    pub fn inherit_grants(&mut self, other: &Acceptor, now: Time) {
-        self.replicas.delegated.inherit(&other.replicas.delegated, now);
+    pub(crate) fn inherit(&mut self, other: &Replicas, now: Time) {
+        self.delegated.inherit(&other.delegated, now);
     }
 
     /// Returns the end of the last grant that this node gave as a primary, for checks.
-    pub fn delegated_until(&self) -> Time {
-        self.replicas.delegated.last()
+    pub(crate) fn delegated_until(&self) -> Time {
+        self.delegated.last()
     }
 
     /// Returns for how many milliseconds grants may run that this node gave in this range as a primary, under other ballots.
     pub(crate) fn delegated(&self, ctx: &Context<'_>, ballot: TermBallot, range: KeyRange) -> Vec<(TermBallot, u64)> {
         match ctx.config.defects.has(Defect::GrantsForgotten) {
             true => Vec::new(),
-            false => self.replicas.delegated.left(ballot, range, ctx.now.time),
+            false => self.delegated.left(ballot, range, ctx.now.time),
         }
     }
 
     /// Forgets grants of committees that no longer exist.
-    pub fn forget_replicas(&mut self) {
-        let Acceptor { replicas, committees, .. } = self;
-        replicas.granted.retain(|ballot, _| committees.get(ballot).is_some());
+    pub(crate) fn forget(&mut self, committees: &Committees) {
+        self.granted.retain(|ballot, _| committees.get(ballot).is_some());
     }
 }

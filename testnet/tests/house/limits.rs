@@ -13,8 +13,7 @@ const LARGE_FOLDERS: [(&str, usize); 0] = [];
 /// Upper limit of the files that implement one type; implementations of traits are not counted.
 const IMPLS_MAX: usize = 6;
 /// Types that more files still implement, by their crate, with their limits.
-const WIDE_TYPES: [(&str, &str, usize); 3] =
-    [("group", "Acceptor", 8), ("group", "Primary", 7), ("testnet", "World", 8)];
+const WIDE_TYPES: [(&str, &str, usize); 1] = [("testnet", "World", 8)];
 
 /// Upper limit of the lines of one function.
 const LINES_MAX: usize = 100;

@@ -176,12 +176,12 @@ impl Acceptor {
             CommitteeMessage::Compared(compared) => self.on_compared(ctx, table, from, *compared),
             CommitteeMessage::Point { ballot, switch, chosen, point } => {
                 self.settle_up_to(ctx, table, ballot, chosen);
-                self.on_point(ballot, Told { switch, chosen, point });
+                self.replicas.on_point(ballot, Told { switch, chosen, point });
             }
             CommitteeMessage::Grant { ballot, switch, attempt, left_us, chosen, point } => {
                 self.settle_up_to(ctx, table, ballot, chosen);
                 let (left, told) = (Duration::from_micros(left_us), Told { switch, chosen, point });
-                self.on_grant(ctx, ballot, attempt, left, told);
+                self.replicas.on_grant(ctx, ballot, attempt, left, told);
             }
             _ => {}
         }
@@ -201,7 +201,7 @@ impl Acceptor {
         }
         self.promise(ctx, ballot, range);
         let leases = self.grants.left(ballot, range, ctx.now.time);
-        let delegated = self.delegated(ctx, ballot, range);
+        let delegated = self.replicas.delegated(ctx, ballot, range);
         let every = ctx.config.defects.has(Defect::VoidComesBack);
         let committees = self.reports(range, every);
         let mut parts: Vec<Vec<Write>> = alloc::vec![Vec::new()];
@@ -417,7 +417,7 @@ impl Acceptor {
         if lease && from == ballot.node {
             let range = self.committees[&ballot].range();
             self.grants.grant(ballot, range, &ctx.state.settings, ctx.now.time);
-            self.note_confirmed(ballot, attempt, ctx.now.time);
+            self.replicas.note_confirmed(ballot, attempt, ctx.now.time);
         }
         ctx.out.send(&[from], Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));
     }

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::data::acceptor::window::Committee;
 use crate::data::acceptor::{ASKED_MAX, Acceptor, Asker, COMMITTEES_MAX, refused};
 use crate::data::table::{Lookup, Table};
+use crate::harmonia::Answers;
 use crate::message::{CommitteeMessage, Message, Progress, VouchedCommittee};
 use crate::number_set::NumberSet;
 use crate::outbox::Durable;
@@ -41,6 +42,17 @@ pub(crate) fn seal_of(epoch: Epoch) -> TermBallot {
 }
 
 impl Acceptor {
+    /// Returns whether this member may answer a read that a switch of this id has stamped with this point.
+    pub fn may_answer(&mut self, ctx: &Context<'_>, ballot: TermBallot, switch: u32, point: u64) -> Answers {
+        let Some(committee) = self.committees.get(&ballot) else { return Answers::No };
+        self.replicas.may_answer(ctx, committee, switch, point)
+    }
+
+    /// Returns the end of the last grant that this node gave as a primary, for checks.
+    pub fn delegated_until(&self) -> Time {
+        self.replicas.delegated_until()
+    }
+
     /// Asks for the bases that a newcomer lacks. Returns whether it lacks some.
     pub fn ask_for_bases(&mut self, ctx: &mut Context<'_>) -> bool {
         let parts = ctx.state.parts().map(|(_, ballot)| ballot);

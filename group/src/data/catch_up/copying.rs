@@ -14,8 +14,8 @@ use overlay::{Key, KeyRange, NodeId, Point};
 
 use crate::ballot::LogSlot;
 use crate::context::Context;
-use crate::data::acceptor::Acceptor;
-use crate::data::catch_up::{LOOKED_MAX, ScanUse, page_bytes, scan_from};
+use crate::data::acceptor::committees::Committees;
+use crate::data::catch_up::{CatchUp, LOOKED_MAX, ScanUse, page_bytes, scan_from};
 use crate::data::table::Table;
 use crate::message::{AskCopy, Copied, Message, Write};
 use crate::outbox::GroupOutput;
@@ -25,10 +25,17 @@ use crate::validate::Violation;
 /// Upper limit of pages of the store that are read for neighbours at one time: this group's own copying must not wait for them.
 const SCANS_MAX: usize = 8;
 
-impl Acceptor {
+impl CatchUp {
     /// Answers a question for the chosen records in a piece of the range. A member that lacks records there does not answer.
-    pub(crate) fn on_ask_copy(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ask: AskCopy) {
-        if !ctx.state.range.contains_range(ask.piece) || !self.holds_all(ctx, ask.piece) {
+    pub(crate) fn on_ask_copy(
+        &mut self,
+        ctx: &mut Context<'_>,
+        committees: &Committees,
+        table: &mut Table,
+        from: NodeId,
+        ask: AskCopy,
+    ) {
+        if !ctx.state.range.contains_range(ask.piece) || !holds_all(ctx, committees, ask.piece) {
             return;
         }
         if !is_straight(ask.piece) {
@@ -38,22 +45,22 @@ impl Acceptor {
         if table.is_whole() {
             let records = table.scan(ask.piece, ask.after.as_ref());
             tell_copy(ctx, from, ask.clone(), as_of, records, false);
-        } else if self.catch_up.may_copy(from, ask.number, SCANS_MAX) {
+        } else if self.may_copy(from, ask.number, SCANS_MAX) {
             let first = scan_from(ask.after.as_ref(), ask.piece);
-            let token = self.catch_up.begin_scan(ScanUse::Copy { from, ask, as_of });
+            let token = self.begin_scan(ScanUse::Copy { from, ask, as_of });
             ctx.out.push_behind(GroupOutput::Scan(token, first, page_bytes(ctx)));
         }
     }
+}
 
-    /// Returns whether this member holds everything that was chosen in this piece, as far as it knows.
-    fn holds_all(&self, ctx: &Context<'_>, piece: KeyRange) -> bool {
-        let mut parts = ctx.state.parts().filter(|(range, _)| range.overlaps(piece));
-        ctx.state.is_member(ctx.me)
-            && parts.all(|(range, ballot)| {
-                let committee = self.committee(ballot);
-                committee.is_some_and(|committee| committee.chosen().is_some() && committee.is_complete_in(range))
-            })
-    }
+/// Returns whether this member holds everything that was chosen in this piece, as far as it knows.
+fn holds_all(ctx: &Context<'_>, committees: &Committees, piece: KeyRange) -> bool {
+    let mut parts = ctx.state.parts().filter(|(range, _)| range.overlaps(piece));
+    ctx.state.is_member(ctx.me)
+        && parts.all(|(range, ballot)| {
+            let committee = committees.get(&ballot);
+            committee.is_some_and(|committee| committee.chosen().is_some() && committee.is_complete_in(range))
+        })
 }
 
 /// Returns the slot applied now, and the last slot of the purges that dropped tombstones in this piece.

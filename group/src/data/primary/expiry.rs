@@ -4,11 +4,10 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::Key;
+use overlay::{Key, KeyRange};
 
-use crate::context::Context;
+use crate::data::primary::Local;
 use crate::data::primary::writes::is_expired;
-use crate::data::primary::{Local, Primary};
 use overlay::time::Time;
 
 /// Number of keys that are checked together.
@@ -24,7 +23,7 @@ pub(crate) struct Sweep {
     /// Last key of the last page; `None` where the next page is the first of a pass.
     after: Option<Key>,
     /// Time of the last page.
-    at: Time,
+    pub(crate) at: Time,
     /// Whether this pass has found a value that expires some time.
     finds: bool,
     /// Whether the last pass found no such value, and none has come since.
@@ -39,7 +38,7 @@ impl Sweep {
     }
 
     /// Returns when the next page is due.
-    fn due(&self) -> Time {
+    pub(crate) fn due(&self) -> Time {
         self.at + if self.rests { REST } else { PAGE_EVERY }
     }
 
@@ -54,20 +53,11 @@ impl Sweep {
         }
         self.after = last;
     }
-}
 
-impl Primary {
-    /// Checks the next page of the sub-range, where that is due.
-    pub(crate) fn sweep_expired(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
-        if ctx.now.time < self.next_sweep() {
-            return;
-        }
-        self.sweep.at = ctx.now.time;
-        if !self.stalled.is_empty() {
-            return; // They would only wait behind the stalled keys.
-        }
+    /// Checks the next page of a sub-range. Returns the keys with values that have expired.
+    pub(crate) fn look(&mut self, local: &Local<'_>, range: KeyRange) -> Vec<Key> {
         let (mut expired, mut last, mut expires) = (Vec::new(), None, false);
-        for (key, record) in local.table.scan(self.range, self.sweep.after.as_ref()).take(PAGE_KEYS) {
+        for (key, record) in local.table.scan(range, self.after.as_ref()).take(PAGE_KEYS) {
             expires |= record.deadline.is_some();
             if is_expired(record, local.group_time) {
                 expired.push(key.clone());
@@ -75,16 +65,8 @@ impl Primary {
             last = Some(key);
         }
         let last = last.cloned();
-        self.sweep.on_page(last, expires, local.table.expiring());
-        for key in expired {
-            self.keys.entry(key.clone()).or_default().expire = true;
-            self.run(ctx, local, &key);
-        }
-    }
-
-    /// Returns when the next page is due.
-    pub(crate) fn next_sweep(&self) -> Time {
-        if self.is_serving() { self.sweep.due() } else { Time::NEVER }
+        self.on_page(last, expires, local.table.expiring());
+        expired
     }
 }
 

@@ -436,6 +436,26 @@ impl Primary {
         self.seen
     }
 
+    /// Deletes the expired values of the next page of the sub-range, where that is due.
+    fn sweep_expired(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        if ctx.now.time < self.next_sweep() {
+            return;
+        }
+        self.sweep.at = ctx.now.time;
+        if !self.stalled.is_empty() {
+            return; // They would only wait behind the stalled keys.
+        }
+        for key in self.sweep.look(local, self.range) {
+            self.keys.entry(key.clone()).or_default().expire = true;
+            self.run(ctx, local, &key);
+        }
+    }
+
+    /// Returns when the next page is to be searched for expired values.
+    fn next_sweep(&self) -> Time {
+        if self.is_serving() { self.sweep.due() } else { Time::NEVER }
+    }
+
     fn drop_overdue(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now.time;
         let (out, waiting) = (&mut *ctx.out, &mut self.waiting);

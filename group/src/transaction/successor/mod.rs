@@ -73,7 +73,7 @@ impl Group {
 
     /// Takes over the read grants of another group in which this node had a part and may have been a primary.
     pub fn inherit_grants(&mut self, other: &Group) {
-        self.acceptor.inherit_grants(&other.acceptor, self.now.time);
+        self.acceptor.replicas.inherit(&other.acceptor.replicas, self.now.time);
     }
 
     /// Returns the pieces in which this node's records are of no use to a group born of its own: tombstones were purged there without it.
