@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{GroupId, Key, NodeId};
+use overlay::{Key, NodeId};
 
 use crate::ballot::{Term, TermBallot};
 use crate::config::{Defect, GroupConfig};
@@ -25,18 +25,13 @@ use crate::control::state_exchange::StateExchange;
 use crate::data::operations::Primaries;
 use crate::data::own_reads::OwnReads;
 use crate::data::table::Table;
-use crate::data::{Acceptor, Committee, Local, Primary};
-use crate::harmonia::ReturnedWrite;
-use crate::harmonia::read_scheduler::SpreadRead;
-use crate::message::{
-    AskCopy, AttemptOutcome, ClientMessage, ClientOperation, CommitteeMessage, Heartbeat, LogMessage, Message, Parting,
-    Progress, Sender,
-};
-use crate::op::ReadMode;
-use crate::outbox::{Attempt, GroupOutput, Outbox};
+use crate::data::{Acceptor, Committee, Primary};
+use crate::lend::{context, facts, knowledge, local};
+use crate::message::{AskCopy, ClientMessage, CommitteeMessage, Heartbeat, LogMessage, Message, Progress, Sender};
+use crate::outbox::{GroupOutput, Outbox};
 use crate::record::Record;
 use crate::transaction::member::Transactions;
-use crate::transaction::successor::handover::{Handover, Handovers};
+use crate::transaction::successor::handover::Handovers;
 use crate::validate::{Dropped, Violation};
 use crate::watched::AppliedEvents;
 use overlay::rng::Rng;
@@ -76,53 +71,6 @@ pub struct Group {
     pub(crate) handovers: Handovers,
     pub(crate) workload: Workload,
 }
-
-/// Lends the parts of a group that make up a context.
-macro_rules! context {
-    ($group:ident) => {
-        crate::context::Context {
-            me: $group.me,
-            now: $group.now,
-            state: &$group.state,
-            config: &$group.config,
-            out: &mut $group.out,
-            rng: &mut $group.rng,
-            doubt: crate::control::recovery::doubt::Doubt::told($group.recovery.doubting.doubt),
-            dropped: &mut $group.dropped,
-        }
-    };
-}
-/// Lends the facts that questions to the parts of a group rest on.
-macro_rules! facts {
-    ($group:ident) => {
-        crate::context::Facts { me: $group.me, now: $group.now.time, state: &$group.state, config: &$group.config }
-    };
-}
-/// Lends the parts of a group that its transactions rest on.
-macro_rules! knowledge {
-    ($group:ident) => {
-        crate::transaction::member::Knowledge {
-            log: &$group.log,
-            liveness: &$group.liveness,
-            leader: &$group.leader,
-            workload: &$group.workload,
-        }
-    };
-}
-/// Lends the parts of a group that a primary works with.
-macro_rules! local {
-    ($group:ident) => {
-        Local {
-            full: $group.room.limit(&$group.table),
-            is_relieved: $group.room.is_relieved(),
-            table: &mut $group.table,
-            acceptor: &mut $group.acceptor,
-            group_time: $group.liveness.group_time($group.now.time),
-        }
-    };
-}
-
-pub(crate) use {context, facts, knowledge};
 
 impl Group {
     /// Sets the time. Call before any other input.
@@ -222,11 +170,6 @@ impl Group {
         self.heed_halt();
     }
 
-    /// Returns the reason why this member serves the group no more, where a peer contradicted a chosen value.
-    pub fn halted(&self) -> Option<&str> {
-        self.out.halted()
-    }
-
     /// Ends the work of this member for the group once a peer has contradicted a chosen value.
     fn heed_halt(&mut self) {
         if self.out.halted().is_some() && !self.failed {
@@ -306,23 +249,6 @@ impl Group {
         self.state.settings.leases && self.acceptor.keeps_quiet(self.now.time)
     }
 
-    /// Seals the epoch: accepts nothing more in it.
-    fn seal_epoch(&mut self) {
-        if !self.acceptor.has_sealed(self.state.epoch) && !self.config.defects.has(Defect::OneReplicaState) {
-            self.acceptor.seal(&mut context!(self), self.state.epoch);
-            self.end_superseded();
-            self.hand_over();
-        }
-        self.seal.set(self.now.time);
-    }
-
-    /// Ends the epoch, under any leader; the next one has the same members. Any member may do so when it must.
-    pub fn stop_epoch(&mut self) {
-        if !self.recovery.is_asking() && !self.failed && self.state.is_member(self.me) {
-            self.log.stop(&mut context!(self));
-        }
-    }
-
     /// Ends an epoch that this member sealed, if no other member does (hazard 21).
     fn tick_sealed(&mut self) {
         if self.seal.tick(&mut context!(self), &self.log) && self.liveness.is_connected(facts!(self)) {
@@ -392,48 +318,10 @@ impl Group {
         }
     }
 
-    /// Has another node execute this. Its outcome is a [`GroupOutput::Outcome`], unless it is lost.
-    pub fn ask(&mut self, primary: NodeId, operation: ClientOperation) {
-        self.out.ask(primary, operation);
-    }
-
-    /// Executes an operation of this node's clients, or of another node's. It leads to one [`AttemptOutcome`], or counts as lost.
-    pub fn operate(&mut self, origin: NodeId, operation: ClientOperation) {
-        let attempt = Attempt { origin, attempt: operation.attempt };
-        if self.halted().is_some() {
-            return self.out.outcome(attempt, AttemptOutcome::NotPrimary);
-        }
-        let (ctx, local) = (&mut context!(self), &mut local!(self));
-        if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
-            return self.reads.read_relaxed(ctx, local, attempt, operation);
-        }
-        self.primaries.execute(ctx, local, &self.recovery, &mut self.workload.meter, attempt, operation);
-    }
-
-    /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is loaded.
-    /// `None` leaves the answer to the primary.
-    pub fn read_spread(&mut self, read: SpreadRead) {
-        let serves = self.serves();
-        self.reads.read_spread(&mut context!(self), &mut local!(self), serves, read);
-    }
-
     /// Checks again, after a message or some time, whether waiting reads may be answered now.
     fn look_behind(&mut self) {
         let serves = self.serves();
         self.reads.look_behind(&mut context!(self), &mut local!(self), serves);
-    }
-
-    /// Takes a write that came back from the switch.
-    pub fn on_passed(&mut self, ballot: TermBallot, passed: &ReturnedWrite) {
-        if let Some(primary) = self.primaries.get_mut(ballot) {
-            primary.on_passed(&mut context!(self), &mut local!(self), passed);
-        }
-    }
-
-    /// Takes a handover of a primary of a group that this one may be born of.
-    pub fn on_handover(&mut self, group: GroupId, handover: &Handover) {
-        let (ctx, local) = (&mut context!(self), &mut local!(self));
-        self.handovers.on_handover(ctx, local, &mut self.primaries, group, handover);
     }
 
     /// Answers a neighbour's member, which may come to own a part of this range. Other nodes need no copy.
@@ -444,24 +332,6 @@ impl Group {
             let Acceptor { catch_up, committees, .. } = &mut self.acceptor;
             catch_up.on_ask_copy(&mut context!(self), committees, &mut self.table, from, ask);
         }
-    }
-
-    /// Sends a message to another node of the group.
-    pub fn say(&mut self, to: NodeId, message: Message) {
-        self.out.send(&[to], message);
-    }
-
-    /// Notes that the store has everything up to this token.
-    pub fn on_persisted(&mut self, token: u64) {
-        if !self.failed {
-            self.out.persisted(token);
-        }
-    }
-
-    /// Notes that the store failed: this incarnation votes no more (hazard 4).
-    pub fn on_store_failed(&mut self) {
-        self.failed = true;
-        self.primaries.end_all(&mut context!(self));
     }
 
     /// Takes a record from the store.
@@ -480,13 +350,6 @@ impl Group {
     /// Checks whether this node has room, and tells the other members at once where that has changed.
     fn watch_room(&mut self) {
         self.room.watch(facts!(self), &self.table, &mut self.liveness, &self.recovery);
-    }
-
-    /// Announces a departure.
-    pub(crate) fn part(&mut self, parting: Parting) {
-        self.liveness.parting = parting;
-        self.liveness.hurry_heartbeat(self.now.time);
-        self.tick();
     }
 
     /// Runs the timers that are due. Early calls are harmless.

@@ -1,10 +1,10 @@
-//! Interface of a member beside messages, operations and time: questions of its node, of policies and of checks, and notices of its node.
+//! Interface of a member beside messages and time: questions of its node, of policies and of checks, and notices and operations of its node.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{KeyRange, NodeId, PeerKey, Point};
+use overlay::{GroupId, KeyRange, NodeId, PeerKey, Point};
 
 use crate::ballot::TermBallot;
 use crate::control::capacity::Believed;
@@ -15,9 +15,13 @@ use crate::control::recovery::doubt::{Doubt, InDoubt};
 use crate::control::state::{EpochConfig, GroupState};
 use crate::data::table::Table;
 use crate::data::{Acceptor, CatchUpStatus, Primary};
-use crate::group::{Group, context, facts};
-use crate::message::Parting;
-use crate::op::Limit;
+use crate::group::Group;
+use crate::harmonia::ReturnedWrite;
+use crate::harmonia::read_scheduler::SpreadRead;
+use crate::lend::{context, facts, local};
+use crate::message::{AttemptOutcome, ClientOperation, Message, Parting};
+use crate::op::{Limit, ReadMode};
+use crate::outbox::Attempt;
 use crate::transaction::plan::Rank;
 use crate::transaction::successor::handover::Handover;
 use crate::validate::{Dropped, acceptable};
@@ -317,6 +321,11 @@ impl Group {
     pub fn rank(&self, tried: u32) -> Rank {
         Rank::new(tried, self.group_time())
     }
+
+    /// Returns the reason why this member serves the group no more, where a peer contradicted a chosen value.
+    pub fn halted(&self) -> Option<&str> {
+        self.out.halted()
+    }
 }
 
 /// Notices of the node.
@@ -408,5 +417,71 @@ impl Group {
     /// Begins to hand everything over: this node is about to stop, and expects to be back within `away`.
     pub fn stop_soon(&mut self, away: Duration) {
         self.part(Parting::Stops { away_ms: away.as_millis() as u64 });
+    }
+
+    /// Notes that the store has everything up to this token.
+    pub fn on_persisted(&mut self, token: u64) {
+        if !self.failed {
+            self.out.persisted(token);
+        }
+    }
+
+    /// Notes that the store failed: this incarnation votes no more (hazard 4).
+    pub fn on_store_failed(&mut self) {
+        self.failed = true;
+        self.primaries.end_all(&mut context!(self));
+    }
+
+    /// Sends a message to another node of the group.
+    pub fn say(&mut self, to: NodeId, message: Message) {
+        self.out.send(&[to], message);
+    }
+
+    /// Announces a departure.
+    pub(crate) fn part(&mut self, parting: Parting) {
+        self.liveness.parting = parting;
+        self.liveness.hurry_heartbeat(self.now.time);
+        self.tick();
+    }
+}
+
+/// Operations of clients, reads and writes that a switch sends, and handovers.
+impl Group {
+    /// Has another node execute this. Its outcome is a [`GroupOutput::Outcome`], unless it is lost.
+    pub fn ask(&mut self, primary: NodeId, operation: ClientOperation) {
+        self.out.ask(primary, operation);
+    }
+
+    /// Executes an operation of this node's clients, or of another node's. It leads to one [`AttemptOutcome`], or counts as lost.
+    pub fn operate(&mut self, origin: NodeId, operation: ClientOperation) {
+        let attempt = Attempt { origin, attempt: operation.attempt };
+        if self.halted().is_some() {
+            return self.out.outcome(attempt, AttemptOutcome::NotPrimary);
+        }
+        let (ctx, local) = (&mut context!(self), &mut local!(self));
+        if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
+            return self.reads.read_relaxed(ctx, local, attempt, operation);
+        }
+        self.primaries.execute(ctx, local, &self.recovery, &mut self.workload.meter, attempt, operation);
+    }
+
+    /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is loaded.
+    /// `None` leaves the answer to the primary.
+    pub fn read_spread(&mut self, read: SpreadRead) {
+        let serves = self.serves();
+        self.reads.read_spread(&mut context!(self), &mut local!(self), serves, read);
+    }
+
+    /// Takes a write that came back from the switch.
+    pub fn on_passed(&mut self, ballot: TermBallot, passed: &ReturnedWrite) {
+        if let Some(primary) = self.primaries.get_mut(ballot) {
+            primary.on_passed(&mut context!(self), &mut local!(self), passed);
+        }
+    }
+
+    /// Takes a handover of a primary of a group that this one may be born of.
+    pub fn on_handover(&mut self, group: GroupId, handover: &Handover) {
+        let (ctx, local) = (&mut context!(self), &mut local!(self));
+        self.handovers.on_handover(ctx, local, &mut self.primaries, group, handover);
     }
 }

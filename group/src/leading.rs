@@ -8,7 +8,8 @@ use overlay::{GroupId, GroupRef, NodeId, Point};
 
 use crate::control::division::Candidates;
 use crate::control::state::Entry;
-use crate::group::{Group, context, facts, knowledge};
+use crate::group::Group;
+use crate::lend::{context, facts, knowledge};
 use crate::message::{Heartbeat, LogMessage, Message, Progress, Sender};
 use crate::outbox::GroupOutput;
 use crate::transaction::driver::GroupEnvelope;

@@ -80,6 +80,7 @@ mod group;
 pub mod harmonia;
 mod interface;
 mod leading;
+mod lend;
 pub mod message;
 pub mod number_set;
 pub mod op;

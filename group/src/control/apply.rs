@@ -5,11 +5,13 @@ use alloc::vec::Vec;
 
 use overlay::NodeId;
 
+use crate::config::Defect;
 use crate::contradiction::{Contradicts, contradiction};
 use crate::control::recovery::crash_recovery::{RecoveryStep, VouchOutcome};
 use crate::control::recovery::doubt::{DoubtStep, LACKS};
 use crate::control::state::{Entry, GroupState};
-use crate::group::{Group, context, facts, knowledge};
+use crate::group::Group;
+use crate::lend::{context, facts, knowledge};
 use crate::message::{Message, Parting, Sender, Vouch};
 use crate::outbox::{Durable, GroupOutput};
 
@@ -176,6 +178,23 @@ impl Group {
         }
         self.primaries.forget_strays(facts!(self), &self.recovery);
         self.out.push(GroupOutput::Changed);
+    }
+
+    /// Seals the epoch: accepts nothing more in it.
+    pub(crate) fn seal_epoch(&mut self) {
+        if !self.acceptor.has_sealed(self.state.epoch) && !self.config.defects.has(Defect::OneReplicaState) {
+            self.acceptor.seal(&mut context!(self), self.state.epoch);
+            self.end_superseded();
+            self.hand_over();
+        }
+        self.seal.set(self.now.time);
+    }
+
+    /// Ends the epoch, under any leader; the next one has the same members. Any member may do so when it must.
+    pub fn stop_epoch(&mut self) {
+        if !self.recovery.is_asking() && !self.failed && self.state.is_member(self.me) {
+            self.log.stop(&mut context!(self));
+        }
     }
 
     /// Ends the group: nothing is served or accepted any more. Other groups learn of the end at once from the former leader (`led`).

@@ -7,8 +7,9 @@ use overlay::{Epoch, Key, KeyRange, NodeId};
 
 use crate::ballot::{Number, TermBallot};
 use crate::context::Context;
-use crate::data::catch_up::Asks;
+use crate::data::catch_up::{Asks, covers_quorums};
 use crate::message::{Compared, Write};
+use crate::outbox::GroupOutput;
 use overlay::time::Time;
 
 /// Lane: some of the pieces of a sub-range that a member lacks, which it asks for one at a time; named by the ballot and a number.
@@ -165,6 +166,25 @@ impl Job {
     /// Lowers the mark: a source's answer contains everything of the term up to this number.
     pub(crate) fn reached(&mut self, mark: u64) {
         self.mark = Some(self.mark.unwrap_or(u64::MAX).min(mark));
+    }
+
+    /// Ends a pass with the last answer of a source. Returns what comes next, and whether another source is to be asked then.
+    pub(crate) fn end_pass(&mut self, ctx: &mut Context<'_>, from: NodeId, answer: &Compared) -> (Then, bool) {
+        let again = Then::Continue(CatchUpStage::Compare(None));
+        if !self.all_complete {
+            self.compared.insert(from, answer.doubt);
+        }
+        let enough = self.all_complete || covers_quorums(ctx, answer.piece, &self.compared);
+        match if self.all_complete { self.pass.finish() } else { Found::Whole } {
+            _ if !enough => (again, true),
+            Found::Whole => (Then::PieceDone, false),
+            Found::Unproven => (again, false),
+            Found::TooFew { listed, expected } => {
+                let note = alloc::format!("holds {listed} of {expected} records that were copied: copies again");
+                ctx.out.push(GroupOutput::Note(note.into()));
+                (again, false)
+            }
+        }
     }
 
     /// Returns whether a page is in flight.

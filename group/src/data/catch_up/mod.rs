@@ -29,7 +29,7 @@ use crate::control::state::EpochConfig;
 use crate::data::acceptor::Acceptor;
 use crate::data::acceptor::window::Committee;
 use crate::data::catch_up::copying::tell_copy;
-use crate::data::catch_up::job::{CatchUpStage, CatchUpStatus, Found, Job, Lane, Then};
+use crate::data::catch_up::job::{CatchUpStage, CatchUpStatus, Job, Lane, Then};
 use crate::data::catch_up::source::SourceQuery;
 use crate::data::catch_up::throttle::Throttle;
 use crate::data::table::Table;
@@ -480,30 +480,10 @@ impl Acceptor {
         job.reached(if complete { mark } else { 0 });
         // Parts compared with different sources make a whole only where each source was complete.
         let mixed = job.answered.len() > 1 && !job.all_complete;
-        let mut turns = false;
-        let then = match answer.up_to.clone() {
-            _ if mixed => Then::Continue(CatchUpStage::Compare(None)),
-            Some(key) => Then::Continue(CatchUpStage::Compare(Some(key))),
-            None => {
-                if !job.all_complete {
-                    job.compared.insert(from, answer.doubt);
-                }
-                let enough = job.all_complete || covers_quorums(ctx, answer.piece, &job.compared);
-                match if job.all_complete { job.pass.finish() } else { Found::Whole } {
-                    _ if !enough => {
-                        turns = true;
-                        Then::Continue(CatchUpStage::Compare(None))
-                    }
-                    Found::Whole => Then::PieceDone,
-                    Found::Unproven => Then::Continue(CatchUpStage::Compare(None)),
-                    Found::TooFew { listed, expected } => {
-                        let note =
-                            alloc::format!("holds {listed} of {expected} records that were copied: copies again");
-                        ctx.out.push(GroupOutput::Note(note.into()));
-                        Then::Continue(CatchUpStage::Compare(None))
-                    }
-                }
-            }
+        let (then, turns) = match answer.up_to.clone() {
+            _ if mixed => (Then::Continue(CatchUpStage::Compare(None)), false),
+            Some(key) => (Then::Continue(CatchUpStage::Compare(Some(key))), false),
+            None => job.end_pass(ctx, from, &answer),
         };
         let bytes = job.came(answer.writes, then);
         let looked = answer.looked.min(LOOKED_MAX as u64) * LOOKED_COST;

@@ -20,7 +20,8 @@ use crate::config::Defect;
 use crate::control::state::GroupState;
 use crate::data::operations::Primaries;
 use crate::data::table::Table;
-use crate::group::{Group, context};
+use crate::group::Group;
+use crate::lend::context;
 use crate::transaction::successor::handover::{Handovers, Inheritance};
 use overlay::time::Now;
 
