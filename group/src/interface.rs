@@ -1,4 +1,5 @@
-//! Interface of a member beside messages and time: questions of its node, of policies and of checks, and notices and operations of its node.
+//! Interface of a member beside messages and time: questions of its node, of policies and of checks, and notices and operations of its
+//! node.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -24,7 +25,7 @@ use crate::op::{Limit, ReadMode};
 use crate::outbox::Attempt;
 use crate::transaction::plan::Rank;
 use crate::transaction::successor::handover::Handover;
-use crate::validate::{Dropped, acceptable};
+use crate::validate::Dropped;
 use crate::watched::Watched;
 use overlay::time::WallMillis;
 
@@ -332,7 +333,7 @@ impl Group {
 impl Group {
     /// Sets the addresses of this node; the leader is told until the agreed state has them.
     pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
-        self.leader.addresses = acceptable(addresses);
+        self.leader.set_addresses(addresses);
         self.liveness.hurry_heartbeat(self.now.time);
     }
 
@@ -399,13 +400,13 @@ impl Group {
     /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die
     /// and are replaced all the time, a group that should split might never begin to.
     pub fn hold_joiners(&mut self, time: Duration) {
-        self.leader.membership.held_until = self.now.time + time;
+        self.leader.membership.hold_joiners(self.now.time + time);
     }
 
     /// Sets the expected remaining lives of members for the division policy: their median residual lives, for example. The policy only
     /// compares them. Replaces earlier values; empty where nothing is known.
     pub fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
-        self.leader.residuals = residuals;
+        self.leader.expect_lives(residuals);
     }
 
     /// Begins to leave for good; [`crate::outbox::GroupOutput::Left`] reports that this node is not needed any more. `force`: even where fewer than three
@@ -439,15 +440,14 @@ impl Group {
 
     /// Announces a departure.
     pub(crate) fn part(&mut self, parting: Parting) {
-        self.liveness.parting = parting;
-        self.liveness.hurry_heartbeat(self.now.time);
+        self.liveness.announce(parting, self.now.time);
         self.tick();
     }
 }
 
 /// Operations of clients, reads and writes that a switch sends, and handovers.
 impl Group {
-    /// Has another node execute this. Its outcome is a [`GroupOutput::Outcome`], unless it is lost.
+    /// Has another node execute this. Its outcome is a [`crate::outbox::GroupOutput::Outcome`], unless it is lost.
     pub fn ask(&mut self, primary: NodeId, operation: ClientOperation) {
         self.out.ask(primary, operation);
     }
@@ -465,7 +465,7 @@ impl Group {
         self.primaries.execute(ctx, local, &self.recovery, &mut self.workload.meter, attempt, operation);
     }
 
-    /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is loaded.
+    /// Answers a read from this member's own chosen records, where it may: [`crate::outbox::GroupOutput::Read`], at once or when the record is loaded.
     /// `None` leaves the answer to the primary.
     pub fn read_spread(&mut self, read: SpreadRead) {
         let serves = self.serves();

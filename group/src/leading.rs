@@ -37,7 +37,7 @@ impl Group {
             echoes: detector.echoes(&hears, self.now.time),
             hears,
             terms: self.primaries.terms(),
-            parting: self.liveness.parting,
+            parting: self.liveness.own_parting(),
             sealed: self.acceptor.has_sealed(self.state.epoch),
             wall: self.now.wall,
             sent_us: self.now.time.0 / 1_000,
@@ -47,7 +47,7 @@ impl Group {
             full: self.room.is_told(),
             absences: detector.absences(self.liveness.group_time(self.now.time), self.now.time),
             capacity: self.workload.capacities.own,
-            history: self.liveness.history,
+            history: self.liveness.told_history(self.me, self.me),
             progress: progress.clone().filter(|_| is_durable),
             marks,
         };

@@ -10,7 +10,7 @@ macro_rules! context {
             config: &$group.config,
             out: &mut $group.out,
             rng: &mut $group.rng,
-            doubt: crate::control::recovery::doubt::Doubt::told($group.recovery.doubting.doubt),
+            doubt: crate::control::recovery::doubt::Doubt::told($group.recovery.doubt()),
             dropped: &mut $group.dropped,
         }
     };

@@ -16,8 +16,7 @@ use crate::control::load::Workload;
 use crate::control::log::{Log, LogAcceptor};
 use crate::control::purge::{PURGE, Purging};
 use crate::control::recovery::Recovery;
-use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
-use crate::control::recovery::doubt::{Doubt, Doubting};
+use crate::control::recovery::doubt::Doubt;
 use crate::control::room::Room;
 use crate::control::seal::Seal;
 use crate::control::state::{Entry, GroupState};
@@ -87,7 +86,7 @@ impl Group {
     pub fn found(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
         let mut group = Group::start(config, me, state, now, seed, None);
         // No other node can have granted or promised anything.
-        group.recovery.granted_before = LogSlot(0);
+        group.recovery.begin_first_run();
         group.begin();
         group
     }
@@ -111,7 +110,7 @@ impl Group {
         let mut group = Group::start(config, me, state, now, seed, None);
         copied.into_iter().for_each(|table| group.table.add(table));
         group.preloading = !group.table.is_whole();
-        group.recovery.granted_before = LogSlot(0);
+        group.recovery.begin_first_run();
         // In this incarnation it may have been a primary of an earlier group here, and have executed operations that come once more.
         group.primaries = Primaries::forgotten_up_to(Epoch(born.0.saturating_sub(1)));
         group.begin();
@@ -143,13 +142,7 @@ impl Group {
         let whole = stored.as_ref().is_none_or(|stored| stored.empty);
         let doubt = stored.as_ref().and_then(|stored| stored.doubt);
         let doubt = doubt.filter(|_| !config.defects.has(Defect::DoubtForgotten));
-        // Also for a sealed store: it may be a copy that was made when an earlier run stopped.
-        let recovery = Recovery {
-            crash: stored.as_ref().map(|_| CrashRecovery::new(now.time)),
-            doubting: Doubting::new(doubt, (state.epoch, state.applied), now.time),
-            acknowledgements: Acknowledgements::default(),
-            granted_before: if config.defects.has(Defect::BallotReuse) { LogSlot(0) } else { state.applied },
-        };
+        let recovery = Recovery::new(stored.is_some(), doubt, &state, config.defects, now.time);
         let (log, acceptor) = match stored {
             None => (Log::new(LogAcceptor::default()), Acceptor::new(quiet_until)),
             Some(stored) => {
@@ -198,8 +191,8 @@ impl Group {
     pub(crate) fn begin(&mut self) {
         self.out.set_epoch(self.state.epoch);
         self.out.persist(Durable::State(Box::new(self.state.clone())));
-        if self.recovery.doubting.doubt.is_some() {
-            self.out.persist(Durable::Doubt(self.recovery.doubting.doubt));
+        if self.recovery.doubt().is_some() {
+            self.out.persist(Durable::Doubt(self.recovery.doubt()));
         }
         if self.preloading {
             self.out.push(GroupOutput::Scan(PRELOAD, Bound::Unbounded, PRELOAD_BYTES));

@@ -116,7 +116,7 @@ impl Group {
         }
         // A node that the group released keeps, on disk, the last state in which it had a part: its records are as of then, and later
         // purges tell whether they are of use to another incarnation.
-        if self.state.audience().contains(&self.me) || matches!(self.liveness.parting, Parting::Leaves { .. }) {
+        if self.state.audience().contains(&self.me) || matches!(self.liveness.own_parting(), Parting::Leaves { .. }) {
             self.out.persist(Durable::State(Box::new(self.state.clone())));
         }
         if before.members != self.state.members {
@@ -148,7 +148,7 @@ impl Group {
     pub(crate) fn follow_state(&mut self) {
         let audience = self.state.audience();
         if !audience.contains(&self.me) {
-            if matches!(self.liveness.parting, Parting::Leaves { .. }) {
+            if matches!(self.liveness.own_parting(), Parting::Leaves { .. }) {
                 self.out.push(GroupOutput::Left);
             } else {
                 // The last message of this node: the group learns that it removed a member that was alive.

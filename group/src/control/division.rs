@@ -95,7 +95,7 @@ impl LeaderState {
         let age = liveness.age_of(facts, node);
         let voted = self.voted_for(node, facts.now);
         let settled = voted.map_or(age, |voted| voted.min(age));
-        let (residual, agreement) = (self.residuals.get(&node).copied(), self.agreements.get(&node).copied());
+        let (residual, agreement) = (self.expected_life(node), self.agreement_of(node));
         AbleMember { node, age, settled, residual, capacity: workload.capacities.believed(node), agreement }
     }
 }

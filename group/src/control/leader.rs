@@ -19,6 +19,7 @@ use crate::data::Acceptor;
 use crate::message::{Message, Progress};
 use crate::outbox::Outbox;
 use crate::transaction::plan::{Birth, Plan};
+use crate::validate::acceptable;
 use overlay::time::Time;
 
 /// Round trips below this are alike: a scheduler may add as much.
@@ -41,7 +42,7 @@ pub struct LeaderState {
     /// Peers that want to join, and members to remove.
     pub(crate) membership: MembershipState,
     /// Addresses of this node, as the network reported them; the leader is told until the agreed state has them.
-    pub(crate) addresses: Vec<String>,
+    addresses: Vec<String>,
     /// Addresses and names that nodes reported, until the agreed state has them.
     contacts: BTreeMap<NodeId, Contact>,
     /// Nodes that the group released.
@@ -51,9 +52,9 @@ pub struct LeaderState {
     /// Members that this node saw begin to vote, with the time.
     settled: BTreeMap<NodeId, Time>,
     /// Expected remaining lives of members.
-    pub(crate) residuals: BTreeMap<NodeId, Duration>,
+    residuals: BTreeMap<NodeId, Duration>,
     /// Times that each member waits for the answers of a majority, while this node leads.
-    pub(crate) agreements: BTreeMap<NodeId, Duration>,
+    agreements: BTreeMap<NodeId, Duration>,
     /// Horizon, and the time when it was last raised, as far as this node knows.
     horizon: (u64, Time),
 }
@@ -261,6 +262,26 @@ impl LeaderState {
     /// Returns for how long a member has voted, if this node saw it begin.
     pub(crate) fn voted_for(&self, node: NodeId, now: Time) -> Option<Duration> {
         self.settled.get(&node).map(|since| now.since(*since))
+    }
+
+    /// Returns the expected remaining life of a member, if it is known.
+    pub(crate) fn expected_life(&self, node: NodeId) -> Option<Duration> {
+        self.residuals.get(&node).copied()
+    }
+
+    /// Sets the expected remaining lives of members for the division policy. Replaces earlier values.
+    pub(crate) fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
+        self.residuals = residuals;
+    }
+
+    /// Returns how long a member waits for the answers of a majority, if it is known and this node leads.
+    pub(crate) fn agreement_of(&self, node: NodeId) -> Option<Duration> {
+        self.agreements.get(&node).copied()
+    }
+
+    /// Sets the addresses of this node, as the network reported them.
+    pub(crate) fn set_addresses(&mut self, addresses: Vec<String>) {
+        self.addresses = acceptable(addresses);
     }
 
     /// Returns whether the leader may need a new report of this node's progress.

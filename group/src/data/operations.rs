@@ -164,7 +164,7 @@ impl Primaries {
             return; // A copy: the first one is answered.
         }
         let forgotten = !ended.contains_key(&ballot) && self.strays.forgotten >= Some(ballot);
-        if ballot.term.slot() <= recovery.granted_before || forgotten {
+        if recovery.was_granted_before(ballot.term) || forgotten {
             return ctx.out.outcome(attempt, AttemptOutcome::Unknown);
         }
         // A copy that came to another run of this process would not be recognised. None does: it would have had to come over a connection
@@ -184,7 +184,7 @@ impl Primaries {
         let granted = state.parts().any(|(_, known)| known == ballot);
         let to_come = ballot.term.slot() > state.applied;
         (granted || to_come)
-            && ballot.term.slot() > recovery.granted_before
+            && !recovery.was_granted_before(ballot.term)
             && !recovery.doubts(ballot.epoch)
             && !self.by_ballot.contains_key(&ballot)
             && !self.strays.ended.contains_key(&ballot)

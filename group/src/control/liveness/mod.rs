@@ -13,7 +13,7 @@ use overlay::{NodeId, PeerKey};
 
 use crate::config::Defect;
 use crate::context::Facts;
-use crate::control::history::History;
+use crate::control::history::{FAILURES_MAX, History};
 use crate::control::liveness::failure_detector::FailureDetector;
 use crate::control::liveness::group_clock::GroupClock;
 use crate::control::membership::is_life_of;
@@ -28,9 +28,9 @@ pub(crate) struct Liveness {
     pub(crate) failure_detector: FailureDetector,
     clock: GroupClock,
     /// Departure that this node announces.
-    pub(crate) parting: Parting,
+    parting: Parting,
     /// Session history that this peer reports.
-    pub(crate) history: Option<History>,
+    history: Option<History>,
     /// Time of this node's next heartbeat.
     heartbeat_due: Time,
     /// Nodes that the last heartbeat listed as heard.
@@ -78,6 +78,32 @@ impl Liveness {
     /// Notes that a peer's last connection closed.
     pub(crate) fn on_broken(&mut self, peer: PeerKey, now: Time) {
         self.failure_detector.on_broken(peer, now);
+    }
+
+    /// Announces a departure of this node, at once.
+    pub(crate) fn announce(&mut self, parting: Parting, now: Time) {
+        self.parting = parting;
+        self.hurry_heartbeat(now);
+    }
+
+    /// Returns the departure that this node announces.
+    pub(crate) fn own_parting(&self) -> Parting {
+        self.parting
+    }
+
+    /// Sets this peer's own history, for its heartbeats; `None` where it has none. More than [`FAILURES_MAX`] failures count as that
+    /// number.
+    pub(crate) fn set_history(&mut self, history: Option<History>) {
+        self.history = history.map(|known| History { failures: known.failures.min(FAILURES_MAX), ..known });
+    }
+
+    /// Returns the history in a node's last heartbeat, or in this node's next one; `None` where the node has no history, or was not heard
+    /// yet.
+    pub(crate) fn told_history(&self, me: NodeId, node: NodeId) -> Option<History> {
+        match node == me {
+            true => self.history,
+            false => self.failure_detector.last_heartbeat(node)?.history,
+        }
     }
 
     /// Sends the next heartbeat at once.

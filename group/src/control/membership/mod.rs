@@ -41,15 +41,15 @@ pub const MEMBERS_MIN: usize = 3;
 #[derive(Clone, Debug)]
 pub struct MembershipState {
     /// Newcomers that asked to join, with the time of the last request, in the order of their first requests.
-    pub(crate) joiners: VecDeque<(Member, Time)>,
+    joiners: VecDeque<(Member, Time)>,
     /// Notes of this member on each learner.
-    pub(crate) learners_heard: BTreeMap<NodeId, LearnerNotes>,
+    learners_heard: BTreeMap<NodeId, LearnerNotes>,
     /// Time when the leader last looked at the learners.
-    pub(crate) learners_seen: Time,
+    learners_seen: Time,
     /// Learners that are in other groups by now.
-    pub(crate) declined: BTreeSet<NodeId>,
+    declined: BTreeSet<NodeId>,
     /// Peers that are not admitted for a while.
-    pub(crate) outside: Outside,
+    outside: Outside,
     /// Recent removals.
     pub(crate) removals: Removals,
     /// Suspected members that a majority misses, and since when it has without a break.
@@ -59,9 +59,9 @@ pub struct MembershipState {
     /// Time when the leader looks for dead members again.
     due: Option<Time>,
     /// Time before which no newcomer is admitted.
-    pub(crate) held_until: Time,
+    held_until: Time,
     /// Ages of removed peers, with the times of their removals.
-    pub(crate) lived: BTreeMap<PeerKey, (Duration, Time)>,
+    lived: BTreeMap<PeerKey, (Duration, Time)>,
 }
 
 impl MembershipState {
@@ -96,6 +96,11 @@ impl MembershipState {
     pub(crate) fn keep(&mut self, nodes: &[NodeId]) {
         self.learners_heard.retain(|node, _| nodes.contains(node));
         self.declined.retain(|node| nodes.contains(node));
+    }
+
+    /// Admits no newcomer before this time.
+    pub(crate) fn hold_joiners(&mut self, until: Time) {
+        self.held_until = until;
     }
 
     /// Notes that a learner declined.

@@ -158,7 +158,7 @@ pub struct InDoubt {
 /// Doubt of this node as a member of one group, during the present run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doubting {
-    pub(crate) doubt: Option<Doubt>,
+    pub(super) doubt: Option<Doubt>,
     /// The last slot applied before the start. The member may have forgotten its consent to later entries.
     restored: LogSlot,
     /// The epoch of the store at the start that found the torn frame; no earlier epoch lost anything. `None` in later runs and in
@@ -171,7 +171,7 @@ pub(crate) struct Doubting {
     due: Time,
     said: Option<Time>,
     /// The member was in doubt at some time in this run, so its record of other members may lack entries, too.
-    pub(crate) was: bool,
+    pub(super) was: bool,
 }
 
 impl Doubting {

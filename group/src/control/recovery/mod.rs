@@ -5,24 +5,53 @@ pub(crate) mod doubt;
 
 use overlay::{Epoch, NodeId, PeerKey};
 
-use crate::ballot::LogSlot;
+use crate::ballot::{LogSlot, Term};
+use crate::config::{Defect, Defects};
 use crate::context::Facts;
 use crate::control::recovery::crash_recovery::{Acknowledgements, CrashRecovery};
 use crate::control::recovery::doubt::{Doubt, Doubting};
+use crate::control::state::GroupState;
 use overlay::time::Time;
 
 /// Knowledge of a member about acknowledgements: those that its own store may lack, and those that other nodes' stores may lack.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
     /// Questions to the other members, until they have vouched for this node's store.
-    pub(crate) crash: Option<CrashRecovery>,
-    pub(crate) doubting: Doubting,
+    crash: Option<CrashRecovery>,
+    doubting: Doubting,
     pub(crate) acknowledgements: Acknowledgements,
     /// Terms up to this slot were granted to an earlier run of this process.
-    pub(crate) granted_before: LogSlot,
+    granted_before: LogSlot,
 }
 
 impl Recovery {
+    /// Begins with a member that has applied this state. A member of a store that `is_restored` asks the other members about it first.
+    pub(crate) fn new(
+        is_restored: bool,
+        doubt: Option<Doubt>,
+        state: &GroupState,
+        defects: Defects,
+        now: Time,
+    ) -> Recovery {
+        Recovery {
+            // Also for a sealed store: it may be a copy that was made when an earlier run stopped.
+            crash: is_restored.then(|| CrashRecovery::new(now)),
+            doubting: Doubting::new(doubt, (state.epoch, state.applied), now),
+            acknowledgements: Acknowledgements::default(),
+            granted_before: if defects.has(Defect::BallotReuse) { LogSlot(0) } else { state.applied },
+        }
+    }
+
+    /// Notes that no earlier run of this process can have been granted anything.
+    pub(crate) fn begin_first_run(&mut self) {
+        self.granted_before = LogSlot(0);
+    }
+
+    /// Returns whether this term may have been granted to an earlier run of this process.
+    pub(crate) fn was_granted_before(&self, term: Term) -> bool {
+        term.slot() <= self.granted_before
+    }
+
     /// Returns the recovery for a group that is born of this one. `was_here`: the nodes with acknowledgements that still count.
     pub(crate) fn heir(&self, applied: LogSlot, was_here: impl Fn(NodeId) -> bool, now: Time) -> Recovery {
         let doubting = self.doubting.heir(applied, now);
