@@ -1,4 +1,7 @@
-//! One member of one group: its part in the log, its acceptor, its primaries, and their shared state.
+//! One member of one group: takes messages and the time, and hands each input to the parts that it concerns.
+//!
+//! A part is one idea, and owns its fields. Its methods borrow a context, and get other parts that they need as arguments. Where a part
+//! cannot do all that follows, its method returns what is left, and the member hands that to the next part.
 //!
 //! # Invariants
 //! - Votes count for the node that cast them, in the configuration of the epoch that they name.
@@ -24,6 +27,7 @@ use crate::control::state::GroupState;
 use crate::control::state_exchange::StateExchange;
 use crate::data::operations::Primaries;
 use crate::data::own_reads::OwnReads;
+use crate::data::preload::Preload;
 use crate::data::table::Table;
 use crate::data::{Acceptor, Committee, Primary};
 use crate::lend::{context, facts, knowledge, local};
@@ -63,8 +67,7 @@ pub struct Group {
     pub(crate) room: Room,
     /// Whether this incarnation is over.
     pub(crate) failed: bool,
-    /// Whether the records of the store are still read into the table.
-    pub(crate) preloading: bool,
+    pub(crate) preload: Preload,
     pub(crate) dropped: Dropped,
     pub(crate) exchange: StateExchange,
     pub(crate) transactions: Transactions,
@@ -458,8 +461,7 @@ impl Group {
         }
         self.tell_progress();
         if self.table.evict() {
-            // A page that was read before may be older than an evicted record.
-            self.preloading = false;
+            self.preload.on_evicted();
         }
     }
 }

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Bound;
 
 use overlay::{Epoch, IntervalMap, Key, NodeId};
 
@@ -24,12 +23,13 @@ use crate::control::state_exchange::StateExchange;
 use crate::data::Acceptor;
 use crate::data::operations::Primaries;
 use crate::data::own_reads::OwnReads;
+use crate::data::preload::{PRELOAD, Preload};
 use crate::data::table::Table;
 use crate::group::Group;
 use crate::lend::context;
 use crate::message::Write;
 use crate::number_set::NumberSet;
-use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
+use crate::outbox::{CommitteeHead, Durable, Outbox};
 use crate::record::Record;
 use crate::transaction::member::Transactions;
 use crate::transaction::successor::handover::Handovers;
@@ -37,11 +37,6 @@ use crate::validate::Dropped;
 use crate::watched::AppliedEvents;
 use overlay::rng::Rng;
 use overlay::time::Now;
-
-/// Token of the scan that fills the table at start.
-const PRELOAD: u64 = 0;
-/// Size of a page of that scan, in bytes.
-const PRELOAD_BYTES: usize = 1 << 20;
 
 /// Stored data of a group.
 #[derive(Clone, Debug)]
@@ -109,7 +104,7 @@ impl Group {
         let born = state.born;
         let mut group = Group::start(config, me, state, now, seed, None);
         copied.into_iter().for_each(|table| group.table.add(table));
-        group.preloading = !group.table.is_whole();
+        group.preload = Preload::new(!group.table.is_whole());
         group.recovery.begin_first_run();
         // In this incarnation it may have been a primary of an earlier group here, and have executed operations that come once more.
         group.primaries = Primaries::forgotten_up_to(Epoch(born.0.saturating_sub(1)));
@@ -180,7 +175,7 @@ impl Group {
             events: AppliedEvents::default(),
             room: Room::default(),
             failed: false,
-            preloading: !whole,
+            preload: Preload::new(!whole),
             dropped: Dropped::default(),
             exchange: StateExchange::default(),
             transactions: Transactions::default(),
@@ -194,9 +189,7 @@ impl Group {
         if self.recovery.doubt().is_some() {
             self.out.persist(Durable::Doubt(self.recovery.doubt()));
         }
-        if self.preloading {
-            self.out.push(GroupOutput::Scan(PRELOAD, Bound::Unbounded, PRELOAD_BYTES));
-        }
+        self.preload.begin(&mut self.out);
         self.follow_state();
         if self.state.ended.is_some() {
             self.end(false);
@@ -210,21 +203,9 @@ impl Group {
             let entry = self.purging.on_page(&mut context!(self), &mut self.table, &self.log, records, done);
             return entry.into_iter().for_each(|entry| self.propose(entry));
         }
-        if token != PRELOAD {
-            self.acceptor.on_scanned(&mut context!(self), token, records, done);
-            return;
+        if token == PRELOAD {
+            return self.preload.on_page(&mut self.table, &mut self.out, records, done);
         }
-        if !self.preloading {
-            return;
-        }
-        let last = records.last().map(|(key, _)| key.clone());
-        let room = self.table.preload(records);
-        if room && done {
-            self.table.set_whole();
-        }
-        self.preloading = room && !done && last.is_some();
-        if let Some(last) = last.filter(|_| self.preloading) {
-            self.out.push(GroupOutput::Scan(PRELOAD, Bound::Excluded(last), PRELOAD_BYTES));
-        }
+        self.acceptor.on_scanned(&mut context!(self), token, records, done);
     }
 }

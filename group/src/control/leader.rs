@@ -1,4 +1,5 @@
-//! Tasks of the leader: the primaries of the sub-ranges, joins, and established epochs (Scatter §5, Harmony §7.6).
+//! Notes for the leader: the progress, contacts and expected lives of members, established epochs, and the horizon (Scatter §5, Harmony §7.6).
+//! What this node itself reports to the leader is noted here, too.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -33,6 +33,7 @@ pub(crate) mod acceptor;
 pub mod catch_up;
 pub mod operations;
 pub(crate) mod own_reads;
+pub(crate) mod preload;
 pub(crate) mod primary;
 pub mod service;
 pub mod table;

@@ -57,7 +57,7 @@ impl Group {
         if born.config.defects.has(Defect::IdsStayBehind) {
             born.table.forget_operations();
         }
-        born.preloading = parent.preloading;
+        born.preload = parent.preload;
         born.liveness = parent.liveness.heir(now.time);
         born.leader.inherit(&parent.leader);
         // A node that was in another group meanwhile has dropped its data of this one: it brings nothing, and is asked for nothing.
