@@ -1,8 +1,9 @@
-//! Strikes of faults.
+//! Strikes of faults, and their ends.
 
 use std::time::Duration;
 
 use node::{Durability, Input};
+use overlay::NodeId;
 
 use crate::sim::fault::survival::{can_lose, may_forget};
 use crate::sim::fault::undo::Undo;
@@ -18,7 +19,7 @@ impl<H: Host> World<H> {
         let fault = self.scenario.faults[index];
         if let Some(undo) = self.strike(fault.kind) {
             self.trace.note(self.now, &[index as u64], &[], || format!("fault {:?} for {:?}", fault.kind, fault.lasts));
-            let id = self.keep(undo);
+            let id = self.standing.keep(undo);
             self.queue_in(fault.lasts, Event::FaultEnds(id));
         }
     }
@@ -56,14 +57,14 @@ impl<H: Host> World<H> {
             FaultKind::DiskLow(target) => self.fill_disk(self.resolve(target)),
             FaultKind::StoreFails(target, calls) => self.fail_store(self.resolve(target), calls),
             FaultKind::SwitchRestart { other } => {
-                self.restart_switch(other);
+                self.switches.as_mut()?.restart(other, &mut self.marks);
                 None
             }
             FaultKind::SwitchReplace { moved } => {
-                self.replace_switch(moved);
+                self.switches.as_mut()?.replace(moved, &mut self.marks);
                 Some(Undo::SwitchReplaced)
             }
-            FaultKind::SwitchCut => self.cut_switch().map(Undo::SwitchMended),
+            FaultKind::SwitchCut => Some(Undo::SwitchMended(self.switches.as_mut()?.cut())),
             FaultKind::Unattended => self.unattend(),
             FaultKind::Isolate(_)
             | FaultKind::Deafen(_)
@@ -359,5 +360,121 @@ impl<H: Host> World<H> {
         self.network.forget_held(a, b);
         self.queue_notice(a, b, Duration::ZERO);
         self.queue_notice(b, a, Duration::ZERO);
+    }
+
+    /// Strikes now. The fault lasts until [`World::undo`] with the returned number, or [`World::heal`]. `None` if there is nothing
+    /// to undo.
+    pub fn inject(&mut self, kind: FaultKind) -> Option<usize> {
+        self.trace.note(self.now, &[], &[], || format!("fault {kind:?}"));
+        let undo = self.strike(kind)?;
+        Some(self.standing.keep(undo))
+    }
+
+    /// Ends the fault that [`World::inject`] began.
+    pub fn undo(&mut self, id: Option<usize>) {
+        if let Some(id) = id {
+            self.on_fault_ends(id);
+        }
+    }
+
+    /// Kills a process, whether the group can survive that or not. The process comes back with [`World::undo`] of the returned
+    /// number, or [`World::heal`]: with its store, which may lack unsynced data, or without. `None` if it is down.
+    pub fn kill(&mut self, host: usize, keeps_store: bool) -> Option<usize> {
+        if self.machines[host].state == ProcessState::Down {
+            return None;
+        }
+        self.marks.hit(if keeps_store { "fault: crash" } else { "fault: crash, and the store is gone" });
+        let kept = if keeps_store { self.kept(host) } else { 0 };
+        self.end(host, Some(kept));
+        let how = if keeps_store { Return::WithStore } else { Return::Empty };
+        Some(self.standing.keep(Undo::Restart(vec![host], how)))
+    }
+
+    pub(in crate::sim) fn on_fault_ends(&mut self, id: usize) {
+        if let Some(undo) = self.standing.take(id) {
+            self.trace.note(self.now, &[id as u64], &[], || format!("over: {undo:?}"));
+            self.take_back(undo);
+        }
+    }
+
+    /// Ends all faults now: every machine runs, every wire works, every clock is right and every disk has room. Lost data stays
+    /// lost.
+    pub fn heal(&mut self) {
+        self.trace.note(self.now, &[], &[], || "all is healed".into());
+        for undo in self.standing.take_all() {
+            self.take_back(undo);
+        }
+        if let Some(switches) = &mut self.switches {
+            switches.heal();
+        }
+        for host in 0..self.machines.len() {
+            self.machines[host].store.fail_after(None);
+            self.machines[host].doomed = self.machines[host].store.has_failed();
+            self.come_back(host, Duration::ZERO, Return::WithStore);
+        }
+    }
+
+    fn take_back(&mut self, undo: Undo) {
+        match undo {
+            Undo::Unblock(blocked) => {
+                for (from, to) in blocked {
+                    self.unblock(from, to);
+                    if !self.network.is_blocked(from, to) && !self.network.is_blocked(to, from) {
+                        self.connections.resume(from, to);
+                    }
+                }
+            }
+            Undo::Thaw { host, asleep } => self.thaw(host, asleep),
+            Undo::Restart(hosts, how) => {
+                for host in hosts {
+                    self.come_back(host, Duration::ZERO, how);
+                }
+            }
+            Undo::Stopped(host, life) => {
+                // A process that has not stopped by now is killed; but not one that died meanwhile, and is back.
+                if self.machines[host].life == life {
+                    let kept = self.kept(host);
+                    self.end(host, Some(kept));
+                }
+                self.come_back(host, Duration::ZERO, Return::WithStore);
+            }
+            Undo::Quiet => self.network.set_noise(Noise::default()),
+            Undo::Lossless(host) => self.network.set_loss(host, 0),
+            Undo::Quick => self.slowness = 1,
+            Undo::RightClock(host) => self.machines[host].clocks.set_right(),
+            Undo::SwitchReplaced => self.switches().replaced(),
+            Undo::SwitchMended(at) => self.switches().mend(at),
+            Undo::Attended => self.switches().unattended -= 1,
+            Undo::DiskFree(host) => self.deliver(host, Input::DiskLow(None)),
+        }
+    }
+
+    fn thaw(&mut self, host: usize, asleep: bool) {
+        let now = self.now;
+        let machine = &mut self.machines[host];
+        machine.frozen -= 1;
+        machine.disturbed = now;
+        if asleep {
+            machine.clocks.wake(now);
+        }
+        if machine.frozen == 0 && machine.state == ProcessState::Frozen {
+            machine.state = ProcessState::Running;
+            if !machine.inbox.is_empty() {
+                self.queue_turn(host);
+            }
+        }
+    }
+
+    /// Acts as an operator: where members in doubt wait for nodes that are gone for good, these nodes are given up.
+    pub(in crate::sim) fn accept_losses(&mut self) {
+        let alive: Vec<NodeId> = self.machines.iter().filter_map(|machine| machine.host.as_deref()?.node()).collect();
+        for host in 0..self.machines.len() {
+            let requests =
+                self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
+            if !requests.is_empty() && self.machines[host].state == ProcessState::Running {
+                self.marks.hit("world: a loss is accepted");
+                self.handle(host, requests);
+            }
+        }
     }
 }

@@ -1,13 +1,16 @@
-//! Simulated controller: sets the tables of switches. It works as `scatter-switch` does, by the members' reports of their groups,
+//! Switches in the world: their packets, and a simulated controller, which sets the tables of switches. It works as `scatter-switch` does, by the members' reports of their groups,
 //! but late, by the report of any member, and sometimes wrong. The protocol relies on the controller for one thing alone: an id
 //! belongs to one life of one switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bytes::Bytes;
+use header::{Operation, Packet};
 use node::{AdminRequest, GroupStatus, Input};
 use overlay::{GroupId, NodeId};
 use switch::dirty::Region;
+use switch::pipeline::{Verdict, Why};
 use switch::tables::Partition;
 
 use crate::checkers::Broken;
@@ -15,7 +18,7 @@ use crate::rng::Rng;
 use crate::sim::host::Host;
 use crate::sim::machine::ProcessState;
 use crate::sim::queue::Event;
-use crate::sim::switch::{Set, Switches};
+use crate::sim::switch::{SWITCH, Set, Switches, host_at};
 use crate::sim::world::World;
 
 /// Time before a group is asked again for an id that it has not taken.
@@ -35,6 +38,77 @@ struct Told {
 }
 
 impl<H: Host> World<H> {
+    pub(in crate::sim) fn switches(&mut self) -> &mut Switches {
+        self.switches.as_mut().expect("there are switches")
+    }
+
+    /// Sends a machine's packet to its switch.
+    pub(in crate::sim) fn send_packet(&mut self, from: usize, to: header::ReplyTo, bytes: Bytes) {
+        let operation = Packet::decode(&bytes).ok().map(|packet| packet.header.operation);
+        let (Some(switches), Some(operation)) = (&mut self.switches, operation.filter(|_| to == SWITCH)) else {
+            return self.fail("packets go to a switch", format!("{from} sends {bytes:?} to {to:?}"));
+        };
+        let at = switches.routes[from];
+        let delays = switches.way(operation);
+        if delays.is_empty() {
+            self.marks.hit("switch: a packet was lost");
+        }
+        for delay in delays {
+            self.queue_in(delay, Event::AtSwitch { at, from, bytes: bytes.clone() });
+        }
+    }
+
+    /// Passes a packet through a switch.
+    pub(in crate::sim) fn on_packet(&mut self, at: usize, from: usize, bytes: Bytes) {
+        let packet = Packet::decode(&bytes).expect("it was one when it was sent");
+        let switches = self.switches.as_mut().expect("it was sent to one");
+        let device = &switches.devices[at];
+        if !device.up {
+            return;
+        }
+        let mut header = packet.header;
+        header.object = switches.object(header.object);
+        let (chance, defect) = (switches.rng.bits() as u32, switches.rules.defect);
+        let verdict = switches.devices[at].process(&mut header, chance, defect);
+        let numbers = [at as u64, from as u64, header.operation as u64, header.sequence, header.committed];
+        self.trace.note(self.now, &numbers, &bytes, || format!("switch {at} has {header:?} of {from}: {verdict:?}"));
+        let to = match verdict {
+            Verdict::To(replica) => Some(replica as usize),
+            Verdict::On if header.operation == Operation::Reply => host_at(packet.reply_to),
+            Verdict::On => return,
+            Verdict::Drop(why) => {
+                return self.marks.hit(match why {
+                    Why::Full => "switch: a write was dropped for want of a slot",
+                    Why::NoPartition => "switch: a packet was of no partition",
+                    Why::Stale => "switch: a completion was stale",
+                });
+            }
+        };
+        let switches = self.switches.as_mut().expect("just used");
+        if header.operation == Operation::WriteFirst
+            && header.switch > 0
+            && let Err(detail) = switches.note_number(&header)
+        {
+            return self.fail("a number is given once", detail);
+        }
+        let Some(to) = to.filter(|to| *to < self.scenario.hosts) else { return };
+        let switches = self.switches.as_mut().expect("just used");
+        let is_cut = switches.rules.shares_wires && from != to && self.network.is_blocked(from, to);
+        let delays = if is_cut { Vec::new() } else { switches.way(header.operation) };
+        let mut bytes = bytes.to_vec();
+        header.stamp(&mut bytes);
+        let bytes = Bytes::from(bytes);
+        for delay in delays {
+            self.queue_in(delay, Event::Packet { to, bytes: bytes.clone() });
+        }
+    }
+
+    /// Delivers a packet to a machine, for the process that runs there.
+    pub(in crate::sim) fn on_packet_here(&mut self, to: usize, bytes: Bytes) {
+        self.trace.note(self.now, &[to as u64], &bytes, || format!("{to} gets a packet of {} bytes", bytes.len()));
+        self.deliver(to, Input::Packet { from: SWITCH, bytes });
+    }
+
     /// Looks at the groups, for each switch that is kept.
     pub(in crate::sim) fn on_look(&mut self) {
         let every = self.switches().rules.look_every;

@@ -1,7 +1,7 @@
 //! Switches of a run: their rules, their state, and the faults of each of them.
 
 pub(super) mod controller;
-mod packets;
+mod faults;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
