@@ -46,7 +46,7 @@ pub(super) fn build(plan: &LabPlan, layout: &Layout, state: &mut LabState) -> Re
         state.enter(&StateEntry::Namespace(name.into()))?;
         run(state.command("ip").args(["netns", "add", name]), "")?;
     }
-    let tools = Tools(state);
+    let tools = LabTools(state);
     for (place, host) in layout.hosts.iter().zip(&plan.hosts) {
         let namespace = open(&place.namespace)?;
         tools.settings(&namespace, host.families(), false)?;
@@ -58,9 +58,9 @@ pub(super) fn build(plan: &LabPlan, layout: &Layout, state: &mut LabState) -> Re
 }
 
 /// The programs, started for the builder of a laboratory.
-struct Tools<'a>(&'a LabState);
+struct LabTools<'a>(&'a LabState);
 
-impl Tools<'_> {
+impl LabTools<'_> {
     /// Makes the TUN device of a wire, with its public addresses and routes.
     fn wire(&self, namespace: &Namespace, wire: usize, families: LinkKind) -> Result<(), String> {
         let mut lines =
@@ -89,7 +89,7 @@ impl Tools<'_> {
                 let outer = open(carrier)?;
                 self.settings(&outer, families, true)?;
                 self.wire(&outer, at, families)?;
-                let net = Net { v4: |host| layout::carrier_v4(at, host), v6: 2, wire: at, families };
+                let net = RoutedNet { v4: |host| layout::carrier_v4(at, host), v6: 2, wire: at, families };
                 net.bridge(self, &outer)?;
                 net.connect(self, &outer, &router.namespace, 2, families)?;
                 if families.has_v6() {
@@ -99,13 +99,14 @@ impl Tools<'_> {
                 self.nft(&outer, &nat::rules(NatKind::AddressAndPortFiltered, layout::carrier_v4(at, 2)))?;
             }
         }
-        let net = Net { v4: |host| layout::behind_v4(at, host), v6: 1, wire: at, families };
+        let net = RoutedNet { v4: |host| layout::behind_v4(at, host), v6: 1, wire: at, families };
         net.bridge(self, &namespace)?;
         for (index, host) in router.hosts.iter().map(|host| &layout.hosts[*host]).enumerate() {
             let last = u8::try_from(index + 2).expect("a plan has at most 200 hosts behind a router");
             net.connect(self, &namespace, &host.namespace, last, families_of(host))?;
         }
-        self.nft(&namespace, &nat::rules(router.nat, layout::behind_v4(at, 2)))
+        self.nft(&namespace, &nat::rules(router.nat, layout::behind_v4(at, 2)))?;
+        keep_mappings(&namespace, router.mapping_s)
     }
 
     /// Sets the switches of the kernel in a new namespace, and takes its loopback up.
@@ -124,17 +125,7 @@ impl Tools<'_> {
         } else {
             values.extend([("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")]);
         }
-        let set = || {
-            values.iter().try_for_each(|(name, value)| {
-                let file = PathBuf::from("/proc/sys/net").join(name);
-                // A kernel without IPv6 has none of its switches.
-                match std::fs::write(&file, value) {
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound && !families.has_v6() => Ok(()),
-                    set => set.map_err(|error| format!("{}: {error}", file.display())),
-                }
-            })
-        };
-        namespace.within(set).map_err(|error| format!("no way into a namespace: {error}"))??;
+        set(namespace, &values)?;
         self.ip(namespace, "link set lo up\n")
     }
 
@@ -162,7 +153,7 @@ fn families_of(host: &HostPlace) -> LinkKind {
 }
 
 /// A network behind a router, whose address ends in 1.
-struct Net<V4> {
+struct RoutedNet<V4> {
     /// Returns the IPv4 address with this last byte.
     v4: V4,
     /// Number of the IPv6 network.
@@ -171,9 +162,9 @@ struct Net<V4> {
     families: LinkKind,
 }
 
-impl<V4: Fn(u8) -> std::net::Ipv4Addr> Net<V4> {
+impl<V4: Fn(u8) -> std::net::Ipv4Addr> RoutedNet<V4> {
     /// Makes the bridge in the router.
-    fn bridge(&self, tools: &Tools<'_>, router: &Namespace) -> Result<(), String> {
+    fn bridge(&self, tools: &LabTools<'_>, router: &Namespace) -> Result<(), String> {
         let mut lines = format!("link add name {INSIDE} type bridge\nlink set {INSIDE} mtu {MTU} up\n");
         if self.families.has_v4() {
             let _ = writeln!(lines, "address add {}/24 dev {INSIDE}", (self.v4)(1));
@@ -187,7 +178,7 @@ impl<V4: Fn(u8) -> std::net::Ipv4Addr> Net<V4> {
     /// Connects a namespace to the bridge of the router.
     fn connect(
         &self,
-        tools: &Tools<'_>,
+        tools: &LabTools<'_>,
         router: &Namespace,
         host: &str,
         last: u8,
@@ -212,6 +203,28 @@ impl<V4: Fn(u8) -> std::net::Ipv4Addr> Net<V4> {
         }
         tools.ip(&open(host)?, &lines)
     }
+}
+
+/// Sets switches of the kernel in a namespace. A switch of a protocol that the kernel does not have is left out where it would switch
+/// the protocol off.
+fn set(namespace: &Namespace, values: &[(&str, &str)]) -> Result<(), String> {
+    let set = || {
+        values.iter().try_for_each(|(name, value)| {
+            let file = PathBuf::from("/proc/sys/net").join(name);
+            match std::fs::write(&file, value) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && name.ends_with("disable_ipv6") => Ok(()),
+                set => set.map_err(|error| format!("{}: {error}", file.display())),
+            }
+        })
+    };
+    namespace.within(set).map_err(|error| format!("no way into a namespace: {error}"))?
+}
+
+/// Sets the time for which a router keeps mappings of UDP. Its rules must be there: the switches come with them.
+fn keep_mappings(namespace: &Namespace, seconds: Option<u32>) -> Result<(), String> {
+    let Some(seconds) = seconds.map(|seconds| seconds.to_string()) else { return Ok(()) };
+    let names = ["netfilter/nf_conntrack_udp_timeout", "netfilter/nf_conntrack_udp_timeout_stream"];
+    set(namespace, &names.map(|name| (name, seconds.as_str())))
 }
 
 /// Runs a program with an input, to its end.

@@ -79,13 +79,18 @@ impl Lab {
         let layout = Layout::new(&plan);
         build::build(&plan, &layout, state)?;
         let mut lab = Lab { plan, layout, thread: None };
-        match mode {
-            PathMode::Thread => lab.thread = Some(start_thread(&lab.plan)?),
-            PathMode::Process(program) => start_process(&lab.plan.name, program)?,
-        }
+        let thread = match mode {
+            PathMode::Thread => Some(start_thread(&lab.plan)?),
+            PathMode::Process(program) => {
+                start_process(&lab.plan.name, program)?;
+                None
+            }
+        };
         lab.tell("stats")?;
         running::wait(&lab.layout)?;
         state.enter(&StateEntry::Ready)?;
+        // From now on the laboratory ends with its handle.
+        lab.thread = thread;
         Ok(lab)
     }
 

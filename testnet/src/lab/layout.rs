@@ -58,6 +58,8 @@ pub(super) struct LabRouter {
     pub(super) wire: usize,
     /// Indices of the hosts behind it.
     pub(super) hosts: Vec<usize>,
+    /// Seconds for which a mapping of UDP is kept without packets; the kernel's default if `None`.
+    pub(super) mapping_s: Option<u32>,
     /// Families that its hosts need.
     pub(super) families: LinkKind,
 }
@@ -191,6 +193,7 @@ impl LabRouter {
             nat: host.nat,
             wire,
             hosts: vec![first],
+            mapping_s: host.mapping_s,
             families: host.families(),
         }
     }

@@ -85,6 +85,10 @@ pub struct LabHost {
     /// Name of a router that the host shares with other hosts of the same `behind`. Default: a router of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<String>,
+    /// Seconds for which the router keeps the mapping of a UDP port without packets: 1 to 3,600. By default as the kernel does: 30 s,
+    /// and 120 s once both sides have sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping_s: Option<u32>,
     /// Bandwidth of the host's line in each direction, in Mbit/s; unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth_mbit: Option<f64>,
@@ -260,6 +264,9 @@ impl LabPlan {
             if behind.iter().any(|host| host.bandwidth_mbit != first.bandwidth_mbit) {
                 return Err(format!("hosts behind router {router:?} share its line: give them one bandwidth_mbit"));
             }
+            if behind.iter().any(|host| host.mapping_s != first.mapping_s) {
+                return Err(format!("hosts behind router {router:?} share its rules: give them one mapping_s"));
+            }
             if first.nat == NatKind::EndpointIndependent && behind.len() > 1 {
                 return Err(format!(
                     "router {router:?}: endpoint-independent gives the whole address to one host; use another kind for several"
@@ -297,6 +304,13 @@ impl LabHost {
         }
         if self.nat == NatKind::Ipv6Only && self.families() != LinkKind::Ipv6 {
             return named("nat = \"ipv6-only\" has no IPv4: leave link out, or choose another nat");
+        }
+        match self.mapping_s {
+            Some(_) if !self.nat.has_router() => return named("mapping_s is of a router, and this nat has none"),
+            Some(seconds) if !(1..=3_600).contains(&seconds) => {
+                return named(&format!("mapping_s = {seconds} is outside of 1 to 3600"));
+            }
+            _ => {}
         }
         match self.bandwidth_mbit {
             Some(mbit) if !(0.01..=100_000.0).contains(&mbit) => {
@@ -341,6 +355,25 @@ mod tests {
     }
 
     #[test]
+    fn a_matrix_is_read_from_the_file_that_the_plan_names() {
+        let directory = std::env::temp_dir().join(format!("lab-plan-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let (file, matrix) = (directory.join("plan.toml"), directory.join("matrix.json"));
+        let text = "name = 'x'\nlatency = { model = 'matrix', file = 'matrix.json' }\n\
+                    hosts = [{ name = 'a', site = 'p' }, { name = 'b', site = 'q' }]";
+        std::fs::write(&file, text).expect("a plan");
+        let missing = LabPlan::read(&file).expect_err("there is no matrix");
+        assert!(missing.contains("matrix.json"), "{missing}");
+        let table = r#"{ "sites": ["q", "p"], "within_ms": 0.5, "round_trip_ms": [[0, 30], [30, 0]] }"#;
+        std::fs::write(matrix, table).expect("a matrix");
+        let plan = LabPlan::read(&file).expect("a valid plan");
+        std::fs::remove_dir_all(&directory).expect("no directory");
+        let delays = crate::lab::Layout::new(&plan).delays(&plan);
+        assert_eq!(delays[0][1], std::time::Duration::from_millis(15));
+        assert!(LabPlan::parse(text).expect_err("no file").contains("was not read"));
+    }
+
+    #[test]
     fn refusals_name_the_field() {
         for (hosts, named) in [
             ("", "1 to 250 hosts"),
@@ -351,6 +384,8 @@ mod tests {
             ("{ name = 'a', behind = 'r' }", "behind"),
             ("{ name = 'a', nat = 'ipv6-only', link = 'both' }", "ipv6-only"),
             ("{ name = 'a', bandwidth_mbit = 0 }", "bandwidth_mbit"),
+            ("{ name = 'a', mapping_s = 5 }", "mapping_s"),
+            ("{ name = 'a', nat = 'double', mapping_s = 0 }", "1 to 3600"),
             ("{ name = 'r' }, { name = 'a', nat = 'double', behind = 'r' }", "name of a host"),
             (
                 "{ name = 'a', nat = 'double', behind = 'r' }, { name = 'b', nat = 'symmetric', behind = 'r' }",

@@ -174,6 +174,21 @@ fn hosts_behind_one_router_share_its_address_and_reach_each_other() {
 }
 
 #[test]
+fn a_router_forgets_a_mapping_without_packets() {
+    let text = "latency = { model = 'constant', one_way_ms = 1 }
+        hosts = [{ name = 's' }, { name = 'a', nat = 'address-and-port-filtered', mapping_s = 3 }]";
+    let Some(lab) = lab(plan("forget", text)) else { return };
+    let (own, server) = (LabSocket::open(&lab, "a"), LabSocket::open(&lab, "s"));
+    let public = mapped(&own, &server).expect("seen");
+    std::thread::sleep(Duration::from_secs(8));
+    server.send("too late", public).expect("a server sends");
+    assert_eq!(own.receive(SILENCE), None);
+    let again = mapped(&own, &server).expect("seen again");
+    server.send("in time", again).expect("a server sends");
+    assert_eq!(own.receive(PATIENCE).expect("an answer").0, "in time");
+}
+
+#[test]
 fn a_host_with_ipv6_alone_has_no_ipv4() {
     let Some(lab) = lab(plan("six", HOSTS)) else { return };
     let six = LabSocket::open(&lab, "six");
