@@ -38,6 +38,9 @@ use super::plan::LabPlan;
 const TURN_PACKETS: usize = 64;
 /// Bytes of the largest packet of all.
 const PACKET_BYTES_MAX: usize = 65_536;
+/// Time before a packet from which on the thread does not sleep: to be woken takes about as long.
+const EARLY: Nanos = 50_000;
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// Events that are taken from the kernel at one time.
 const EVENTS_MAX: usize = 64;
 /// Marks of events: below are wires, above are connections.
@@ -86,7 +89,7 @@ pub(super) struct PathLoop {
     counts: PathCounts,
     events: OwnedFd,
     timer: OwnedFd,
-    /// Time for which the timer is set.
+    /// Packet time for which the timer is set.
     alarm: Option<Nanos>,
     scratch: Vec<u8>,
 }
@@ -158,9 +161,13 @@ impl PathLoop {
         let mut ready = Vec::with_capacity(EVENTS_MAX);
         loop {
             self.deliver();
-            self.set_alarm()?;
+            let is_near = self.schedule.next().is_some_and(|at| at < now() + EARLY);
+            if !is_near {
+                self.set_alarm()?;
+            }
             ready.clear();
-            match epoll::wait(&self.events, rustix::buffer::spare_capacity(&mut ready), None) {
+            let limit = is_near.then_some(&AT_ONCE);
+            match epoll::wait(&self.events, rustix::buffer::spare_capacity(&mut ready), limit) {
                 Err(rustix::io::Errno::INTR) => continue,
                 waited => waited?,
             };
@@ -245,14 +252,14 @@ impl PathLoop {
         }
     }
 
-    /// Sets the timer for the next packet.
+    /// Sets the timer for shortly before the next packet.
     fn set_alarm(&mut self) -> io::Result<()> {
         let next = self.schedule.next();
         if self.alarm == next {
             return Ok(());
         }
         // A time of zero would switch the timer off, which is right where there is no packet.
-        let at = next.unwrap_or_default();
+        let at = next.unwrap_or_default().saturating_sub(EARLY);
         let it_value = Timespec { tv_sec: (at / 1_000_000_000) as i64, tv_nsec: (at % 1_000_000_000) as _ };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
