@@ -41,6 +41,10 @@ pub struct LabPlan {
     /// Delay that is drawn for each packet on top; none by default.
     #[serde(default)]
     pub jitter: Jitter,
+    /// Microseconds of one way that the machine itself needs for devices and waking of threads: 0 (default) to 1,000. They are subtracted
+    /// from each delay, for round trips below a millisecond. With 0 a path is never faster than planned.
+    #[serde(default)]
+    pub machine_us: u16,
     /// Packets of 1,000 that are lost, on each link: 0 (default) to 1,000.
     #[serde(default)]
     pub loss_per_mille: u16,
@@ -227,6 +231,9 @@ impl LabPlan {
         if self.loss_per_mille > 1_000 {
             return Err(format!("loss_per_mille = {} is above 1000", self.loss_per_mille));
         }
+        if self.machine_us > 1_000 {
+            return Err(format!("machine_us = {} is above 1000: measure a round trip within a site", self.machine_us));
+        }
         if self.queues.link_bytes < 2_000 || self.queues.line_bytes < 2_000 {
             return Err("queues: a queue holds at least one packet: give 2000 bytes or more".into());
         }
@@ -401,6 +408,8 @@ mod tests {
             let told = refusal(&plan(hosts));
             assert!(told.contains(named), "{hosts}: {told}");
         }
+        let slow = format!("machine_us = 1001\n{}", plan("{ name = 'a' }"));
+        assert!(refusal(&slow).contains("machine_us"));
         let lossy = format!("loss_per_mille = 1001\n{}", plan("{ name = 'a' }"));
         assert!(refusal(&lossy).contains("loss_per_mille"));
     }

@@ -4,7 +4,8 @@
 //! the next arrival, and for commands on a socket, in one place; it has real-time priority where this process may have it.
 //!
 //! # Invariants
-//! - No packet arrives before its link's delay is over: a late thread makes a path slower, and never faster than planned.
+//! - No packet arrives before its link's delay is over: a late thread makes a path slower, and never faster than planned. Only the
+//!   plan's `machine_us` is subtracted.
 //! - Packets of a link arrive in the order in which they were sent, unless the plan's jitter may reorder.
 
 mod control;
@@ -18,6 +19,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use rustix::event::epoll;
 use rustix::time::{
@@ -84,6 +86,8 @@ pub(super) struct PathLoop {
     wires: Vec<OwnedFd>,
     names: BTreeMap<String, Vec<usize>>,
     links: PathLinks,
+    /// Time of one way that the machine needs itself, and that no link takes.
+    machine: Duration,
     schedule: Schedule,
     server: ControlServer,
     counts: PathCounts,
@@ -114,17 +118,20 @@ impl PathLoop {
         }
         let mbit: Vec<Option<f64>> = layout.wires.iter().map(|wire| wire.bandwidth_mbit).collect();
         let rules = (plan.jitter, plan.loss_per_mille.into(), plan.queues);
-        let links = PathLinks::new(&layout.delays(plan), &mbit, rules, plan.seed);
+        let machine = Duration::from_micros(plan.machine_us.into());
+        let mut delays = layout.delays(plan);
+        delays.iter_mut().flatten().for_each(|delay| *delay = delay.saturating_sub(machine));
+        let links = PathLinks::new(&delays, &mbit, rules, plan.seed);
         let refused = |error: io::Error| format!("the path cannot wait for packets: {error}");
         let server = ControlServer::new(listener, owner).map_err(refused)?;
-        PathLoop::register(wires, layout.names(), links, server).map_err(refused)
+        PathLoop::register(wires, layout.names(), (links, machine), server).map_err(refused)
     }
 
     /// Registers all handles to wait for.
     fn register(
         wires: Vec<OwnedFd>,
         names: BTreeMap<String, Vec<usize>>,
-        links: PathLinks,
+        (links, machine): (PathLinks, Duration),
         server: ControlServer,
     ) -> io::Result<PathLoop> {
         let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -142,6 +149,7 @@ impl PathLoop {
             wires,
             names,
             links,
+            machine,
             schedule: Schedule::default(),
             server,
             counts: PathCounts::default(),
@@ -298,6 +306,7 @@ impl PathLoop {
         match command {
             PathCommand::Cut(links) => links.into_iter().for_each(|(from, to)| self.links.cut(from, to)),
             PathCommand::Delay(links, delay) => {
+                let delay = delay.saturating_sub(self.machine);
                 links.into_iter().for_each(|(from, to)| self.links.delay(from, to, delay));
             }
             PathCommand::Loss(links, loss) => {
