@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// Time of the machine's monotonic clock, in nanoseconds.
 pub(super) type Nanos = u64;
 
-/// Upper limit of the bytes of buffers that are kept for later packets.
+/// Upper limit of the buffers that are kept for later packets.
 const SPARE_MAX: usize = 4_096;
 
 /// A packet on its way.
