@@ -1,8 +1,8 @@
 # Runs on each host of a network: starts, watches and ends peers. It needs a POSIX shell, /proc, and the usual small programs.
 #
-# Each peer has a directory $dir/peers/NAME: `pid` (process id and start time), `out` (what it printed), `log`, `data`.
-# A process writes its own id before it becomes the peer, so that none runs without a record. A process counts as the
-# peer only while its start time is the recorded one: an id that the system gave to another process is never signalled.
+# Each peer has a directory $dir/peers/NAME: `pid` (process id, start time, and the id of the running system), `out` (what it
+# printed), `log`, `data`. A process writes its own id before it becomes the peer, so that none runs without a record. A process
+# counts as the peer only while all three are as recorded: an id that the system gave to another process is never signalled.
 set -u
 umask 077
 dir=$1 op=$2
@@ -28,11 +28,13 @@ start_time() {
     esac
 }
 
+read -r system </proc/sys/kernel/random/boot_id
+
 # Sets `pid` to the process of a peer, or to nothing.
 running() {
     pid=
-    { read -r known began <"$dir/peers/$1/pid"; } 2>/dev/null || return 0
-    [ -n "${began-}" ] && [ "$(start_time "$known")" = "$began" ] && pid=$known
+    { read -r known began there <"$dir/peers/$1/pid"; } 2>/dev/null || return 0
+    [ -n "$began" ] && [ "$there" = "$system" ] && [ "$(start_time "$known")" = "$began" ] && pid=$known
     return 0
 }
 
@@ -56,9 +58,11 @@ survey) # survey NEED_KIB : what this host is, its listening ports in hexadecima
     exit 0
     ;;
 install) # install NAME SHA256 <PROGRAM : puts a program in its place, if it arrived whole
-    mkdir -p "$dir/bin" && cat >"$dir/bin/.$1.$$" || die "cannot write to $dir/bin"
-    [ "$(sha256sum "$dir/bin/.$1.$$" | cut -d ' ' -f 1)" = "$2" ] || die "the program $1 did not arrive whole"
-    chmod 755 "$dir/bin/.$1.$$" && mv "$dir/bin/.$1.$$" "$dir/bin/$1" || die "cannot write to $dir/bin"
+    new=$dir/bin/.$1.$$
+    trap 'rm -f "$new"' EXIT
+    mkdir -p "$dir/bin" && cat >"$new" || die "cannot write to $dir/bin"
+    [ "$(sha256sum "$new" | cut -d ' ' -f 1)" = "$2" ] || die "the program $1 did not arrive whole"
+    chmod 755 "$new" && mv "$new" "$dir/bin/$1" || die "cannot write to $dir/bin"
     "$dir/bin/$1" --version || die "$1 does not run on this host, a $(uname -m)"
     ;;
 start) # start PEER ARGUMENT… : starts a peer that does not run
@@ -71,13 +75,13 @@ start) # start PEER ARGUMENT… : starts a peer that does not run
     rm -f "$home/pid" "$home/out"
     for name in $(env | sed -n 's/^\(SCATTER_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
     setsid sh -c '
-        home=$1 program=$2
-        shift 2
+        home=$1 program=$2 system=$3
+        shift 3
         read -r line </proc/$$/stat
         line=${line##*) }
-        echo "$$ $(set -- $line; echo "${20}")" >"$home/pid.new" && mv "$home/pid.new" "$home/pid" || exit 1
+        echo "$$ $(set -- $line; echo "${20}") $system" >"$home/pid.new" && mv "$home/pid.new" "$home/pid" || exit 1
         exec "$program" "$@" </dev/null >"$home/out" 2>>"$home/log"
-    ' sh "$home" "$dir/bin/scatter" run --data-dir "$home/data" --output json "$@" </dev/null >/dev/null 2>&1 &
+    ' sh "$home" "$dir/bin/scatter" "$system" run --data-dir "$home/data" --output json "$@" </dev/null >/dev/null 2>&1 &
     tries=100
     until [ -f "$home/pid" ] || [ "$tries" = 0 ]; do
         tries=$((tries - 1))
@@ -130,10 +134,11 @@ end) # end SECONDS : asks all peers to stop, waits, and kills those that still r
         [ -n "$alive" ] || break
         if [ "$left" -le 0 ]; then
             for pid in $alive; do
-                kill -s KILL "$pid" 2>/dev/null && killed=$((killed + 1))
+                kill -s KILL "$pid" 2>/dev/null && [ "$left" = 0 ] && killed=$((killed + 1))
             done
         fi
         left=$((left - 1))
+        [ "$left" -gt -50 ] || die "processes that cannot be killed:$alive"
         sleep 0.2
     done
     echo "$ran $killed"
