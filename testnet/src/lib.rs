@@ -12,6 +12,24 @@
 //! - [`experiment`]: the papers' figures, by name; `picture` draws them, [`parallel`] runs them on several cores.
 //! - [`tool`]: external programs that produce files.
 //! - [`history`]: requests and answers of clients; [`mod@file`] reads and writes it.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use node::Node;
+//! use testnet::sim::{Scenario, harness};
+//!
+//! // Three machines and some clients, for two seconds of virtual time.
+//! let scenario = Scenario { fault_time: Duration::from_secs(2), ..Scenario::calm(7) };
+//! let report = harness::run::<Node>(&scenario, false);
+//! assert_eq!(report.failure, None);
+//! assert!(report.history.operations.iter().any(|operation| operation.outcome.answer().is_some()));
+//!
+//! // The seed determines the whole run.
+//! assert_eq!(harness::run::<Node>(&scenario, false).hash, report.hash);
+//! ```
 
 /// A simulated network allocates for every frame and every observation of it. The daemon has the same allocator, without large
 /// pages; the simulator has large pages where it is built alone (`cargo build --release -p testnet`).

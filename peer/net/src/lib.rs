@@ -48,6 +48,29 @@
 //! | dial all addresses of a peer at once and take the first | TCP has a start (`redial`) |
 //!
 //! The differences to libp2p's QUIC are in [`quic`].
+//!
+//! # Examples
+//!
+//! ```
+//! use net::{Identity, NetConfig, NetworkKey, complaint, peer_id_of};
+//! use node::Class;
+//!
+//! // Entry into a closed network through one known peer: no other process is accepted at its address.
+//! let known = Identity::random();
+//! let entry = format!("/ip4/192.0.2.1/tcp/7400/p2p/{}", peer_id_of(&known.peer()));
+//! assert_eq!(complaint(&entry, true), None);
+//! let config = NetConfig {
+//!     listen: vec!["/ip4/0.0.0.0/tcp/7400".parse()?, "/ip4/0.0.0.0/udp/7400/quic-v1".parse()?],
+//!     join: vec![entry.parse()?],
+//!     network_key: Some(NetworkKey::from_passphrase(b"a long secret of all peers")),
+//!     ..NetConfig::new("example")
+//! };
+//!
+//! // A heartbeat that waited for four intervals is dropped; bulk may wait longer.
+//! assert!(config.class(Class::Control).patience < config.class(Class::Bulk).patience);
+//! assert!(complaint("/dns4/example.org/tcp/7400", true).is_some_and(|text| text.contains("IP address")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod behaviour;
 mod config;

@@ -15,6 +15,30 @@
 //! | the rebuild of its table | `table::rebuild` |
 //! | large values in it | `table::pieces` |
 //! | a disk for tests that crashes and fails | [`sim`] |
+//!
+//! # Examples
+//!
+//! ```
+//! use node::{Change, Tail};
+//! use store::{Engine, StoreConfig};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let config = StoreConfig::default();
+//! let (mut engine, restored) = Engine::open_dir(dir.path(), &config)?;
+//! assert_eq!(restored.tail, Tail::Empty);
+//!
+//! // One batch: both changes take effect or none, and they are durable when `append` returns.
+//! let promise = Change::PutMeta("promise".into(), "7".into());
+//! engine.append([vec![promise, Change::PutRecord("key".into(), "value".into())]])?;
+//! engine.seal()?;
+//!
+//! // The next start gets the small entries back, and looks records up.
+//! let (engine, restored) = Engine::open_dir(dir.path(), &config)?;
+//! assert_eq!(restored.tail, Tail::Sealed);
+//! assert_eq!(restored.meta[b"promise".as_slice()], "7");
+//! assert_eq!(engine.load(b"key")?, Some("value".into()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod aside;
 mod behind;
