@@ -81,7 +81,7 @@ pub use policies::risk::{LifetimesStatus, RiskStatus};
 pub use policy::lifetimes::Lifetimes;
 pub use policy::risk::NINES_TARGET;
 pub use policy::size::can_flap;
-pub use reconfigure::leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
+pub use reconfigure::leaving::{LeaveMode, LeaveRefusal, LeaveStatus, LeaveStep};
 pub use replicas::storage::doubt;
 pub use routing::ring_walk::{RingWalk, Silent};
 pub use sessions::harmonia::ReadSchedulerCounts;

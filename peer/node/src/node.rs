@@ -238,7 +238,7 @@ impl Node {
                 self.stage.stopping.get_or_insert(now.time);
                 let away = self.config.away;
                 // A node that leaves hands over in its own way, and need not be waited for.
-                if self.reconfigure.leave.force.is_none() {
+                if self.reconfigure.leave.mode.is_none() {
                     self.replicas.each(|group| group.stop_soon(away));
                 }
             }

@@ -222,9 +222,9 @@ impl Drive {
 
     /// Goes on leaving, where this peer was leaving when its process ended.
     fn go_on_leaving(&mut self) {
-        if let Some(force) = self.peer_state.with(|peer_state| peer_state.leaving()) {
+        if let Some(mode) = self.peer_state.with(|peer_state| peer_state.leaving()) {
             tracing::info!("this peer was leaving when its process ended, and continues to leave");
-            self.node.handle(self.clocks.now(), Input::Leave { force });
+            self.node.handle(self.clocks.now(), Input::Leave { force: mode.is_forced() });
         }
     }
 
@@ -253,11 +253,11 @@ impl Drive {
     fn on_ask(&mut self, now: Now, ask: Ask, pictured: &mut Time) -> bool {
         // The caller that asked may have gone.
         match ask {
-            Ask::MayLeave(force, asker) => {
-                let _ = asker.send(self.node.refuses_leave(force));
+            Ask::MayLeave(mode, asker) => {
+                let _ = asker.send(self.node.refuses_leave(mode.is_forced()));
             }
-            Ask::Leave(force, asker) => {
-                self.node.handle(now, Input::Leave { force });
+            Ask::Leave(mode, asker) => {
+                self.node.handle(now, Input::Leave { force: mode.is_forced() });
                 let _ = asker.send(self.node.status().leaving);
                 *pictured = Time(0);
             }

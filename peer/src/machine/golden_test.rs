@@ -41,7 +41,7 @@ fn golden_peer_state() {
             agreed: Some(Agreed { leases: true, coarse: false, min_group: 5, max_group: 12, max_value: 65536 }),
             policies: vec!["join=random".into()],
         }),
-        leaving: Some(true),
+        leaving: Some(node::LeaveMode::Forced),
         left: Some(ring.clone()),
         name: "oak-7_b.c".parse().ok(),
     };

@@ -7,7 +7,7 @@ use std::thread::Thread;
 
 use environment::lock;
 use group::op::Refusal;
-use node::{AdminOutcome, AdminRequest, LeaveRefusal, LeaveStatus, Request, RingWalk};
+use node::{AdminOutcome, AdminRequest, LeaveMode, LeaveRefusal, LeaveStatus, Request, RingWalk};
 use overlay::{GroupId, Point};
 use store::StoreEvent;
 use tokio::sync::mpsc::UnboundedSender;
@@ -18,10 +18,10 @@ use crate::resp::{Backend, Rejected};
 /// Requests to a loop from the supervisor of all loops.
 #[derive(Debug)]
 pub enum Ask {
-    /// Asks for the reason that prevents leaving, if there is one; `true` if the administrator insists.
-    MayLeave(bool, SyncSender<Option<LeaveRefusal>>),
-    /// Leave, with `true` if the administrator insists. The answer is the present step of the leave.
-    Leave(bool, SyncSender<Option<LeaveStatus>>),
+    /// Asks for the reason that prevents leaving, if there is one.
+    MayLeave(LeaveMode, SyncSender<Option<LeaveRefusal>>),
+    /// Leave. The answer is the present step of the leave.
+    Leave(LeaveMode, SyncSender<Option<LeaveStatus>>),
     /// Carry out an administrator's request on a group.
     AdminRequest(GroupId, AdminRequest, UnboundedSender<AdminOutcome>),
     /// Walk along the ring from this point, to so many groups.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use group::op::Refusal;
 use net::Net;
-use node::{AdminOutcome, AdminRequest, Event, LeaveRefusal, LeaveStatus, NodeStatus, Request, RingWalk};
+use node::{AdminOutcome, AdminRequest, Event, LeaveMode, LeaveRefusal, LeaveStatus, NodeStatus, Request, RingWalk};
 use overlay::{GroupId, Key, Point};
 use tokio::sync::{mpsc, oneshot};
 
@@ -40,8 +40,8 @@ pub(crate) enum Word {
     Happened(u8, Event),
     /// The loop of a lane has ended.
     Ended(u8, LoopEnd, Option<Box<NodeStatus>>),
-    /// A request that this peer leaves; `true` if the administrator insists.
-    Leave(bool, Asker),
+    /// A request that this peer leaves.
+    Leave(LeaveMode, Asker),
 }
 
 /// Handle of other threads to a peer's lanes.
@@ -84,7 +84,7 @@ impl Admin for Lanes {
     fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>> {
         let (asker, answer) = oneshot::channel();
         // Where no receiver listens any more the asker is dropped, which its receiver notices.
-        let _ = self.words.send(Word::Leave(force, asker));
+        let _ = self.words.send(Word::Leave(force.into(), asker));
         answer
     }
 
@@ -165,9 +165,9 @@ impl Supervisor {
             let Ok(word) = self.words.recv() else { break };
             match word {
                 Word::Happened(lane, event) => self.pass_on(lane, event, &mut tell),
-                Word::Leave(force, asker) => {
+                Word::Leave(mode, asker) => {
                     // The caller that asked may have gone.
-                    let _ = asker.send(self.leave(force, peer_state));
+                    let _ = asker.send(self.leave(mode, peer_state));
                 }
                 Word::Ended(lane, end, last) => {
                     let lane = usize::from(lane);
@@ -197,8 +197,8 @@ impl Supervisor {
 
     /// Begins to leave, with all lanes or none. The leave is written down before any caller is told: a peer that dies in the
     /// middle of it must not come back as a member.
-    fn leave(&self, force: bool, peer_state: &SharedPeerState) -> Result<LeavingStatus, LeaveError> {
-        let answers = self.ask_all(|asker| Ask::MayLeave(force, asker));
+    fn leave(&self, mode: LeaveMode, peer_state: &SharedPeerState) -> Result<LeavingStatus, LeaveError> {
+        let answers = self.ask_all(|asker| Ask::MayLeave(mode, asker));
         for answer in answers {
             // A lane that has ended does not answer.
             if let Some(refusal) = answer.unwrap_or(Some(LeaveRefusal::Stopping)) {
@@ -208,11 +208,11 @@ impl Supervisor {
         peer_state
             .with(|peer_state| {
                 let before = peer_state.leaving();
-                peer_state.set_leaving(Some(force || before == Some(true)));
+                peer_state.set_leaving(before.max(Some(mode)));
                 peer_state.save().inspect_err(|_| peer_state.set_leaving(before))
             })
             .map_err(LeaveError::Forgotten)?;
-        let begun = self.ask_all(|asker| Ask::Leave(force, asker));
+        let begun = self.ask_all(|asker| Ask::Leave(mode, asker));
         let begun: Vec<LeaveStatus> = begun.into_iter().flatten().flatten().collect();
         Ok(leaving_of(begun.iter().copied()).unwrap_or_default())
     }
@@ -377,7 +377,7 @@ mod tests {
         halts.join().unwrap();
         // No caller waits for an answer that the lane does not give.
         let (asker, answer) = sync_channel(1);
-        mailboxes[1].ask(Ask::MayLeave(false, asker));
+        mailboxes[1].ask(Ask::MayLeave(LeaveMode::Graceful, asker));
         assert!(answer.recv().is_err());
     }
 
@@ -411,7 +411,7 @@ mod tests {
                 while asks.is_empty() {
                     asks = mailbox.take_asks();
                 }
-                let Some(Ask::MayLeave(false, asker)) = asks.pop() else { panic!("{asks:?}") };
+                let Some(Ask::MayLeave(LeaveMode::Graceful, asker)) = asks.pop() else { panic!("{asks:?}") };
                 asker.send(refusal).unwrap();
             }
             let refused = answer.blocking_recv().unwrap();

@@ -9,10 +9,41 @@ use group::Group;
 use group::control::membership::MEMBERS_MIN;
 use group::control::state::GroupState;
 use overlay::{NodeId, RingId};
+use serde::{Deserialize, Serialize};
 
 use crate::api::Event;
 use crate::context::{Context, Stage};
 use crate::replicas::LocalReplicas;
+
+/// Mode of a leave, by the number of members that may remain. A later variant goes further: once asked for, it stays. Encoded as the
+/// flag `force`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub enum LeaveMode {
+    /// The node leaves once at least three other members remain; until then it waits for newcomers.
+    Graceful,
+    /// The node leaves also where fewer than three members remain, but never as the last one.
+    Forced,
+}
+
+impl LeaveMode {
+    /// Returns whether the node leaves also where fewer than three members remain.
+    pub fn is_forced(self) -> bool {
+        self == LeaveMode::Forced
+    }
+}
+
+impl From<bool> for LeaveMode {
+    fn from(force: bool) -> LeaveMode {
+        if force { LeaveMode::Forced } else { LeaveMode::Graceful }
+    }
+}
+
+impl From<LeaveMode> for bool {
+    fn from(mode: LeaveMode) -> bool {
+        mode.is_forced()
+    }
+}
 
 /// Step that a leave waits for, in about this order. Its text is the one in `/v1/status`: the words are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,8 +114,8 @@ pub enum LeaveRefusal {
 /// State of a leave.
 #[derive(Debug, Default)]
 pub(crate) struct Leave {
-    /// `Some` once the node leaves for good; true if it leaves in any case.
-    pub(crate) force: Option<bool>,
+    /// Mode of the leave; `None` unless the node leaves for good.
+    pub(crate) mode: Option<LeaveMode>,
     /// Step that was last reported.
     step: Option<LeaveStep>,
 }
@@ -102,7 +133,7 @@ impl Leave {
         if stage.over || stage.stopping.is_some() {
             return Some(LeaveRefusal::Stopping);
         }
-        if self.force.is_some() {
+        if self.mode.is_some() {
             return None;
         }
         match replicas.home() {
@@ -115,9 +146,10 @@ impl Leave {
     /// Leaves all groups that this node has a part in. Force, once given, stays. Returns whether the node has left at once, since it has
     /// a part in none.
     pub(crate) fn begin(&mut self, cx: &mut Context<'_>, force: bool) -> bool {
-        let force = force || self.force == Some(true);
-        self.force = Some(force);
-        cx.replicas.each(|group| group.leave(force));
+        let asked = LeaveMode::from(force);
+        let mode = self.mode.map_or(asked, |earlier| earlier.max(asked));
+        self.mode = Some(mode);
+        cx.replicas.each(|group| group.leave(mode.is_forced()));
         cx.replicas.is_empty()
     }
 
@@ -139,7 +171,7 @@ impl Leave {
 
     /// Returns the progress of the leave of the node `me`, if there is one.
     pub(crate) fn status(&self, replicas: &LocalReplicas, me: NodeId) -> Option<LeaveStatus> {
-        let force = self.force?;
+        let force = self.mode?.is_forced();
         let state = replicas.home().map(Group::state);
         let step = match state {
             _ if self.step == Some(LeaveStep::Left) => LeaveStep::Left,

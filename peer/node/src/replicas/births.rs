@@ -158,7 +158,7 @@ impl Node {
                 group.set_addresses(self.addresses.clone());
                 group.set_full(self.full);
                 group.set_history(self.lives.history(&self.config, self.now));
-                self.reconfigure.leave.force.into_iter().for_each(|force| group.leave(force));
+                self.reconfigure.leave.mode.into_iter().for_each(|mode| group.leave(mode.is_forced()));
                 group
             }
         };

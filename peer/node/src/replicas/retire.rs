@@ -153,7 +153,7 @@ impl Node {
 
     /// Ends this incarnation, which is not needed any more; an intention to leave outlives it.
     fn part_from(&mut self, why: Event) {
-        match self.reconfigure.leave.force {
+        match self.reconfigure.leave.mode {
             Some(_) => self.left(),
             None => self.end_life(why),
         }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use environment::version::PROGRAM;
+use node::LeaveMode;
 use overlay::{Incarnation, PeerKey, PeerName, RingId};
 use serde::{Deserialize, Serialize};
 
@@ -35,9 +36,9 @@ pub(in super::super) struct Content {
     /// The network that the peer belongs to, with its ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super) network: Option<Network>,
-    /// Whether the peer leaves the ring: `Some(true)` if it insists.
+    /// Mode of the peer's leave, if it leaves the ring; `true` in the file is a forced leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in super::super) leaving: Option<bool>,
+    pub(in super::super) leaving: Option<LeaveMode>,
     /// The ring that the peer has left, while it belongs to no other ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super) left: Option<String>,
@@ -165,13 +166,13 @@ impl PeerState {
         }
     }
 
-    /// Returns whether the peer leaves its ring: `Some(true)` if it insists.
-    pub fn leaving(&self) -> Option<bool> {
+    /// Returns the mode in which the peer leaves its ring; `None` if it does not leave.
+    pub fn leaving(&self) -> Option<LeaveMode> {
         self.content.leaving
     }
 
-    /// Sets whether the peer leaves its ring; `None` where it does not leave any more.
-    pub(crate) fn set_leaving(&mut self, leaving: Option<bool>) {
+    /// Sets the mode in which the peer leaves its ring; `None` where it does not leave any more.
+    pub(crate) fn set_leaving(&mut self, leaving: Option<LeaveMode>) {
         self.changed |= self.content.leaving != leaving;
         self.content.leaving = leaving;
     }
@@ -374,10 +375,13 @@ mod tests {
         peer_state.set_rings(&network(), RingId(7), []);
         peer_state.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
         let first = peer_state.fresh_incarnation(1000).unwrap();
-        peer_state.set_leaving(Some(true));
+        peer_state.set_leaving(Some(LeaveMode::Forced));
         peer_state.save().unwrap();
         let mut leaving = PeerState::load(dir.path()).unwrap();
-        assert_eq!((leaving.ring(), leaving.leaving(), leaving.left()), (Some(RingId(7)), Some(true), None));
+        assert_eq!(
+            (leaving.ring(), leaving.leaving(), leaving.left()),
+            (Some(RingId(7)), Some(LeaveMode::Forced), None)
+        );
         leaving.set_left();
         leaving.save().unwrap();
         let mut left = PeerState::load(dir.path()).unwrap();
@@ -459,7 +463,7 @@ mod tests {
         let mut peer_state = PeerState::load(dir.path()).unwrap();
         peer_state.set_rings(&network(), RingId(0x1234_5678), [RingId(0xfeed)]);
         peer_state.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
-        peer_state.set_leaving(Some(false));
+        peer_state.set_leaving(Some(LeaveMode::Graceful));
         peer_state.content.left = Some(RingId(0x9abc).to_string());
         peer_state.set_name("oak".parse().ok().as_ref());
         let key = super::super::key_hash::KeyHash::new(b"a key", super::super::key_hash::CHEAP).unwrap();
