@@ -22,7 +22,7 @@ use crate::harmonia::read_scheduler::SpreadRead;
 use crate::lend::{context, facts, local};
 use crate::message::{AttemptOutcome, ClientOperation, Message, Parting};
 use crate::op::{Limit, ReadMode};
-use crate::outbox::Attempt;
+use crate::outbox::{Attempt, BatchToken};
 use crate::transaction::plan::Rank;
 use crate::transaction::successor::handover::Handover;
 use crate::validate::Dropped;
@@ -421,7 +421,7 @@ impl Group {
     }
 
     /// Notes that the store has everything up to this token.
-    pub fn on_persisted(&mut self, token: u64) {
+    pub fn on_persisted(&mut self, token: BatchToken) {
         if !self.failed {
             self.out.persisted(token);
         }

@@ -77,6 +77,14 @@ pub struct Attempt {
     pub attempt: u64,
 }
 
+/// Token of a batch of changes to the store. Each replica counts its own batches, and tokens rise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchToken(pub u64);
+
+/// Token of one listing of stored records. Each replica names its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScanToken(pub u64);
+
 /// Output of a group; the driver executes them in this order.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -84,7 +92,7 @@ pub enum GroupOutput {
     /// Send this message, as of this epoch, to each of these nodes; this node is never among them.
     Send(Vec<NodeId>, Message, Epoch),
     /// Make these changes durable, together; answered by a call of `persisted` with the token.
-    Persist(u64, Vec<Durable>),
+    Persist(BatchToken, Vec<Durable>),
     /// Look up a key's record; answered by `loaded`, once for each request.
     Load {
         /// Key of the record.
@@ -93,7 +101,7 @@ pub enum GroupOutput {
         urgent: bool,
     },
     /// List records from this key on, about this many bytes, and at least one; answered by `scanned`.
-    Scan(u64, Bound<Key>, usize),
+    Scan(ScanToken, Bound<Key>, usize),
     /// Outcome of an operation of this node's own, for its attempt.
     Outcome(u64, crate::message::AttemptOutcome),
     /// Send this pass through the switch, from where it comes back by `passed`. It may be lost.
@@ -159,10 +167,11 @@ pub struct Outbox {
     /// Messages that wait for the changes collected now.
     after: Vec<Addressed>,
     /// Messages that wait for batches handed out; tokens ascend.
-    waiting: VecDeque<(u64, Vec<Addressed>)>,
-    next_token: u64,
+    waiting: VecDeque<(BatchToken, Vec<Addressed>)>,
+    /// Token of the last batch that was handed out; 0 before the first.
+    last_token: BatchToken,
     /// Highest token that is durable.
-    persisted: u64,
+    persisted: BatchToken,
     /// Writes accepted since the last call of [`Outbox::watch`]; `None` before the first.
     watched: Option<Vec<Write>>,
     /// Whether changes are ignored from now on.
@@ -185,8 +194,8 @@ impl Outbox {
             behind: Vec::new(),
             after: Vec::new(),
             waiting: VecDeque::new(),
-            next_token: 1,
-            persisted: 0,
+            last_token: BatchToken(0),
+            persisted: BatchToken(0),
             watched: None,
             closed: false,
             halted: None,
@@ -315,7 +324,7 @@ impl Outbox {
     }
 
     /// Releases messages that waited for this token: the store has everything up to it.
-    pub fn persisted(&mut self, token: u64) {
+    pub fn persisted(&mut self, token: BatchToken) {
         self.persisted = self.persisted.max(token);
         while self.waiting.front().is_some_and(|(token, _)| *token <= self.persisted) {
             let (_, messages) = self.waiting.pop_front().expect("just seen");
@@ -327,7 +336,7 @@ impl Outbox {
 
     /// Returns the number of batches that are not durable yet.
     pub fn batches_waiting(&self) -> u64 {
-        self.next_token - 1 - self.persisted
+        self.last_token.0 - self.persisted.0
     }
 
     /// Returns whether everything changed so far is durable, and no message waits for that.
@@ -350,9 +359,8 @@ impl Outbox {
         }
         let after = core::mem::take(&mut self.after);
         if !self.changes.is_empty() {
-            let token = self.next_token;
-            self.next_token += 1;
-            self.ready.push_back(GroupOutput::Persist(token, core::mem::take(&mut self.changes)));
+            self.last_token.0 += 1;
+            self.ready.push_back(GroupOutput::Persist(self.last_token, core::mem::take(&mut self.changes)));
         }
         self.ready.extend(self.behind.drain(..));
         if self.batches_waiting() == 0 {
@@ -360,7 +368,7 @@ impl Outbox {
                 self.send_as_of(&to, message, epoch);
             }
         } else if !after.is_empty() {
-            self.waiting.push_back((self.next_token - 1, after));
+            self.waiting.push_back((self.last_token, after));
         }
         true
     }

@@ -29,7 +29,7 @@ use crate::group::Group;
 use crate::lend::context;
 use crate::message::Write;
 use crate::number_set::NumberSet;
-use crate::outbox::{CommitteeHead, Durable, Outbox};
+use crate::outbox::{CommitteeHead, Durable, Outbox, ScanToken};
 use crate::record::Record;
 use crate::transaction::member::Transactions;
 use crate::transaction::successor::handover::Handovers;
@@ -198,7 +198,7 @@ impl Group {
     }
 
     /// Takes a page of records from the store.
-    pub fn on_scanned(&mut self, token: u64, records: Vec<(Key, Arc<Record>)>, done: bool) {
+    pub fn on_scanned(&mut self, token: ScanToken, records: Vec<(Key, Arc<Record>)>, done: bool) {
         if token == PURGE {
             let entry = self.purging.on_page(&mut context!(self), &mut self.table, &self.log, records, done);
             return entry.into_iter().for_each(|entry| self.propose(entry));

@@ -19,12 +19,12 @@ use crate::control::leader::LeaderState;
 use crate::control::log::Log;
 use crate::control::state::{Entry, GroupState, Purge, Purged};
 use crate::data::table::Table;
-use crate::outbox::{Durable, GroupOutput};
+use crate::outbox::{Durable, GroupOutput, ScanToken};
 use crate::record::Record;
 use overlay::time::Time;
 
 /// Token of the scans that look for tombstones in the store.
-pub(crate) const PURGE: u64 = u64::MAX;
+pub(crate) const PURGE: ScanToken = ScanToken(u64::MAX);
 /// Records searched in one go.
 const RECORDS: usize = 4_096;
 /// Size of a page of the store, in bytes.

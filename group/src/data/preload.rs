@@ -7,11 +7,11 @@ use core::ops::Bound;
 use overlay::Key;
 
 use crate::data::table::Table;
-use crate::outbox::{GroupOutput, Outbox};
+use crate::outbox::{GroupOutput, Outbox, ScanToken};
 use crate::record::Record;
 
 /// Token of the scan that fills the table at start.
-pub(crate) const PRELOAD: u64 = 0;
+pub(crate) const PRELOAD: ScanToken = ScanToken(0);
 /// Size of a page of that scan, in bytes.
 const PRELOAD_BYTES: usize = 1 << 20;
 

@@ -3,6 +3,7 @@
 use group::ballot::Term;
 use group::data::table::Table;
 use group::message::{Base, CommitteeMessage, Message};
+use group::outbox::ScanToken;
 use overlay::{KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, write};
@@ -44,7 +45,9 @@ fn an_answer_says_how_far_it_goes() {
     lacking.table = Table::new(1 << 20, false, false);
     lacking.serve(second, &[(first.term, 3)]);
     lacking.tick();
-    lacking.act(|acceptor, ctx, _| acceptor.on_scanned(ctx, 1, vec![(one.key.clone(), one.record.clone())], false));
+    lacking.act(|acceptor, ctx, _| {
+        acceptor.on_scanned(ctx, ScanToken(1), vec![(one.key.clone(), one.record.clone())], false)
+    });
     let (_, question) = lacking.asked_compare();
     assert_eq!(question.until, Some(one.key.clone()));
     // No source answers for a while, and meanwhile all its records are in memory: it asks again, to the end.

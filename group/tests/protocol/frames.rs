@@ -6,6 +6,7 @@ use group::config::VALUE_BYTES_MAX;
 use group::data::table::Table;
 use group::message::{AskCompare, Base, ClientOperation, CommitteeMessage, CommitteeReport, Message};
 use group::op::{Condition, Expiry, Op, Read};
+use group::outbox::ScanToken;
 use group::record::LIVE_IDS_MAX;
 use group::validate::Violation;
 use overlay::{Epoch, KeyRange, Point};
@@ -113,7 +114,7 @@ fn a_page_of_one_record_does_not_say_that_nothing_follows() {
     bench.hear(3, CommitteeMessage::AskCompare(ask.into()));
     bench.act(|acceptor, ctx, _| {
         // `trim` in `peer/store/src/engine.rs`: at least one record, and not done, for there is more.
-        assert!(acceptor.on_scanned(ctx, 1, vec![(large.key.clone(), large.record.clone())], false));
+        assert!(acceptor.on_scanned(ctx, ScanToken(1), vec![(large.key.clone(), large.record.clone())], false));
     });
     for (_, message) in &bench.said {
         if let CommitteeMessage::Compared(answer) = message {

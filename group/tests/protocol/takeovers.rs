@@ -3,7 +3,7 @@
 use group::Group;
 use group::ballot::Number;
 use group::message::{AskCompare, Base, CommitteeMessage, Compared, LogMessage, Message, Sender, Since};
-use group::outbox::GroupOutput;
+use group::outbox::{BatchToken, GroupOutput};
 use overlay::{Epoch, KeyRange, Point};
 
 use crate::bench::{Bench, ballot, base, key, node, nothing_newer, write};
@@ -165,7 +165,7 @@ fn nobody_leads_before_its_own_promise_is_durable() {
     let bench = Bench::new(node(1), 3);
     let mut group = Group::join(bench.config.clone(), node(1), bench.state.clone(), bench.now, 1);
     let mut now = bench.now;
-    let (mut tokens, mut last, mut led, mut persisted_all) = (Vec::new(), 0, false, false);
+    let (mut tokens, mut last, mut led, mut persisted_all) = (Vec::new(), BatchToken(0), false, false);
     for step in 0..90 {
         now.time = now.time + std::time::Duration::from_millis(20);
         group.set_now(now);

@@ -14,8 +14,8 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
 use crate::api::{Change, Class, Event, Output};
 use crate::config::{Durability, NodeConfig};
 use crate::outbox::Outbox;
-use crate::replicas::LocalReplicas;
 use crate::replicas::storage::Space;
+use crate::replicas::{BatchOwner, LocalReplicas};
 use crate::wire::{self, Frame, Stamp};
 
 /// Stage of the node's life.
@@ -177,7 +177,7 @@ impl Context<'_> {
     /// Does the same under this name, which [`LocalReplicas::on_persisted`] gives back.
     pub(crate) fn persist_named(&mut self, name: u64, changes: Vec<Change>) {
         if self.config.durability == Durability::Sync {
-            let token = self.replicas.name_batch(0, name);
+            let token = self.replicas.name_batch(BatchOwner::Node(name));
             self.out.push(Output::Persist { token, changes });
         }
     }

@@ -14,9 +14,9 @@ use overlay::Key;
 use crate::api::{Event, Output, Request, RequestId};
 use crate::context::context;
 use crate::node::Node;
-use crate::replicas::Scan;
 use crate::replicas::keyspace::Walk;
 use crate::replicas::storage;
+use crate::replicas::{BatchOwner, ReplicaSerial, Scan};
 use crate::sessions::harmonia::ForSessions;
 use crate::sessions::requester::Requester;
 use crate::sessions::{SessionContext, Sessions};
@@ -24,8 +24,8 @@ use crate::starts::Persisted;
 
 impl Node {
     /// Carries out an output of a group.
-    pub(crate) fn carry(&mut self, serial: u64, output: GroupOutput) {
-        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return };
+    pub(crate) fn carry(&mut self, serial: ReplicaSerial, output: GroupOutput) {
+        let Some(replica) = self.replicas.by_serial(serial) else { return };
         let (state, namespace) = (replica.group.state(), replica.namespace);
         match output {
             GroupOutput::Send(to, message, epoch) => {
@@ -41,7 +41,7 @@ impl Node {
                 if self.replicas.keyspace_due.take_if(|of| *of == serial).is_some() {
                     changes.extend(self.replicas.places(self.space()));
                 }
-                let token = self.replicas.name_batch(serial, token);
+                let token = self.replicas.name_batch(BatchOwner::Group(serial, token));
                 self.out.push(Output::Persist { token, changes });
             }
             GroupOutput::Load { key, urgent } => {
@@ -50,7 +50,7 @@ impl Node {
             }
             GroupOutput::Scan(token, from, bytes_max) => {
                 let walk = Walk::new(self.replicas.keyspace.parts(state.range), from, bytes_max);
-                self.scan(Scan { serial, token, walk });
+                self.scan(Scan { of: Some((serial, token)), walk });
             }
             GroupOutput::Outcome(attempt, outcome) => {
                 self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
@@ -90,8 +90,8 @@ impl Node {
     }
 
     /// Handles a change of a group's state: other peers may have to be reached, and operations may have to go elsewhere.
-    fn on_changed(&mut self, serial: u64) {
-        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return };
+    fn on_changed(&mut self, serial: ReplicaSerial) {
+        let Some(replica) = self.replicas.by_serial(serial) else { return };
         let group = &replica.group;
         let all = group.state().members.iter().chain(&group.state().learners);
         for member in all.filter(|member| member.node.peer != self.me.peer && !member.addresses.is_empty()) {
@@ -128,13 +128,13 @@ impl Node {
     }
 
     fn scanned(&mut self, scan: Scan, records: Vec<(Key, Bytes)>, done: bool) {
-        if scan.serial == 0 {
+        let Some((serial, token)) = scan.of else {
             let changes = self.replicas.drop_leftovers(self.now.time, self.space(), records, done);
             if !changes.is_empty() {
                 self.cx().persist_own(changes);
             }
             return;
-        }
+        };
         let mut decoded = Vec::with_capacity(records.len());
         for (key, value) in records {
             match storage::decode_record(&value) {
@@ -142,8 +142,8 @@ impl Node {
                 Err(error) => return self.damaged(&error.to_string()),
             }
         }
-        if let Some(replica) = self.replicas.all.iter_mut().find(|replica| replica.serial == scan.serial) {
-            replica.group.on_scanned(scan.token, decoded, done);
+        if let Some(replica) = self.replicas.by_serial_mut(serial) {
+            replica.group.on_scanned(token, decoded, done);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use group::Group;
 use group::config::GroupConfig;
 use group::control::state::GroupState;
-use group::outbox::GroupOutput;
+use group::outbox::{BatchToken, GroupOutput};
 use overlay::time::Time;
 
 use super::agenda::Agenda;
@@ -20,7 +20,7 @@ pub enum MachineEvent {
         /// Number of the machine.
         machine: usize,
         /// Last token of the batch.
-        token: u64,
+        token: BatchToken,
     },
     /// A timer of this machine.
     Tick(usize),
@@ -30,7 +30,7 @@ struct GroupMachine {
     group: Group,
     asker: Asker,
     /// Handed to the disk, behind the batch that it syncs now.
-    unsynced: Option<u64>,
+    unsynced: Option<BatchToken>,
     syncing: bool,
     ticks_at: Time,
 }

@@ -34,7 +34,7 @@ use crate::data::catch_up::source::SourceQuery;
 use crate::data::catch_up::throttle::Throttle;
 use crate::data::table::Table;
 use crate::message::{AskCompare, AskCopy, Base, CommitteeMessage, Compared, Message, Since, Write};
-use crate::outbox::{Durable, GroupOutput};
+use crate::outbox::{Durable, GroupOutput, ScanToken};
 use crate::record::Record;
 use crate::validate::Violation;
 use overlay::time::Time;
@@ -87,8 +87,9 @@ pub(crate) enum ScanUse {
 #[derive(Clone, Debug, Default)]
 pub struct CatchUp {
     jobs: BTreeMap<Lane, Job>,
-    pub(crate) scans: BTreeMap<u64, ScanUse>,
-    next_scan: u64,
+    pub(crate) scans: BTreeMap<ScanToken, ScanUse>,
+    /// Token of the last scan; 0 before the first.
+    last_scan: ScanToken,
     throttle: Throttle,
     /// Whether the store has much left to write: writes of clients would wait behind copied records.
     store_behind: bool,
@@ -375,7 +376,7 @@ impl Acceptor {
     pub fn on_scanned(
         &mut self,
         ctx: &mut Context<'_>,
-        token: u64,
+        token: ScanToken,
         records: Vec<(Key, Arc<Record>)>,
         done: bool,
     ) -> bool {
@@ -634,10 +635,10 @@ impl CatchUp {
         copies.clone().count() < scans_max && !copies.any(|known| known == (node, number))
     }
 
-    pub(crate) fn begin_scan(&mut self, scan: ScanUse) -> u64 {
-        self.next_scan += 1;
-        self.scans.insert(self.next_scan, scan);
-        self.next_scan
+    pub(crate) fn begin_scan(&mut self, scan: ScanUse) -> ScanToken {
+        self.last_scan.0 += 1;
+        self.scans.insert(self.last_scan, scan);
+        self.last_scan
     }
 }
 

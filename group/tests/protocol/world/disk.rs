@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use group::ballot::LogSlot;
-use group::outbox::Durable;
+use group::outbox::{BatchToken, Durable};
 use group::record::Record;
 use group::{Doubt, Stored};
 use overlay::Key;
@@ -18,7 +18,7 @@ pub struct Disk {
     /// Content that reads see.
     view: Content,
     durable: Content,
-    waiting: VecDeque<(u64, Vec<Durable>)>,
+    waiting: VecDeque<(BatchToken, Vec<Durable>)>,
     /// Durable content before the last durable batch, where that batch may be lost.
     before: Option<Box<Content>>,
     /// Whether the last durable batch may be lost.
@@ -27,13 +27,13 @@ pub struct Disk {
 
 impl Disk {
     /// Takes a batch to write.
-    pub fn write(&mut self, token: u64, changes: Vec<Durable>) {
+    pub fn write(&mut self, token: BatchToken, changes: Vec<Durable>) {
         changes.iter().for_each(|change| self.view.change(change.clone()));
         self.waiting.push_back((token, changes));
     }
 
     /// Makes the oldest waiting batch durable. Returns its token.
-    pub fn sync(&mut self) -> Option<u64> {
+    pub fn sync(&mut self) -> Option<BatchToken> {
         let (token, changes) = self.waiting.pop_front()?;
         if self.may_tear {
             self.before = Some(Box::new(self.durable.clone()));

@@ -17,6 +17,7 @@ use core::time::Duration;
 
 use group::Group;
 use group::control::state::GroupState;
+use group::outbox::{BatchToken, ScanToken};
 use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey, Point};
 
 use crate::replicas::keyspace::{KeyspaceGenerations, Walk};
@@ -24,10 +25,14 @@ use crate::replicas::retire::is_alike;
 use crate::replicas::storage::NAMESPACES;
 use crate::replicas::sweep::Sweep;
 
+/// Number of a node's part in a group, unique while the process lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReplicaSerial(u64);
+
 /// A node's part in one group.
 pub(crate) struct LocalReplica {
-    /// Number of the part, unique while the process lives.
-    pub(crate) serial: u64,
+    /// Number of the part.
+    pub(crate) serial: ReplicaSerial,
     /// Namespace of its entries in the store.
     pub(crate) namespace: u8,
     /// The replica.
@@ -44,12 +49,21 @@ impl LocalReplica {
     }
 }
 
-/// A page of the store that a group waits for.
+/// A page of the store that a group or the node waits for.
 pub(crate) struct Scan {
-    pub(crate) serial: u64,
-    /// The group's own name for the scan.
-    pub(crate) token: u64,
+    /// Group that waits, and its own name for the scan; `None` for the node's own sweep.
+    pub(crate) of: Option<(ReplicaSerial, ScanToken)>,
+    /// Rest of the listing.
     pub(crate) walk: Walk,
+}
+
+/// Owner of a batch, with the owner's own name for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchOwner {
+    /// The node itself. [`LocalReplicas::on_persisted`] gives the name back.
+    Node(u64),
+    /// A group.
+    Group(ReplicaSerial, BatchToken),
 }
 
 /// All parts of a node in groups.
@@ -58,14 +72,15 @@ pub(crate) struct LocalReplicas {
     pub(crate) all: Vec<LocalReplica>,
     pub(crate) keyspace: KeyspaceGenerations,
     /// Group whose first batch stores the generations that changed with its birth.
-    pub(crate) keyspace_due: Option<u64>,
+    pub(crate) keyspace_due: Option<ReplicaSerial>,
     pub(crate) sweep: Sweep,
     /// Highest epoch of the groups that this node had a part in and has let go of. It remembers nothing of its votes there.
     pub(crate) voted: Epoch,
-    next_serial: u64,
-    next_token: u64,
-    /// Batches that are not durable yet: the node's token, the serial of the group, and the group's token.
-    batches: VecDeque<(u64, u64, u64)>,
+    last_serial: ReplicaSerial,
+    /// Last token of a batch or scan for the driver.
+    last_token: u64,
+    /// Batches that are not durable yet, by the token that the driver knows.
+    batches: VecDeque<(u64, BatchOwner)>,
     scans: BTreeMap<u64, Scan>,
 }
 
@@ -136,36 +151,46 @@ impl LocalReplicas {
     }
 
     /// Adds a group; returns its serial, or `None` if no namespace is free.
-    pub(crate) fn add(&mut self, group: Group) -> Option<u64> {
+    pub(crate) fn add(&mut self, group: Group) -> Option<ReplicaSerial> {
         let free = |namespace: &u8| self.all.iter().all(|replica| replica.namespace != *namespace);
         let namespace = (0..NAMESPACES).find(free)?;
         self.add_at(namespace, group);
-        Some(self.next_serial)
+        Some(self.last_serial)
     }
 
     /// Adds a group with a known namespace.
     pub(crate) fn add_at(&mut self, namespace: u8, group: Group) {
-        self.next_serial += 1;
-        self.all.push(LocalReplica { serial: self.next_serial, namespace, group, over: None });
+        self.last_serial.0 += 1;
+        self.all.push(LocalReplica { serial: self.last_serial, namespace, group, over: None });
     }
 
-    /// Returns a new token for a batch of a group; `serial` 0 is the node itself.
-    pub(crate) fn name_batch(&mut self, serial: u64, token: u64) -> u64 {
-        self.next_token += 1;
-        self.batches.push_back((self.next_token, serial, token));
-        self.next_token
+    /// Returns the part with this number.
+    pub(crate) fn by_serial(&self, serial: ReplicaSerial) -> Option<&LocalReplica> {
+        self.all.iter().find(|replica| replica.serial == serial)
     }
 
-    /// Passes the report on to the groups that all batches up to this token are durable. Returns the highest own token of the
-    /// node among them.
+    /// Returns the same part, mutably.
+    pub(crate) fn by_serial_mut(&mut self, serial: ReplicaSerial) -> Option<&mut LocalReplica> {
+        self.all.iter_mut().find(|replica| replica.serial == serial)
+    }
+
+    /// Returns a new token for a batch.
+    pub(crate) fn name_batch(&mut self, owner: BatchOwner) -> u64 {
+        self.last_token += 1;
+        self.batches.push_back((self.last_token, owner));
+        self.last_token
+    }
+
+    /// Passes the report on to the groups that all batches up to this token are durable. Returns the highest name of the
+    /// node's own batches among them.
     pub(crate) fn on_persisted(&mut self, token: u64) -> Option<u64> {
         let mut own = None;
-        while self.batches.front().is_some_and(|(of, ..)| *of <= token) {
-            let (_, serial, token) = self.batches.pop_front()?;
-            match self.all.iter_mut().find(|replica| replica.serial == serial) {
-                Some(replica) => replica.group.on_persisted(token),
-                None if serial == 0 => own = own.max(Some(token)),
-                None => {}
+        while self.batches.front().is_some_and(|(of, _)| *of <= token) {
+            match self.batches.pop_front()?.1 {
+                BatchOwner::Node(name) => own = own.max(Some(name)),
+                BatchOwner::Group(serial, token) => {
+                    self.by_serial_mut(serial).into_iter().for_each(|replica| replica.group.on_persisted(token));
+                }
             }
         }
         own
@@ -173,9 +198,9 @@ impl LocalReplicas {
 
     /// Returns a new token for a scan.
     pub(crate) fn name_scan(&mut self, scan: Scan) -> u64 {
-        self.next_token += 1;
-        self.scans.insert(self.next_token, scan);
-        self.next_token
+        self.last_token += 1;
+        self.scans.insert(self.last_token, scan);
+        self.last_token
     }
 
     /// Takes out the scan with this token, which is answered.

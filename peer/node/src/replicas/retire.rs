@@ -16,7 +16,7 @@ use crate::config::Durability;
 use crate::context::context;
 use crate::node::Node;
 use crate::replicas::storage::{Over, Space};
-use crate::replicas::{LocalReplica, LocalReplicas};
+use crate::replicas::{LocalReplica, LocalReplicas, ReplicaSerial};
 
 impl Node {
     /// Makes a group that is over give way, and carries out its last outputs.
@@ -138,8 +138,8 @@ impl Node {
     }
 
     /// Handles a group's report that it no longer needs this node, or that the node's part in it has ended.
-    pub(crate) fn depart(&mut self, serial: u64, why: Option<Event>) {
-        let Some(replica) = self.replicas.all.iter().find(|replica| replica.serial == serial) else { return };
+    pub(crate) fn depart(&mut self, serial: ReplicaSerial, why: Option<Event>) {
+        let Some(replica) = self.replicas.by_serial(serial) else { return };
         let is_needed = replica.group.state().audience().contains(&self.me);
         let others = self.replicas.all.len() > 1;
         if others && !is_needed {

@@ -21,7 +21,7 @@ use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
 
 use crate::api::Event;
 use crate::context::Context;
-use crate::replicas::{LocalReplica, LocalReplicas};
+use crate::replicas::{LocalReplica, LocalReplicas, ReplicaSerial};
 use crate::routing::RoutingTable;
 
 /// Upper limit of other groups' last states that are kept until their successors are born.
@@ -51,7 +51,7 @@ pub(crate) struct Birth {
 #[derive(Default)]
 pub(crate) struct Successors {
     /// Groups in which this node's part is over, and the event to report; `None` if the node left.
-    pub(crate) departed: Vec<(u64, Option<Event>)>,
+    pub(crate) departed: Vec<(ReplicaSerial, Option<Event>)>,
     /// Whether a group has ended, or the last state of one has arrived.
     pub(crate) birth_wanted: bool,
     /// Last states of groups that this node has no part in, from which a group is still to be born.

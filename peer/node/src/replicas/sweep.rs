@@ -60,7 +60,7 @@ impl LocalReplicas {
         let (part, from) = self.sweep.part.clone()?;
         self.sweep.waits = true;
         let walk = Walk::new([part].into(), from, PAGE_BYTES);
-        Some(Scan { serial: 0, token: 0, walk })
+        Some(Scan { of: None, walk })
     }
 
     /// Returns the changes that drop all records of a page.

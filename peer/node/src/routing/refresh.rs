@@ -72,7 +72,7 @@ impl RoutingTable {
         refresh.looks += 1;
         let looks = refresh.looks;
         let takes_part = cx.stage.entered && cx.stage.stopping.is_none();
-        let serials: Vec<u64> = cx.replicas.all.iter().filter(|_| takes_part).map(|replica| replica.serial).collect();
+        let serials: Vec<_> = cx.replicas.all.iter().filter(|_| takes_part).map(|replica| replica.serial).collect();
         for serial in &serials {
             self.learn_neighbours(cx, *serial);
         }

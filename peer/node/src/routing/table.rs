@@ -16,7 +16,7 @@ use overlay::{
 use crate::api::Class;
 use crate::context::Context;
 use crate::policies::lifetimes::LifeWatch;
-use crate::replicas::LocalReplicas;
+use crate::replicas::{LocalReplicas, ReplicaSerial};
 use crate::routing::join::Sampled;
 use crate::routing::questions::Questions;
 use crate::routing::refresh::Refresh;
@@ -399,10 +399,10 @@ impl RoutingTable {
     }
 
     /// Remembers the groups beside those here. Returns whether the node's place on the ring has changed, or some of the groups are new.
-    pub(crate) fn learn_neighbours(&mut self, cx: &mut Context<'_>, serial: u64) -> bool {
+    pub(crate) fn learn_neighbours(&mut self, cx: &mut Context<'_>, serial: ReplicaSerial) -> bool {
         let hints = &mut self.hints;
         let mut changed = cx.replicas.home().is_some_and(|home| hints.set_here(home.state().range));
-        let Some(replica) = cx.replicas.all.iter().find(|replica| replica.serial == serial) else { return changed };
+        let Some(replica) = cx.replicas.by_serial(serial) else { return changed };
         let transactions = &replica.group.state().transactions;
         for beside in transactions.neighbours() {
             changed |= hints.find(beside.id).is_none();

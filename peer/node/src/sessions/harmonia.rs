@@ -27,6 +27,7 @@ use overlay::{GroupId, Key};
 
 use crate::api::{Output, Request};
 use crate::context::Context;
+use crate::replicas::ReplicaSerial;
 use crate::sessions::requester::{READ_NAMES, Requester};
 
 /// Shortest and longest wait for the answer to a read by way of the switch; then the read goes the ordinary way.
@@ -49,7 +50,7 @@ const READ_PATIENCE: Duration = Duration::from_secs(1);
 /// A packet that is to come back.
 #[derive(Clone, Copy, Debug)]
 struct PassingWrite {
-    serial: u64,
+    serial: ReplicaSerial,
     group: GroupId,
     ballot: TermBallot,
     object: u32,
@@ -253,7 +254,7 @@ fn encoded(packet: &Packet<'_>) -> Option<Bytes> {
 
 impl HarmoniaState {
     /// Passes a packet of a group through the switch.
-    pub(crate) fn pass(&mut self, cx: &mut Context<'_>, serial: u64, group: GroupId, pass: WritePass) {
+    pub(crate) fn pass(&mut self, cx: &mut Context<'_>, serial: ReplicaSerial, group: GroupId, pass: WritePass) {
         let Some(switch) = cx.config.switch else { return };
         let WritePass { ballot, key, tag, sent } = pass;
         let name = self.tags.draw();
@@ -305,7 +306,7 @@ impl HarmoniaState {
         if passing.tag == TRIAL {
             self.passes.remove(&header.tag);
         }
-        if let Some(replica) = cx.replicas.all.iter_mut().find(|replica| replica.serial == passing.serial) {
+        if let Some(replica) = cx.replicas.by_serial_mut(passing.serial) {
             let Header { switch, sequence: number, .. } = header;
             let PassingWrite { ballot, tag, sent, .. } = passing;
             replica.group.on_passed(ballot, &ReturnedWrite { switch, number, tag, sent });

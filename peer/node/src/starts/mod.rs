@@ -32,6 +32,7 @@ use crate::api::{Class, Event, Output};
 use crate::config::Durability;
 use crate::context::Context;
 use crate::outbox::Outbox;
+use crate::replicas::BatchOwner;
 use crate::starts::held::Waiting;
 use crate::starts::judging::{Verdict, contradiction};
 use crate::starts::lineage::Lineage;
@@ -456,7 +457,7 @@ impl Starts {
             Written::No if !cx.replicas.is_here(node) => false,
             Written::No => {
                 let changes = alloc::vec![cx.space().start_of(node, &known.lineage())];
-                let token = cx.replicas.name_batch(0, 0);
+                let token = cx.replicas.name_batch(BatchOwner::Node(0));
                 cx.out.push(Output::Persist { token, changes });
                 self.writing.get_or_insert(token);
                 if let Some(known) = self.known.get_mut(&node) {

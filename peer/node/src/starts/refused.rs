@@ -17,7 +17,7 @@ use crate::admin::AdminRequests;
 use crate::api::{Change, Class, Event, Output};
 use crate::config::NodeConfig;
 use crate::context::Context;
-use crate::replicas::LocalReplica;
+use crate::replicas::{BatchOwner, LocalReplica};
 use crate::routing::ring_walk::RingWalks;
 use crate::starts::lineage::Lineage;
 use crate::starts::{Barred, Outlived, Refusal, Refused, Start, Starts};
@@ -374,7 +374,7 @@ fn is_outlived_by(cx: &Context<'_>, groups: &[(KeyRange, Epoch)]) -> bool {
 fn persist_start(cx: &mut Context<'_>, lineage: &Lineage, doubts: Vec<Change>) -> u64 {
     let mut changes = alloc::vec![cx.space().lineage(lineage)];
     changes.extend(doubts);
-    let token = cx.replicas.name_batch(0, 0);
+    let token = cx.replicas.name_batch(BatchOwner::Node(0));
     cx.out.push(Output::Persist { token, changes });
     token
 }
