@@ -46,10 +46,7 @@ pub fn launch(config: &Config, mut seat: Seat<'_>) -> Result<Peer, CannotStart> 
     let config = &config;
     let identity = load_identity(&config.data_dir)?;
     let store_dir = store_dir(&config.data_dir);
-    if peer_state.left().is_some() && store_dir.exists() {
-        // The process died between two steps of leaving.
-        set_aside(&store_dir, Aside::Left).map_err(|error| error.to_string())?;
-    }
+    finish_leaving(&peer_state, &store_dir)?;
     let mailboxes: Vec<_> = (0..config.lanes).map(|_| Arc::new(Mailbox::default())).collect();
     mailboxes[0].adopt();
     // First, so that its connections exist when the store is read.
@@ -109,6 +106,14 @@ pub fn launch(config: &Config, mut seat: Seat<'_>) -> Result<Peer, CannotStart> 
         news,
         stop: Box::new(move || stopper.stop()),
     })
+}
+
+/// Moves the store aside if the peer has left its ring: the process died between two steps of leaving.
+fn finish_leaving(peer_state: &PeerState, store_dir: &Path) -> Result<(), String> {
+    if peer_state.left().is_some() && store_dir.exists() {
+        set_aside(store_dir, Aside::Left).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// Makes the data directory, and takes it for this process.

@@ -1,6 +1,6 @@
 //! `scatter-testnet net`: networks of real daemons on the hosts of an inventory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -330,14 +330,12 @@ impl NetArgs {
                 let options = UpOptions { program, tools: Vec::new(), leaves_out: leave_out, seed };
                 up(&Fleet::open(inventory, true)?, &options, stop, say, note)
             }
-            NetCommand::Status { inventory } => status(&Fleet::open(Inventory::read(&inventory)?, false)?, say),
+            NetCommand::Status { inventory } => status(&open(&inventory)?, say),
             NetCommand::Logs { inventory, peer, lines } => {
-                say(Fleet::open(Inventory::read(&inventory)?, false)?.log(&peer, lines)?.trim_end());
+                say(open(&inventory)?.log(&peer, lines)?.trim_end());
                 Ok(())
             }
-            NetCommand::Run { inventory, command } => {
-                run_everywhere(&Fleet::open(Inventory::read(&inventory)?, false)?, &command, say)
-            }
+            NetCommand::Run { inventory, command } => run_everywhere(&open(&inventory)?, &command, say),
             NetCommand::Churn {
                 inventory,
                 lifetime,
@@ -364,23 +362,9 @@ impl NetArgs {
                 let fleet = Fleet::open(inventory, true)?;
                 told_churn(&watched_churn(&fleet, &schedule, (replace.into(), time, seed), stop, note)?, say)
             }
-            NetCommand::Collect { inventory, out } => {
-                let report = fleet::collect(&Fleet::open(Inventory::read(&inventory)?, false)?, &out)?;
-                say(&format!("the files of {} hosts are in {}", report.hosts, out.display()));
-                match report.failed.first() {
-                    None => Ok(()),
-                    Some(first) => Err(Error::Failed(format!("{} hosts failed: {first}", report.failed.len()))),
-                }
-            }
-            NetCommand::Report { out } => {
-                let report = testnet::fleet::report(&out)?;
-                report.lines.iter().for_each(|line| say(line));
-                report.files.iter().for_each(|file| say(&file.display().to_string()));
-                Ok(())
-            }
-            NetCommand::Fault { inventory, fault } => {
-                fault.run(&Fleet::open(Inventory::read(&inventory)?, false)?, say)
-            }
+            NetCommand::Collect { inventory, out } => collect(&open(&inventory)?, &out, say),
+            NetCommand::Report { out } => report(&out, say),
+            NetCommand::Fault { inventory, fault } => fault.run(&open(&inventory)?, say),
             NetCommand::Load { kind, inventory, minutes, clients, pause, users, seed, history } => {
                 let options = LoadOptions {
                     kind: kind.into(),
@@ -391,20 +375,23 @@ impl NetArgs {
                     seed,
                     tool: this_program()?,
                 };
-                let fleet = Fleet::open(Inventory::read(&inventory)?, false)?;
-                judge(&fleet.load(&options, stop, note)?, history, say, note)
+                judge(&open(&inventory)?.load(&options, stop, note)?, history, say, note)
             }
             NetCommand::Down { inventory, wipe, dry_run } => {
                 let inventory = Inventory::read(&inventory)?;
                 if dry_run {
-                    let what = if wipe { ", and remove their programs, data and logs" } else { "" };
-                    say(&format!("would end {} peers on {} hosts{what}", inventory.peers(), inventory.hosts.len()));
+                    plan_down(&inventory, wipe, say);
                     return Ok(());
                 }
                 down(Fleet::open(inventory, true)?, wipe, say, note)
             }
         }
     }
+}
+
+/// Opens the network of an inventory for a command that starts and ends no peer.
+fn open(inventory: &Path) -> Result<Fleet, Error> {
+    Ok(Fleet::open(Inventory::read(inventory)?, false)?)
 }
 
 /// Runs a churn, and observes all peers until it is over.
@@ -566,5 +553,27 @@ fn down(fleet: Fleet, wipe: bool, say: &dyn Fn(&str), note: &(dyn Fn(&str) + Syn
         fleet::forget(fleet)?;
         say("nothing is left");
     }
+    Ok(())
+}
+
+/// Says which peers `net down` would end.
+fn plan_down(inventory: &Inventory, wipe: bool, say: &dyn Fn(&str)) {
+    let what = if wipe { ", and remove their programs, data and logs" } else { "" };
+    say(&format!("would end {} peers on {} hosts{what}", inventory.peers(), inventory.hosts.len()));
+}
+
+fn collect(fleet: &Fleet, out: &Path, say: &dyn Fn(&str)) -> Result<(), Error> {
+    let report = fleet::collect(fleet, out)?;
+    say(&format!("the files of {} hosts are in {}", report.hosts, out.display()));
+    match report.failed.first() {
+        None => Ok(()),
+        Some(first) => Err(Error::Failed(format!("{} hosts failed: {first}", report.failed.len()))),
+    }
+}
+
+fn report(out: &Path, say: &dyn Fn(&str)) -> Result<(), Error> {
+    let report = fleet::report(out)?;
+    report.lines.iter().for_each(|line| say(line));
+    report.files.iter().for_each(|file| say(&file.display().to_string()));
     Ok(())
 }

@@ -481,7 +481,26 @@ impl Sessions {
         {
             return;
         }
-        let Some(session) = self.sessions.get_mut(sequence) else { return };
+        let mode = if relaxed { ReadMode::Relaxed } else { ReadMode::Linearizable };
+        let Some(operation) = self.begin_attempt(sequence, ballot, mode, ctx.now.time) else { return };
+        self.set_silent(sequence, ctx.now.time + SILENCE_MAX);
+        match (ctx.replicas.at_mut(point), ballot, elsewhere) {
+            (Some(group), Some(ballot), _) if ballot.node != ctx.me => group.ask(ballot.node, operation),
+            (Some(group), ..) => group.operate(ctx.me, operation),
+            (None, _, Some(owner)) => ctx.routing.ask(&owner, operation),
+            (None, _, None) => {}
+        }
+    }
+
+    /// Notes a new attempt in its session, and returns its message: to the primary of `ballot`, or to this node itself for a relaxed read.
+    fn begin_attempt(
+        &mut self,
+        sequence: u64,
+        ballot: Option<TermBallot>,
+        mode: ReadMode,
+        now: Time,
+    ) -> Option<ClientOperation> {
+        let session = self.sessions.get_mut(sequence)?;
         self.next_attempt = self.next_attempt.wrapping_add(1);
         let attempt = self.next_attempt;
         let serial = ballot.map_or(0, |ballot| {
@@ -491,8 +510,13 @@ impl Sessions {
         });
         let used = self.keys.entry(session.request.key.clone()).or_default();
         let (retired_below, retired_except) = used.retired(sequence);
-        let left = session.deadline.since(ctx.now.time);
-        let operation = ClientOperation {
+        let left = session.deadline.since(now);
+        self.attempts.push(attempt, (sequence, ballot));
+        session.unresolved.push(attempt);
+        if let Some(ballot) = ballot {
+            session.current = Some((attempt, ballot));
+        }
+        Some(ClientOperation {
             attempt,
             ballot,
             run: self.run,
@@ -504,20 +528,8 @@ impl Sessions {
             patience_ms: u32::try_from(left.as_millis()).unwrap_or(u32::MAX),
             key: session.request.key.clone(),
             op: session.request.op.clone(),
-            mode: if relaxed { ReadMode::Relaxed } else { ReadMode::Linearizable },
-        };
-        self.attempts.push(attempt, (sequence, ballot));
-        session.unresolved.push(attempt);
-        if let Some(ballot) = ballot {
-            session.current = Some((attempt, ballot));
-        }
-        self.set_silent(sequence, ctx.now.time + SILENCE_MAX);
-        match (ctx.replicas.at_mut(point), ballot, elsewhere) {
-            (Some(group), Some(ballot), _) if ballot.node != ctx.me => group.ask(ballot.node, operation),
-            (Some(group), ..) => group.operate(ctx.me, operation),
-            (None, _, Some(owner)) => ctx.routing.ask(&owner, operation),
-            (None, _, None) => {}
-        }
+            mode,
+        })
     }
 
     /// Sends a read by way of the switch, if there is a switch and the read has not gone that way before. Returns whether it was sent: then
