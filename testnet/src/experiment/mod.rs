@@ -14,5 +14,5 @@ pub mod registry;
 pub mod report;
 mod results;
 mod scatter;
-mod table;
+pub mod table;
 mod testbed;

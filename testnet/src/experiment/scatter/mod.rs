@@ -8,8 +8,8 @@ mod load;
 mod load_join;
 mod reconfiguration;
 mod sampling;
-mod timed;
-mod writes;
+pub(super) mod timed;
+pub(super) mod writes;
 
 use crate::baseline;
 use crate::experiment::registry::Experiment;
