@@ -106,12 +106,20 @@ impl Asker {
 
     /// Returns a client's operation under this ballot: its serial, and the message to the member.
     pub fn ask(&mut self, ballot: Option<TermBallot>, key: Key, op: Op) -> (u64, Sender, Message) {
+        let operation = self.operation(ballot, key, op);
+        let serial = operation.serial;
+        let message = Message::Client(ClientMessage { operations: vec![operation], outcomes: Vec::new() });
+        (serial, Sender { node: self.node, epoch: Epoch(1) }, message)
+    }
+
+    /// Returns a client's operation under this ballot, which the member executes or passes to its primary.
+    pub fn operation(&mut self, ballot: Option<TermBallot>, key: Key, op: Op) -> ClientOperation {
         self.serial += 1;
         let serial = self.serial;
         let of_key = self.of_key.entry(key.clone()).or_default();
         let retired_except = of_key.iter().copied().collect();
         of_key.insert(serial);
-        let operation = ClientOperation {
+        ClientOperation {
             attempt: serial,
             ballot,
             run: 1,
@@ -124,9 +132,7 @@ impl Asker {
             key,
             op,
             mode: ReadMode::Linearizable,
-        };
-        let message = Message::Client(ClientMessage { operations: vec![operation], outcomes: Vec::new() });
-        (serial, Sender { node: self.node, epoch: Epoch(1) }, message)
+        }
     }
 
     /// Notes that an operation was answered.

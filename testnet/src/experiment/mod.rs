@@ -7,6 +7,7 @@
 mod agenda;
 mod cores;
 mod fine_coarse;
+mod group_testbed;
 pub mod harmonia;
 mod members;
 pub mod options;

@@ -3,6 +3,7 @@
 mod availability;
 mod churn;
 mod group_failure;
+mod group_throughput;
 mod join_policy;
 mod load;
 mod load_join;
@@ -21,6 +22,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     group_failure::EXPERIMENT,
     sampling::EXPERIMENT,
     join_policy::EXPERIMENT,
+    group_throughput::EXPERIMENT,
     reconfiguration::EXPERIMENT,
     churn::POISSON,
     churn::PARETO,
