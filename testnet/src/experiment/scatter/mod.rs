@@ -7,6 +7,7 @@ mod group_throughput;
 mod join_policy;
 mod load;
 mod load_join;
+mod operation_latency;
 mod reconfiguration;
 mod sampling;
 pub(super) mod timed;
@@ -21,6 +22,7 @@ use crate::study::{Figures, Study, System, run};
 pub const EXPERIMENTS: &[Experiment] = &[
     group_failure::EXPERIMENT,
     sampling::EXPERIMENT,
+    operation_latency::EXPERIMENT,
     join_policy::EXPERIMENT,
     group_throughput::EXPERIMENT,
     reconfiguration::EXPERIMENT,
