@@ -9,6 +9,7 @@ mod load;
 mod load_join;
 mod operation_latency;
 mod reconfiguration;
+mod reconfiguration_table;
 mod sampling;
 pub(super) mod timed;
 pub(super) mod writes;
@@ -25,6 +26,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     operation_latency::EXPERIMENT,
     join_policy::EXPERIMENT,
     group_throughput::EXPERIMENT,
+    reconfiguration_table::EXPERIMENT,
     reconfiguration::EXPERIMENT,
     churn::POISSON,
     churn::PARETO,

@@ -35,7 +35,7 @@ const NAME: &str = "reconfiguration-cdf";
 /// The two sets of policies: their name, the policy of joins, and the policy of leaders.
 const POLICIES: [(&str, &str, &str); 2] = [("random", "random", "anybody"), ("latency", "latency", "agreement")];
 /// The mean life of a peer while peers die.
-const MEAN_LIFE: Duration = Duration::from_secs(90);
+pub(super) const MEAN_LIFE: Duration = Duration::from_secs(90);
 /// Interval between two requests to one peer: a group of nine is asked every other second.
 const REQUEST_EVERY: Duration = Duration::from_secs(18);
 /// Time from a death until the new peer starts.
@@ -43,13 +43,14 @@ const REPLACED_AFTER: Duration = Duration::from_millis(200);
 /// Number of points of a curve.
 const POINTS: u32 = 20;
 
-/// The parameters of the experiment.
-struct ReconfigurationSetting {
-    study: Study,
+/// The parameters of a run.
+#[derive(Clone)]
+pub(super) struct ReconfigurationSetting {
+    pub study: Study,
     /// A phase ends once there are so many of each of its changes,
-    wanted: usize,
+    pub wanted: usize,
     /// or after so long.
-    time_max: Duration,
+    pub time_max: Duration,
 }
 
 impl ReconfigurationSetting {
@@ -122,7 +123,7 @@ fn experiment(
 }
 
 /// Runs a network under these policies, and returns the changes of its groups.
-fn run(
+pub(super) fn run(
     setting: &ReconfigurationSetting,
     join: &str,
     lead: &str,
