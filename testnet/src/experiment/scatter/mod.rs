@@ -12,6 +12,7 @@ mod reconfiguration;
 mod reconfiguration_table;
 mod sampling;
 pub(super) mod timed;
+mod write_latency;
 pub(super) mod writes;
 
 use crate::baseline;
@@ -32,6 +33,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     churn::PARETO,
     load::EXPERIMENT,
     load_join::EXPERIMENT,
+    write_latency::EXPERIMENT,
     availability::EXPERIMENT,
 ];
 
