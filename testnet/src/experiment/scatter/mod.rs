@@ -2,6 +2,7 @@
 
 mod availability;
 mod churn;
+pub(super) mod closed_loop;
 mod group_failure;
 mod group_throughput;
 mod join_policy;
@@ -11,6 +12,7 @@ mod operation_latency;
 mod reconfiguration;
 mod reconfiguration_table;
 mod sampling;
+mod scaling;
 pub(super) mod timed;
 mod write_latency;
 pub(super) mod writes;
@@ -32,6 +34,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     churn::POISSON,
     churn::PARETO,
     load::EXPERIMENT,
+    scaling::EXPERIMENT,
     load_join::EXPERIMENT,
     write_latency::EXPERIMENT,
     availability::EXPERIMENT,

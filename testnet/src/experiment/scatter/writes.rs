@@ -21,7 +21,7 @@ const DRAWS: usize = 64;
 
 /// The machine that a client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AskedMachine {
+pub(in crate::experiment) enum AskedMachine {
     /// Any.
     Any,
     /// The primary of the key.
@@ -29,7 +29,7 @@ pub(super) enum AskedMachine {
 }
 
 /// A client of a network.
-pub(super) struct Writes {
+pub(in crate::experiment) struct Writes {
     rate: f64,
     keys: u64,
     next: Time,
@@ -41,7 +41,7 @@ pub(super) struct Writes {
 
 impl Writes {
     /// Returns a client that writes one of `keys` keys, `rate` times a second, from now on.
-    pub(super) fn new(world: &World<Node>, rate: f64, keys: u64, seed: u64) -> Writes {
+    pub(in crate::experiment) fn new(world: &World<Node>, rate: f64, keys: u64, seed: u64) -> Writes {
         let value = vec![b'v'; VALUE_BYTES].into();
         Writes { rate, keys, next: world.now(), rng: Rng::new(seed, "writes"), value, asked: Vec::new() }
     }
@@ -50,7 +50,12 @@ impl Writes {
     ///
     /// # Errors
     /// If an invariant is broken.
-    pub(super) fn run(&mut self, world: &mut World<Node>, time: Duration, at: AskedMachine) -> Result<(), String> {
+    pub(in crate::experiment) fn run(
+        &mut self,
+        world: &mut World<Node>,
+        time: Duration,
+        at: AskedMachine,
+    ) -> Result<(), String> {
         let end = world.now() + time;
         self.next = self.next.max(world.now());
         while self.next < end {
@@ -82,7 +87,7 @@ impl Writes {
     }
 
     /// Returns the points of the writes since the last call, and the times of the acknowledged ones.
-    pub(super) fn take(&mut self, world: &World<Node>) -> (Vec<Point>, Vec<Duration>) {
+    pub(in crate::experiment) fn take(&mut self, world: &World<Node>) -> (Vec<Point>, Vec<Duration>) {
         let asked = std::mem::take(&mut self.asked);
         let took = asked.iter().filter_map(|(index, _)| {
             let operation = &world.history().operations[*index];
@@ -94,7 +99,7 @@ impl Writes {
 }
 
 /// Returns the groups of a network, with their ranges and numbers of members, as known to the member with the newest state of each.
-pub(super) fn groups(world: &World<Node>) -> Vec<(KeyRange, usize)> {
+pub(in crate::experiment) fn groups(world: &World<Node>) -> Vec<(KeyRange, usize)> {
     let mut all: BTreeMap<GroupId, (Epoch, KeyRange, usize)> = BTreeMap::new();
     let nodes = (0..world.hosts()).filter_map(|host| world.host(host));
     for state in nodes.flat_map(Node::groups).map(group::Group::state).filter(|state| state.ended.is_none()) {
