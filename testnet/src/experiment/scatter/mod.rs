@@ -13,6 +13,7 @@ mod reconfiguration;
 mod reconfiguration_table;
 mod sampling;
 mod scaling;
+mod scaling_churn;
 pub(super) mod timed;
 mod write_latency;
 pub(super) mod writes;
@@ -35,6 +36,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     churn::PARETO,
     load::EXPERIMENT,
     scaling::EXPERIMENT,
+    scaling_churn::EXPERIMENT,
     load_join::EXPERIMENT,
     write_latency::EXPERIMENT,
     availability::EXPERIMENT,
