@@ -11,6 +11,7 @@ mod group_testbed;
 pub mod harmonia;
 mod members;
 pub mod options;
+mod recode;
 pub mod registry;
 pub mod report;
 mod results;

@@ -13,7 +13,7 @@ use crate::sim::Host;
 
 /// A change of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Change {
+pub(in crate::experiment) enum Change {
     /// Members are removed.
     Failure,
     /// A newcomer becomes a learner, and later a member: both decisions together, without the time that the newcomer copies.
@@ -22,10 +22,12 @@ pub(super) enum Change {
     Split,
     /// Two groups become one.
     Merge,
+    /// The boundary between two groups moves.
+    Repartition,
 }
 
 impl Change {
-    /// All changes, in the order of the paper's table.
+    /// The changes of the paper's table, in its order.
     pub const ALL: [Change; 4] = [Change::Failure, Change::Join, Change::Split, Change::Merge];
 
     /// Returns the word for it.
@@ -35,6 +37,7 @@ impl Change {
             Change::Join => "join",
             Change::Split => "split",
             Change::Merge => "merge",
+            Change::Repartition => "repartition",
         }
     }
 }
@@ -49,11 +52,12 @@ enum Proposal {
 
 /// The words with which a leader notes a proposal (`Display` of `group::control::state::Entry`).
 const PROPOSES: &str = "leads the group, and proposes ";
-const PROPOSALS: [(&str, Proposal); 4] = [
+const PROPOSALS: [(&str, Proposal); 5] = [
     ("to take in ", Proposal::Learners),
     ("these members from now on:", Proposal::Next),
     ("to split", Proposal::Transaction(Change::Split)),
     ("to merge", Proposal::Transaction(Change::Merge)),
+    ("to repartition", Proposal::Transaction(Change::Repartition)),
 ];
 
 /// The parts of a group's state by which a decided change shows.
@@ -90,7 +94,7 @@ impl KnownState {
 }
 
 /// A node, and the changes that it saw as the leader.
-pub(super) struct Timed {
+pub(in crate::experiment) struct Timed {
     node: Node,
     now: Time,
     known: Option<KnownState>,
@@ -102,13 +106,18 @@ pub(super) struct Timed {
 
 impl Timed {
     /// Returns the node.
-    pub(super) fn node(&self) -> &Node {
+    pub(in crate::experiment) fn node(&self) -> &Node {
         &self.node
     }
 
     /// Returns the changes, each with the time from its proposal until the leader knew that it was decided.
-    pub(super) fn changes(&self) -> &[(Change, Duration)] {
+    pub(in crate::experiment) fn changes(&self) -> &[(Change, Duration)] {
         &self.changes
+    }
+
+    /// Returns the time of the open proposal by which this leader begins a change.
+    pub(in crate::experiment) fn begun(&self) -> Option<Time> {
+        self.begun.map(|(_, since)| since)
     }
 
     /// Compares the node's group with its former state. A leader of an epoch need not lead the next one.

@@ -236,6 +236,11 @@ impl<H: Host> World<H> {
         self.come_back(host, after, Return::Empty);
     }
 
+    /// Leaves a machine without a process that was not started yet, until [`World::replace`] starts one there.
+    pub fn hold_back(&mut self, host: usize) {
+        self.machines[host].returns = None;
+    }
+
     /// Plans the return of a process that is down, unless another return is planned already.
     pub(in crate::sim) fn come_back(&mut self, host: usize, after: Duration, how: Return) {
         let machine = &mut self.machines[host];

@@ -1,0 +1,11 @@
+//! The experiments of RECODE §V: what a change of groups costs, and how the total order of keys scales with groups.
+
+mod paper_costs;
+mod reconfiguration_cost;
+mod ring;
+
+use super::registry::Experiment;
+
+/// The experiments, in the paper's order.
+pub const EXPERIMENTS: &[Experiment] =
+    &[reconfiguration_cost::EXPERIMENT];
