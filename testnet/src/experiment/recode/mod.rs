@@ -3,9 +3,10 @@
 mod paper_costs;
 mod reconfiguration_cost;
 mod ring;
+mod routecast_scaling;
 
 use super::registry::Experiment;
 
 /// The experiments, in the paper's order.
 pub const EXPERIMENTS: &[Experiment] =
-    &[reconfiguration_cost::EXPERIMENT];
+    &[reconfiguration_cost::EXPERIMENT, routecast_scaling::EXPERIMENT];
