@@ -1,5 +1,6 @@
 //! The experiments of RECODE §V: what a change of groups costs, and how the total order of keys scales with groups.
 
+mod elasticity;
 mod paper_costs;
 mod reconfiguration_cost;
 mod ring;
@@ -9,4 +10,4 @@ use super::registry::Experiment;
 
 /// The experiments, in the paper's order.
 pub const EXPERIMENTS: &[Experiment] =
-    &[reconfiguration_cost::EXPERIMENT, routecast_scaling::EXPERIMENT];
+    &[reconfiguration_cost::EXPERIMENT, routecast_scaling::EXPERIMENT, elasticity::EXPERIMENT];
