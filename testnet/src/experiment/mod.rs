@@ -5,8 +5,7 @@
 //! page of them.
 
 mod agenda;
-mod cores;
-mod fine_coarse;
+mod frsm;
 mod group_testbed;
 pub mod harmonia;
 mod members;

@@ -3,7 +3,7 @@
 use super::options::{ExperimentOptions, Say};
 use super::results::Results;
 use super::table::ExperimentOutcome;
-use super::{fine_coarse, harmonia, recode, scatter};
+use super::{frsm, harmonia, recode, scatter};
 
 /// Runs an experiment. The third argument receives lines about progress.
 ///
@@ -40,7 +40,7 @@ pub const ALL: &str = "all";
 pub(crate) const SECTIONS: &[Section] = &[
     Section { title: "Scatter and Harmony", experiments: scatter::EXPERIMENTS },
     Section { title: "RECODE", experiments: recode::EXPERIMENTS },
-    Section { title: "fRSM", experiments: fine_coarse::EXPERIMENTS },
+    Section { title: "fRSM", experiments: frsm::EXPERIMENTS },
     Section { title: "Harmonia", experiments: harmonia::EXPERIMENTS },
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! [`Machines`] holds the members. A [`Testbed`] adds its own events and costs to them, such as cores, wires and clients.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use group::Group;
@@ -30,7 +31,7 @@ struct GroupMachine {
     group: Group,
     asker: Asker,
     /// Handed to the disk, behind the batch that it syncs now.
-    unsynced: Option<BatchToken>,
+    unsynced: VecDeque<BatchToken>,
     syncing: bool,
     ticks_at: Time,
 }
@@ -40,7 +41,7 @@ impl GroupMachine {
         GroupMachine {
             group: Group::join(config, node(index), state.clone(), at(Time(0)), seed),
             asker: Asker::new(index),
-            unsynced: None,
+            unsynced: VecDeque::new(),
             syncing: false,
             ticks_at: Time::NEVER,
         }
@@ -53,6 +54,8 @@ pub struct Machines<E> {
     machines: Vec<GroupMachine>,
     /// Time of a sync of a disk.
     sync: Duration,
+    /// Whether each batch needs a sync of its own, instead of one for all that wait.
+    sync_each: bool,
 }
 
 impl<E: From<MachineEvent>> Machines<E> {
@@ -60,7 +63,17 @@ impl<E: From<MachineEvent>> Machines<E> {
     /// The chance of a member follows from `seed` and its number.
     pub fn new(state: &GroupState, config: impl Fn() -> GroupConfig, seed: u64, sync: Duration) -> Machines<E> {
         let machine = |index| GroupMachine::new(index, state, config(), seed + index as u64);
-        Machines { agenda: Agenda::new(), machines: (0..state.members.len()).map(machine).collect(), sync }
+        Machines {
+            agenda: Agenda::new(),
+            machines: (0..state.members.len()).map(machine).collect(),
+            sync,
+            sync_each: false,
+        }
+    }
+
+    /// Has each disk sync one batch after another from now on, each in this time, as where batches are of different logs.
+    pub fn sync_each(&mut self, sync: Duration) {
+        (self.sync, self.sync_each) = (sync, true);
     }
 
     /// Returns the member that a machine runs.
@@ -81,7 +94,11 @@ impl<E: From<MachineEvent>> Machines<E> {
         while let Some(output) = self.machines[machine].group.poll_output() {
             match output {
                 GroupOutput::Persist(token, _) => {
-                    self.machines[machine].unsynced = Some(token);
+                    let unsynced = &mut self.machines[machine].unsynced;
+                    if !self.sync_each {
+                        unsynced.clear();
+                    }
+                    unsynced.push_back(token);
                     self.sync(machine);
                 }
                 GroupOutput::Over(why) | GroupOutput::Lost(why) => panic!("machine {machine}: {why}"),
@@ -96,11 +113,11 @@ impl<E: From<MachineEvent>> Machines<E> {
         None
     }
 
-    /// Syncs all that waits, once the disk is free.
+    /// Syncs what waits, once the disk is free.
     fn sync(&mut self, machine: usize) {
         let disk = &mut self.machines[machine];
         if !disk.syncing
-            && let Some(token) = disk.unsynced.take()
+            && let Some(token) = disk.unsynced.pop_front()
         {
             disk.syncing = true;
             self.agenda.after(self.sync, MachineEvent::Synced { machine, token }.into());

@@ -2,9 +2,9 @@
 //!
 //! Only four costs take time: an operation at its primary, a write at each member, a sync, and the wire. In a fine group any core
 //! takes the next operation. In a coarse one each sub-range has its core, as a log has one order: operations of the sub-range wait
-//! for each other, also behind a slow one.
+//! for each other, also behind a slow one. The paper's coarse store waits for more ([`WriteOrder::Batches`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,13 +17,15 @@ use load::{Distribution, Keys};
 use overlay::Key;
 use overlay::time::Time;
 
-use super::members::{config, founded, key_of, member_of, node, set, settings};
-use super::testbed::{MachineEvent, Machines, Testbed};
+use crate::experiment::members::{config, founded, key_of, member_of, node, set, settings};
+use crate::experiment::testbed::{MachineEvent, Machines, Testbed};
 
 /// Members of the group.
 const MACHINES: usize = 3;
-/// Sub-ranges, as many as the paper has shards.
+/// The most sub-ranges, as many as the paper has shards.
 pub const PARTS: usize = 12;
+/// Disks of a machine, between which the paper's coarse store divides its logs.
+const DISKS: u32 = 2;
 /// Time of an operation at its primary, and of a write at every other member.
 const EXECUTE: Duration = Duration::from_micros(50);
 const ACCEPT: Duration = Duration::from_micros(25);
@@ -38,11 +40,30 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// Time that is not measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 
+/// The order of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOrder {
+    /// Each key is independent.
+    Fine,
+    /// Operations of a sub-range keep their order, and are under way together.
+    Ordered,
+    /// Operations of a sub-range are committed in batches: the next batch begins once the last one is durable at a majority and
+    /// answered.
+    Batches {
+        /// Most operations of a batch.
+        most: usize,
+        /// Whether each sub-range has a log of its own, whose batches are synced by themselves.
+        own_logs: bool,
+    },
+}
+
 /// Setting of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct CoresSetting {
-    /// Whether writes of a sub-range keep their order.
-    pub coarse: bool,
+    /// Order of operations.
+    pub order: WriteOrder,
+    /// Sub-ranges, 1 to [`PARTS`].
+    pub parts: usize,
     /// Cores of each machine, 1 to [`PARTS`].
     pub cores: usize,
     /// Distribution of keys.
@@ -79,6 +100,8 @@ enum CoresEvent {
     Client(usize),
     /// The primary's core has executed the client's operation.
     Executed(usize),
+    /// The primary's core has executed a batch of a sub-range: these clients' operations.
+    Batch(Vec<usize>),
     /// The work of a message is done.
     Message { to: usize, from: Sender, message: Message },
     /// A message has arrived.
@@ -115,6 +138,8 @@ struct CoresTestbed {
     /// By machine and serial: the client.
     attempts: HashMap<(usize, u64), usize>,
     waited: Vec<Duration>,
+    /// By sub-range: clients that wait for the next batch, and the number of unanswered operations of this one.
+    batches: Vec<(VecDeque<usize>, usize)>,
 }
 
 /// Runs a setting.
@@ -136,7 +161,8 @@ pub fn run(setting: CoresSetting) -> CoresMeasured {
 
 impl CoresTestbed {
     fn new(setting: CoresSetting) -> CoresTestbed {
-        let state = founded(MACHINES, PARTS, settings(setting.coarse, false));
+        let coarse = setting.order != WriteOrder::Fine;
+        let state = founded(MACHINES, setting.parts, settings(coarse, false));
         let mut testbed = CoresTestbed {
             setting,
             machines: Machines::new(&state, || config(true, Defects::NONE), 1, SYNC),
@@ -146,7 +172,11 @@ impl CoresTestbed {
             asked: BTreeMap::new(),
             attempts: HashMap::new(),
             waited: Vec::new(),
+            batches: vec![(VecDeque::new(), 0); setting.parts],
         };
+        if let WriteOrder::Batches { own_logs: true, .. } = setting.order {
+            testbed.machines.sync_each(SYNC / DISKS);
+        }
         testbed.start();
         testbed
     }
@@ -154,9 +184,9 @@ impl CoresTestbed {
     /// Returns the time at which a core of this machine has done this work for the sub-range.
     fn occupy(&mut self, machine: usize, part: usize, work: Duration) -> Time {
         let cores = &mut self.cores[machine];
-        let core = match self.setting.coarse {
-            true => place(machine, part) % cores.len(),
-            false => (0..cores.len()).min_by_key(|core| cores[*core]).expect("there is a core"),
+        let core = match self.setting.order {
+            WriteOrder::Ordered | WriteOrder::Batches { .. } => place(machine, part) % cores.len(),
+            WriteOrder::Fine => (0..cores.len()).min_by_key(|core| cores[*core]).expect("there is a core"),
         };
         cores[core] = cores[core].max(self.machines.agenda.now()) + work;
         cores[core]
@@ -167,7 +197,7 @@ impl CoresTestbed {
         let Message::Committee(CommitteeMessage::Accept { writes, .. }) = message else {
             return self.machines.agenda.now();
         };
-        let parts: Vec<usize> = writes.iter().map(|write| part_of(&write.key)).collect();
+        let parts: Vec<usize> = writes.iter().map(|write| self.part_of(&write.key)).collect();
         let done = parts.into_iter().map(|part| self.occupy(machine, part, ACCEPT));
         done.max().unwrap_or(self.machines.agenda.now())
     }
@@ -181,23 +211,45 @@ impl CoresTestbed {
             true => Op::Read(Read::Value),
             false => set(self.value.clone()),
         };
-        let part = part_of(&key);
+        let part = self.part_of(&key);
         let machine = part % MACHINES;
-        let work = if slow { EXECUTE * SLOW } else { EXECUTE };
         let asked = PendingOperation { key, op, slow, at: self.machines.agenda.now(), serial: 0, machine };
         self.asked.insert(client, asked);
-        let done = self.occupy(machine, part, work) + WIRE;
+        if let WriteOrder::Batches { most, .. } = self.setting.order {
+            self.batches[part].0.push_back(client);
+            return self.next_batch(part, most);
+        }
+        let done = self.occupy(machine, part, work(slow)) + WIRE;
         self.machines.agenda.at(done, CoresEvent::Executed(client));
     }
 
-    fn operate(&mut self, client: usize) {
-        let asked = self.asked.get_mut(&client).expect("it waits");
-        let machine = asked.machine;
-        let ballot = self.machines.group(machine).primary_of(asked.key.point());
-        let (serial, from, message) = self.machines.asker(machine).ask(ballot, asked.key.clone(), asked.op.clone());
-        asked.serial = serial;
-        self.attempts.insert((machine, serial), client);
-        self.act(machine, |group| group.on_message(from, message));
+    /// Begins the next batch of a sub-range, once the last one is answered.
+    fn next_batch(&mut self, part: usize, most: usize) {
+        let (waiting, open) = &mut self.batches[part];
+        if *open > 0 || waiting.is_empty() {
+            return;
+        }
+        let clients: Vec<usize> = waiting.drain(..most.min(waiting.len())).collect();
+        *open = clients.len();
+        let works: Vec<Duration> = clients.iter().map(|client| work(self.asked[client].slow)).collect();
+        let done = self.occupy(part % MACHINES, part, works.into_iter().sum()) + WIRE;
+        self.machines.agenda.at(done, CoresEvent::Batch(clients));
+    }
+
+    /// Hands the operations of these clients, all at one machine, to its member together.
+    fn operate(&mut self, clients: &[usize]) {
+        let mut machine = 0;
+        let mut messages = Vec::new();
+        for client in clients {
+            let asked = self.asked.get_mut(client).expect("it waits");
+            machine = asked.machine;
+            let ballot = self.machines.group(machine).primary_of(asked.key.point());
+            let (serial, from, message) = self.machines.asker(machine).ask(ballot, asked.key.clone(), asked.op.clone());
+            asked.serial = serial;
+            self.attempts.insert((machine, serial), *client);
+            messages.push((from, message));
+        }
+        self.act(machine, |group| messages.into_iter().for_each(|(from, message)| group.on_message(from, message)));
     }
 
     fn answered(&mut self, machine: usize, serial: u64, outcome: &group::message::AttemptOutcome) {
@@ -213,6 +265,16 @@ impl CoresTestbed {
         self.machines.asker(machine).answered(&asked.key, serial);
         self.waited.push(self.machines.agenda.now().since(asked.at) + WIRE);
         self.machines.agenda.after(WIRE * 2, CoresEvent::Client(client));
+        if let WriteOrder::Batches { most, .. } = self.setting.order {
+            let part = self.part_of(&asked.key);
+            self.batches[part].1 -= 1;
+            self.next_batch(part, most);
+        }
+    }
+
+    fn part_of(&self, key: &Key) -> usize {
+        let size = (u128::MAX / self.setting.parts as u128).wrapping_add(1);
+        key.point().0.checked_div(size).unwrap_or(0) as usize
     }
 }
 
@@ -226,7 +288,8 @@ impl Testbed for CoresTestbed {
     fn on_event(&mut self, event: CoresEvent) {
         match event {
             CoresEvent::Client(client) => self.ask(client),
-            CoresEvent::Executed(client) => self.operate(client),
+            CoresEvent::Executed(client) => self.operate(&[client]),
+            CoresEvent::Batch(clients) => self.operate(&clients),
             CoresEvent::Arrived { to, from, message } => {
                 let done = self.worked_off(to, &message);
                 self.machines.agenda.at(done, CoresEvent::Message { to, from, message });
@@ -256,6 +319,7 @@ fn place(machine: usize, part: usize) -> usize {
     part / MACHINES + PARTS / MACHINES * ((part + MACHINES - machine) % MACHINES)
 }
 
-fn part_of(key: &Key) -> usize {
-    (key.point().0 / (u128::MAX / PARTS as u128 + 1)) as usize
+/// Returns the time of an operation at its primary.
+fn work(slow: bool) -> Duration {
+    if slow { EXECUTE * SLOW } else { EXECUTE }
 }
