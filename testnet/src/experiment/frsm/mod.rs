@@ -2,10 +2,12 @@
 
 mod cores;
 mod fine_coarse;
+mod shard_skew;
 
 use super::registry::Experiment;
 
 /// The experiments, in the paper's order.
 pub const EXPERIMENTS: &[Experiment] = &[
+    shard_skew::EXPERIMENT,
     fine_coarse::EXPERIMENT,
 ];
