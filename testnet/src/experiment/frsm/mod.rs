@@ -2,6 +2,7 @@
 
 mod cores;
 mod fine_coarse;
+mod journal_striping;
 mod shard_skew;
 
 use super::registry::Experiment;
@@ -9,5 +10,6 @@ use super::registry::Experiment;
 /// The experiments, in the paper's order.
 pub const EXPERIMENTS: &[Experiment] = &[
     shard_skew::EXPERIMENT,
+    journal_striping::EXPERIMENT,
     fine_coarse::EXPERIMENT,
 ];
