@@ -1,8 +1,10 @@
 //! The experiments of fRSM §2, §4 and its appendix: a state machine for each key.
 
+mod after_takeover;
 mod cores;
 mod fine_coarse;
 mod journal_striping;
+mod returning;
 mod shard_skew;
 
 use super::registry::Experiment;
@@ -12,4 +14,5 @@ pub const EXPERIMENTS: &[Experiment] = &[
     shard_skew::EXPERIMENT,
     journal_striping::EXPERIMENT,
     fine_coarse::EXPERIMENT,
+    after_takeover::EXPERIMENT,
 ];
