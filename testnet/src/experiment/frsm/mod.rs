@@ -4,6 +4,7 @@ mod after_takeover;
 mod cores;
 mod fine_coarse;
 mod journal_striping;
+mod read_modes;
 mod returning;
 mod shard_skew;
 
@@ -15,4 +16,5 @@ pub const EXPERIMENTS: &[Experiment] = &[
     journal_striping::EXPERIMENT,
     fine_coarse::EXPERIMENT,
     after_takeover::EXPERIMENT,
+    read_modes::EXPERIMENT,
 ];
