@@ -4,6 +4,7 @@ mod after_takeover;
 mod cores;
 mod fine_coarse;
 mod journal_striping;
+mod node_return;
 mod read_modes;
 mod returning;
 mod shard_skew;
@@ -17,4 +18,5 @@ pub const EXPERIMENTS: &[Experiment] = &[
     fine_coarse::EXPERIMENT,
     after_takeover::EXPERIMENT,
     read_modes::EXPERIMENT,
+    node_return::EXPERIMENT,
 ];
