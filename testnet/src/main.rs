@@ -283,12 +283,10 @@ fn run_experiment(arguments: &ExperimentArgs) -> ExitCode {
     exit_code(arguments.run(&|line| sayln!("{line}"), &|line| note!("{line}")))
 }
 
-/// Receivers of a command's results, and of its progress.
-type Results<'a> = &'a dyn Fn(&str);
-type Progress<'a> = &'a (dyn Fn(&str) + Sync);
-
 /// Runs a command of a network of real daemons, which an interrupt ends in good order.
-fn run_fleet(command: impl FnOnce(Results<'_>, Progress<'_>) -> Result<(), command::Error>) -> ExitCode {
+fn run_fleet(
+    command: impl FnOnce(command::Print<'_>, testnet::fleet::Note<'_>) -> Result<(), command::Error>,
+) -> ExitCode {
     stop_on_signals();
     exit_code(command(&|line| sayln!("{line}"), &|line| note!("{line}")))
 }

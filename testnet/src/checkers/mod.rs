@@ -19,7 +19,7 @@
 //! | I14 deletes stay deleted | fRSM §5.3 | history | `history/deletes.rs` |
 //! | I15 all queues have a limit | Scatter §5 | state | `invariants/bounded.rs` |
 //! | I16 all ends well once faults stop | Scatter §4.1 | world | `sim/verdict.rs` |
-//! | a number is given once: an id is of one life of a switch | Harmonia §6.3 | world | `sim/switch/packets.rs` |
+//! | a number is given once: an id is of one life of a switch | Harmonia §6.3 | world | `sim/switch/controller.rs` |
 //! | the dirty set drains, and reads are spread again | Harmonia §6.2 | world | `sim/switch/controller.rs` |
 //! | PTO1 validity: a routecast operation is answered | RECODE §III-A | world | `sim/verdict.rs`, `sim/machine/process.rs` |
 //! | PTO2 integrity: only requests take effect, each once | RECODE §III-A | state, history | `invariants/routecast.rs`, `history/at_most_once.rs`, `history/dirty.rs` |

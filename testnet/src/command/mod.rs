@@ -8,6 +8,9 @@ pub mod study;
 
 use std::time::Duration;
 
+/// Receiver of a command's results, a line each.
+pub type Print<'a> = &'a dyn Fn(&str);
+
 /// Reason of a command that ends without success, for a person.
 pub enum Error {
     /// The command cannot be run as it was typed: exit code 2.

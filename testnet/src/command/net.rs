@@ -9,11 +9,11 @@ use testnet::checkers::{Circumstances, Limits, check_history};
 use testnet::churn::Lives;
 use testnet::fleet::worker::LoadKind;
 use testnet::fleet::{
-    self, ChurnFigures, Fleet, FleetError, Inventory, LoadOptions, LoadReport, PathFault, PeerState, ProcessFault,
-    Replacement, Schedule, UpOptions,
+    self, ChurnFigures, DeathSchedule, Fleet, FleetError, Inventory, LoadOptions, LoadReport, Note, PathFault,
+    PeerState, ProcessFault, Replacement, UpOptions,
 };
 
-use super::{Error, parse_time};
+use super::{Error, Print, parse_time};
 
 /// Arguments of `net`.
 #[derive(Clone, Debug, clap::Args)]
@@ -252,7 +252,7 @@ enum FaultCommand {
 }
 
 impl FaultCommand {
-    fn run(self, fleet: &Fleet, say: &dyn Fn(&str)) -> Result<(), Error> {
+    fn run(self, fleet: &Fleet, say: Print<'_>) -> Result<(), Error> {
         let processes = |fault: ProcessFault, name: &str| {
             let met = fleet.fault(&fault, name)?;
             say(&format!("{} peers: {}", met.len(), met.join(" ")));
@@ -317,7 +317,7 @@ impl NetArgs {
     ///
     /// # Errors
     /// An inventory or a host that is refused; a command that failed on the way.
-    pub fn run(self, stop: &AtomicBool, say: &dyn Fn(&str), note: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+    pub fn run(self, stop: &AtomicBool, say: Print<'_>, note: Note<'_>) -> Result<(), Error> {
         match self.command {
             NetCommand::Up { inventory, program, leave_out, dry_run, seed } => {
                 let inventory = Inventory::read(&inventory)?;
@@ -351,8 +351,8 @@ impl NetArgs {
                 let time = Duration::from_secs_f64(minutes * 60.0);
                 let inventory = Inventory::read(&inventory)?;
                 let schedule = match &replay {
-                    Some(file) => Schedule::read(file, &inventory)?,
-                    None => Schedule::draw(&inventory, distribution.lives(lifetime, alpha), time, seed),
+                    Some(file) => DeathSchedule::read(file, &inventory)?,
+                    None => DeathSchedule::draw(&inventory, distribution.lives(lifetime, alpha), time, seed),
                 };
                 save.iter().try_for_each(|file| schedule.write(file))?;
                 say(&format!("{} deaths in {minutes} minutes, seed {seed}", schedule.0.len()));
@@ -397,10 +397,10 @@ fn open(inventory: &Path) -> Result<Fleet, Error> {
 /// Runs a churn, and observes all peers until it is over.
 fn watched_churn(
     fleet: &Fleet,
-    schedule: &Schedule,
+    schedule: &DeathSchedule,
     (replacement, time, seed): (Replacement, Duration, u64),
     stop: &AtomicBool,
-    note: &(dyn Fn(&str) + Sync),
+    note: Note<'_>,
 ) -> Result<ChurnFigures, Error> {
     let (tool, over) = (this_program()?, AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -416,7 +416,7 @@ fn this_program() -> Result<PathBuf, Error> {
     std::env::current_exe().map_err(|error| Error::Failed(format!("this program has no path: {error}")))
 }
 
-fn told_churn(figures: &ChurnFigures, say: &dyn Fn(&str)) -> Result<(), Error> {
+fn told_churn(figures: &ChurnFigures, say: Print<'_>) -> Result<(), Error> {
     let mut joins = figures.joins.clone();
     joins.sort_unstable();
     let quantile = |share: f64| joins.get(((joins.len() as f64 - 1.0) * share).round() as usize);
@@ -436,12 +436,7 @@ fn told_churn(figures: &ChurnFigures, say: &dyn Fn(&str)) -> Result<(), Error> {
 }
 
 /// Checks what the clients saw.
-fn judge(
-    report: &LoadReport,
-    file: Option<PathBuf>,
-    say: &dyn Fn(&str),
-    note: &(dyn Fn(&str) + Sync),
-) -> Result<(), Error> {
+fn judge(report: &LoadReport, file: Option<PathBuf>, say: Print<'_>, note: Note<'_>) -> Result<(), Error> {
     if let Some(file) = file {
         let written = testnet::file::write(&file, &report.history);
         written.map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
@@ -471,7 +466,7 @@ fn judge(
 }
 
 /// Says what `up` would do.
-fn plan(inventory: &Inventory, say: &dyn Fn(&str)) {
+fn plan(inventory: &Inventory, say: Print<'_>) {
     for host in &inventory.hosts {
         say(&format!("would check host {}, copy the program if it differs, and start {} peers", host.name, host.peers));
     }
@@ -482,13 +477,7 @@ fn plan(inventory: &Inventory, say: &dyn Fn(&str)) {
     ));
 }
 
-fn up(
-    fleet: &Fleet,
-    options: &UpOptions,
-    stop: &AtomicBool,
-    say: &dyn Fn(&str),
-    note: &(dyn Fn(&str) + Sync),
-) -> Result<(), Error> {
+fn up(fleet: &Fleet, options: &UpOptions, stop: &AtomicBool, say: Print<'_>, note: Note<'_>) -> Result<(), Error> {
     let report = fleet.up(options, stop, note)?;
     report.failed.iter().for_each(|line| note(line));
     say(&format!("{} peers serve, {} of them started now", report.serving, report.started));
@@ -498,7 +487,7 @@ fn up(
     }
 }
 
-fn status(fleet: &Fleet, say: &dyn Fn(&str)) -> Result<(), Error> {
+fn status(fleet: &Fleet, say: Print<'_>) -> Result<(), Error> {
     say(&format!("network {}", fleet.network()?));
     let view = fleet.look();
     for peer in view.peers.values() {
@@ -523,7 +512,7 @@ fn status(fleet: &Fleet, say: &dyn Fn(&str)) -> Result<(), Error> {
     }
 }
 
-fn run_everywhere(fleet: &Fleet, command: &[String], say: &dyn Fn(&str)) -> Result<(), Error> {
+fn run_everywhere(fleet: &Fleet, command: &[String], say: Print<'_>) -> Result<(), Error> {
     let mut failed = 0;
     for (host, result) in fleet.run_everywhere(command) {
         match result {
@@ -540,7 +529,7 @@ fn run_everywhere(fleet: &Fleet, command: &[String], say: &dyn Fn(&str)) -> Resu
     }
 }
 
-fn down(fleet: Fleet, wipe: bool, say: &dyn Fn(&str), note: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+fn down(fleet: Fleet, wipe: bool, say: Print<'_>, note: Note<'_>) -> Result<(), Error> {
     let report = fleet::down(&fleet, wipe, note)?;
     if let Some(first) = report.failed.first() {
         report.failed.iter().for_each(|error| note(&error.to_string()));
@@ -557,12 +546,12 @@ fn down(fleet: Fleet, wipe: bool, say: &dyn Fn(&str), note: &(dyn Fn(&str) + Syn
 }
 
 /// Says which peers `net down` would end.
-fn plan_down(inventory: &Inventory, wipe: bool, say: &dyn Fn(&str)) {
+fn plan_down(inventory: &Inventory, wipe: bool, say: Print<'_>) {
     let what = if wipe { ", and remove their programs, data and logs" } else { "" };
     say(&format!("would end {} peers on {} hosts{what}", inventory.peers(), inventory.hosts.len()));
 }
 
-fn collect(fleet: &Fleet, out: &Path, say: &dyn Fn(&str)) -> Result<(), Error> {
+fn collect(fleet: &Fleet, out: &Path, say: Print<'_>) -> Result<(), Error> {
     let report = fleet::collect(fleet, out)?;
     say(&format!("the files of {} hosts are in {}", report.hosts, out.display()));
     match report.failed.first() {
@@ -571,7 +560,7 @@ fn collect(fleet: &Fleet, out: &Path, say: &dyn Fn(&str)) -> Result<(), Error> {
     }
 }
 
-fn report(out: &Path, say: &dyn Fn(&str)) -> Result<(), Error> {
+fn report(out: &Path, say: Print<'_>) -> Result<(), Error> {
     let report = fleet::report(out)?;
     report.lines.iter().for_each(|line| say(line));
     report.files.iter().for_each(|file| say(&file.display().to_string()));

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use testnet::fleet::{self, Fleet, HostEntry, HostKind, Inventory, SoakOptions, UpOptions};
+use testnet::fleet::{self, Fleet, HostEntry, HostKind, Inventory, Note, SoakOptions, UpOptions};
 
-use super::{Error, parse_time};
+use super::{Error, Print, parse_time};
 
 /// Arguments of `soak`.
 #[derive(Clone, Debug, clap::Args)]
@@ -65,9 +65,6 @@ pub struct SshArgs {
     flags: Vec<String>,
 }
 
-type Say<'a> = &'a dyn Fn(&str);
-type Note<'a> = &'a (dyn Fn(&str) + Sync);
-
 fn hours(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|hours| (0.001..=10_000.0).contains(hours)).ok_or("from 0.001 to 10000".into())
 }
@@ -100,7 +97,7 @@ fn wipe(fleet: Fleet, note: Note<'_>) -> Result<(), Error> {
 }
 
 /// Waits for an interrupt, and takes the network down then.
-fn hold(fleet: Fleet, stop: &AtomicBool, say: Say<'_>, note: Note<'_>) -> Result<(), Error> {
+fn hold(fleet: Fleet, stop: &AtomicBool, say: Print<'_>, note: Note<'_>) -> Result<(), Error> {
     for line in fleet.endpoints() {
         say(&line);
     }
@@ -116,7 +113,7 @@ impl LocalArgs {
     ///
     /// # Errors
     /// The peers cannot be started; nothing is left of them then.
-    pub fn run(self, stop: &AtomicBool, say: Say<'_>, note: Note<'_>) -> Result<(), Error> {
+    pub fn run(self, stop: &AtomicBool, say: Print<'_>, note: Note<'_>) -> Result<(), Error> {
         let mut inventory = Inventory::local(&format!("local-{}", self.ports), self.peers);
         inventory.hosts[0].ports = Some(self.ports);
         inventory.flags = self.flags;
@@ -130,7 +127,7 @@ impl SshArgs {
     ///
     /// # Errors
     /// The file is not understood, or the peers cannot be started; nothing is left of them then.
-    pub fn run(self, stop: &AtomicBool, say: Say<'_>, note: Note<'_>) -> Result<(), Error> {
+    pub fn run(self, stop: &AtomicBool, say: Print<'_>, note: Note<'_>) -> Result<(), Error> {
         let mut inventory = hosts_of(&self.hosts).map_err(Error::Refused)?;
         inventory.flags = self.flags;
         inventory.check().map_err(|why| Error::Refused(format!("{}: {why}", self.hosts.display())))?;
@@ -167,7 +164,7 @@ impl SoakArgs {
     ///
     /// # Errors
     /// The network cannot be brought up; something was wrong.
-    pub fn run(self, stop: &AtomicBool, say: Say<'_>, note: Note<'_>) -> Result<(), Error> {
+    pub fn run(self, stop: &AtomicBool, say: Print<'_>, note: Note<'_>) -> Result<(), Error> {
         let inventory = Inventory::read(&self.inventory)?;
         let tool =
             std::env::current_exe().map_err(|error| Error::Failed(format!("this program has no path: {error}")))?;

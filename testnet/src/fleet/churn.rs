@@ -40,11 +40,11 @@ pub struct Death {
 
 /// Deaths of peers, in order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Schedule(pub Vec<Death>);
+pub struct DeathSchedule(pub Vec<Death>);
 
-impl Schedule {
+impl DeathSchedule {
     /// Draws the deaths within this time: at each place peers live one after the other.
-    pub fn draw(inventory: &Inventory, lives: Lives, time: Duration, seed: u64) -> Schedule {
+    pub fn draw(inventory: &Inventory, lives: Lives, time: Duration, seed: u64) -> DeathSchedule {
         let mut deaths = Vec::new();
         for host in &inventory.hosts {
             for place in 0..host.peers {
@@ -57,14 +57,14 @@ impl Schedule {
             }
         }
         deaths.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
-        Schedule(deaths)
+        DeathSchedule(deaths)
     }
 
     /// Reads a schedule: a line of JSON for each death.
     ///
     /// # Errors
     /// The file cannot be read, a line is no death, or a death is of no peer of the inventory.
-    pub fn read(path: &Path, inventory: &Inventory) -> Result<Schedule, FleetError> {
+    pub fn read(path: &Path, inventory: &Inventory) -> Result<DeathSchedule, FleetError> {
         let refused = |why: String| FleetError::Refused(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
         let mut deaths: Vec<Death> = Vec::new();
@@ -78,7 +78,7 @@ impl Schedule {
             deaths.push(death);
         }
         deaths.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
-        Ok(Schedule(deaths))
+        Ok(DeathSchedule(deaths))
     }
 
     /// Writes the schedule.
@@ -139,7 +139,7 @@ struct Churning<'a> {
 /// The network is not up; its state cannot be written; no peer serves any more.
 pub fn churn(
     fleet: &Fleet,
-    schedule: &Schedule,
+    schedule: &DeathSchedule,
     replacement: Replacement,
     time: Duration,
     seed: u64,
@@ -252,15 +252,15 @@ mod tests {
     fn a_schedule_is_drawn_saved_and_read() {
         let inventory = Inventory::local("x", 10);
         let lives = Lives::Exponential(Duration::from_secs(100));
-        let draw = |seed| Schedule::draw(&inventory, lives, Duration::from_secs(1_000), seed);
+        let draw = |seed| DeathSchedule::draw(&inventory, lives, Duration::from_secs(1_000), seed);
         let schedule = draw(7);
         assert_eq!(schedule, draw(7));
         assert_ne!(schedule, draw(8));
         assert!((70..130).contains(&schedule.0.len()), "{} deaths of 10 peers in ten lives", schedule.0.len());
         let file = std::env::temp_dir().join(format!("scatter-schedule-{}", std::process::id()));
         schedule.write(&file).expect("a file can be written");
-        let read = Schedule::read(&file, &inventory);
-        let other = Schedule::read(&file, &Inventory::local("x", 1));
+        let read = DeathSchedule::read(&file, &inventory);
+        let other = DeathSchedule::read(&file, &Inventory::local("x", 1));
         std::fs::remove_file(&file).expect("it is there");
         assert_eq!(read, Ok(schedule));
         assert!(other.is_err(), "it has peers that the inventory has not");

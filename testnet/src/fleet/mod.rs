@@ -27,7 +27,7 @@ pub mod worker;
 
 use std::path::PathBuf;
 
-pub use churn::{ChurnFigures, Death, Replacement, Schedule, churn};
+pub use churn::{ChurnFigures, Death, DeathSchedule, Replacement, churn};
 pub use collect::{CollectReport, collect};
 pub use down::{DownReport, down, forget};
 pub use events::{FleetEvent, FleetEventKind};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::churn::{Replacement, Schedule, churn};
+use super::churn::{DeathSchedule, Replacement, churn};
 use super::fault::{PathFault, ProcessFault};
 use super::host_view::PeerState;
 use super::load::{LoadOptions, LoadReport};
@@ -121,7 +121,8 @@ fn round(
         seed,
         tool: options.tool.clone(),
     };
-    let schedule = Schedule::draw(fleet.inventory(), Lives::Exponential(options.lifetime), time.mul_f64(FAULTY), seed);
+    let schedule =
+        DeathSchedule::draw(fleet.inventory(), Lives::Exponential(options.lifetime), time.mul_f64(FAULTY), seed);
     std::thread::scope(|scope| {
         let deaths = scope.spawn(|| churn(fleet, &schedule, Replacement::New, time.mul_f64(FAULTY), seed, stop, note));
         let actions = scope.spawn(|| disturb(fleet, time.mul_f64(FAULTY), seed, stop, note));
