@@ -44,7 +44,7 @@ enum NetCommand {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Shows which peers run
+    /// Shows which peers run, and the groups of the ring
     Status {
         /// Inventory
         inventory: PathBuf,
@@ -506,6 +506,9 @@ fn status(fleet: &Fleet, say: Print<'_>) -> Result<(), Error> {
         count(PeerState::Starts),
         count(PeerState::Ended)
     ));
+    if let Some(ring) = fleet.ring(&view) {
+        say(ring.trim_end());
+    }
     match view.silent.first() {
         None => Ok(()),
         Some(first) => Err(Error::Failed(format!("{} hosts do not answer: {first}", view.silent.len()))),

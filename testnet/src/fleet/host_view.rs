@@ -108,6 +108,17 @@ impl Fleet {
         Ok(remote.call("log", &arguments, Feed::Nothing, OPERATION_MAX)?)
     }
 
+    /// Returns the ring as a peer that serves sees it: its groups, and ranges that nobody serves. `None` where no peer serves, or answers.
+    pub fn ring(&self, view: &FleetView) -> Option<String> {
+        let state = self.state().ok()?;
+        let serving = view.peers.values().find(|peer| peer.state == PeerState::Serves)?;
+        let record = state.peers.get(&serving.name)?;
+        let remote = self.remote(&record.host)?;
+        let http = remote.entry.ports_of(record.place).http;
+        let command = format!("bin/scatter ring --http 127.0.0.1:{http}");
+        remote.call("run", &[command], Feed::Nothing, OPERATION_MAX).ok()
+    }
+
     /// Runs a command on all hosts at once, and returns its output by host, or the error.
     pub fn run_everywhere(&self, command: &[String]) -> Vec<(String, Result<String, HostError>)> {
         let run =

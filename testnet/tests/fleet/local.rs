@@ -20,7 +20,8 @@ fn a_network_lives_through_all_commands() {
     assert!(lab.run("fault", &["pause", "here-1"]).contains("1 peers: here-1"));
     assert!(lab.run("fault", &["resume", "here"]).contains("5 peers:"));
     assert!(lab.run("fault", &["kill", "here-2"]).contains("here-2"));
-    assert!(lab.run("status", &[]).contains("4 serve, 0 start, 1 ended"));
+    let seen = lab.run("status", &[]);
+    assert!(seen.contains("4 serve, 0 start, 1 ended") && seen.contains("covers the ring exactly"), "{seen}");
     assert!(lab.run("up", &[]).contains("5 peers serve, 1 of them started now"), "a dead peer is started again");
     assert!(lab.run("logs", &["here-0"]).contains("INFO"));
     assert!(lab.run("run", &["--", "echo", "$((6 * 7))"]).contains("here: 42"));
