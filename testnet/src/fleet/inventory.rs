@@ -328,7 +328,7 @@ mod tests {
             (TWO.replace("\"two\"", "\"t/wo\""), "\"t/wo\" is not 1 to 40"),
             (host("[[host]]\nname = \"a\"\nkind = \"local\"\npeers = 1\nports = 30000\n"), "two hosts have the name"),
             (host("[[host]]\nname = \"b\"\nkind = \"local\"\npeers = 1\n"), "share ports at 127.0.0.1"),
-            (host("ports = 65530"), "2 peers need 6 ports"),
+            (host("ports = 65531"), "2 peers need 6 ports"),
             (host("sh = \"x\""), "unknown field `sh`"),
             (host("ssh = \"x\""), "ssh has no use for a host of kind local"),
             (TWO.replace("\"local\"", "\"ssh\""), "needs ssh ="),
