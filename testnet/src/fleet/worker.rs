@@ -1,6 +1,6 @@
 //! The clients on one host: they put load on the peers of that host, and record requests and answers.
 //!
-//! `scatter-testnet worker` is their program. It is started on each host by [`super::load`], gets a [`WorkOrder`], prints a
+//! `scatter-testnet worker` is their program. It is started on each host by [`super::Fleet::load`], gets a [`WorkOrder`], prints a
 //! [`Clock`] when it begins and a [`WorkSummary`] at its end, and ends early once nobody holds its input open any more.
 
 use std::io::Read as _;
