@@ -109,6 +109,11 @@ impl History {
         operation.outcome = outcome;
     }
 
+    /// Returns the number of operations that were answered.
+    pub fn answered(&self) -> usize {
+        self.operations.iter().filter(|operation| operation.outcome.answer().is_some()).count()
+    }
+
     /// Returns the requested keys, with their operations in order of asking.
     pub fn by_key(&self) -> std::collections::BTreeMap<&Key, Vec<&Operation>> {
         let mut keys = std::collections::BTreeMap::<_, Vec<_>>::new();

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-
 use super::remote::{Feed, OPERATION_MAX, Remote};
 use super::{Fleet, FleetError, HostError};
+use crate::live::ReadyLine;
 use crate::parallel::in_parallel;
 
 /// Upper limit of the hosts that are asked at once.
@@ -35,20 +34,12 @@ pub struct PeerView {
     pub pid: Option<u32>,
 }
 
-/// Line that a daemon prints when it serves.
-#[derive(Debug, Deserialize)]
-struct ReadyLine {
-    event: String,
-    peer_id: String,
-}
-
 impl PeerView {
     /// Reads a line of the script's `states`.
     fn of_line(line: &str) -> Option<PeerView> {
         let mut words = line.splitn(3, ' ');
         let (name, pid) = (words.next()?.to_owned(), words.next()?.parse().ok());
-        let ready: Option<ReadyLine> = serde_json::from_str(words.next().unwrap_or_default()).ok();
-        let ready = ready.filter(|ready| ready.event == "ready");
+        let ready = ReadyLine::parse(words.next().unwrap_or_default());
         let state = match (pid, &ready) {
             (None, _) => PeerState::Ended,
             (Some(_), None) => PeerState::Starts,

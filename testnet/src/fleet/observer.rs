@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::worker::Clock;
+use crate::live::ask_over;
 
 /// Interval between two observations of a peer.
 const EVERY: Duration = Duration::from_secs(1);
 /// Time within which a peer must answer, or it counts as silent.
 const PATIENCE: Duration = Duration::from_millis(900);
-/// Upper limit of an answer, in bytes.
-const ANSWER_MAX: u64 = 4 << 20;
 
 /// A group, as one of its members shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,13 +100,9 @@ pub fn observe(ports: &[u16], file: &Path, stop: &AtomicBool) -> Result<(), Stri
 /// Asks a peer of this host for its metrics.
 fn sample(port: u16) -> Option<Sample> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").ok()?;
-    let mut text = String::new();
-    stream.take(ANSWER_MAX).read_to_string(&mut text).ok()?;
-    let (_, metrics) = text.split_once("\r\n\r\n")?;
-    Some(Sample { at_s: Clock::now().wall_ns as f64 / 1e9, port, ..Sample::of_metrics(metrics) })
+    let stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    let (_, metrics) = ask_over(stream, address, "GET /metrics", PATIENCE)?;
+    Some(Sample { at_s: Clock::now().wall_ns as f64 / 1e9, port, ..Sample::of_metrics(&metrics) })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::load::{LoadOptions, LoadReport};
 use super::remote::{Feed, OPERATION_MAX};
 use super::worker::LoadKind;
 use super::{Fleet, FleetError, Note};
-use crate::checkers::{Circumstances, Limits, check_history};
+use crate::checkers::{Circumstances, check_history};
 use crate::churn::Lives;
 use crate::rng::Rng;
 
@@ -131,9 +131,9 @@ fn round(
         verdict.deaths += deaths.join().map_err(|_| ended())??.deaths;
         verdict.actions += actions.join().map_err(|_| ended())??;
         let report = report?;
-        let answered = report.history.operations.iter().filter(|it| it.outcome.answer().is_some()).count();
-        verdict.operations.0 += report.history.operations.len();
-        verdict.operations.1 += report.history.operations.len() - answered;
+        let all = report.history.operations.len();
+        verdict.operations.0 += all;
+        verdict.operations.1 += all - report.history.answered();
         Ok(report)
     })
 }
@@ -227,12 +227,7 @@ fn judged(report: &LoadReport) -> Option<String> {
     if let Some(key) = report.unread.first() {
         return Some(format!("{} keys cannot be read any more, such as {key}", report.unread.len()));
     }
-    let circumstances = Circumstances {
-        stalls: None,
-        clock_slack: Some(Duration::from_secs(10)),
-        value_bytes_max: Limits::default().value_bytes_max,
-    };
-    let broken = check_history(&report.history, &circumstances).err();
+    let broken = check_history(&report.history, &Circumstances::of_daemons()).err();
     broken.map(|(property, detail)| format!("{property} does not hold: {detail}"))
 }
 

@@ -137,7 +137,7 @@ pub fn work(order: &WorkOrder, stop: &AtomicBool, begun: impl FnOnce(&Clock)) ->
     let unread = if stop.load(Ordering::Relaxed) { Vec::new() } else { read_all(order, &recorder, &peers) };
     let history = recorder.taken();
     crate::file::write(&order.history, &history).map_err(|error| format!("{}: {error}", order.history.display()))?;
-    let answered = history.operations.iter().filter(|it| it.outcome.answer().is_some()).count() as u64;
+    let answered = history.answered() as u64;
     Ok(WorkSummary { operations: history.operations.len() as u64, answered, unread })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -19,6 +19,8 @@ use super::view::GroupView;
 
 /// Time limit of an answer over HTTP.
 const HTTP_MAX: Duration = Duration::from_secs(5);
+/// Upper limit of an answer over HTTP, in bytes: a longer one is cut.
+const HTTP_BYTES_MAX: u64 = 64 << 20;
 
 /// Signals that a test sends to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +37,32 @@ pub enum Signal {
 
 /// Line that a daemon prints when it serves.
 #[derive(Clone, Debug, Deserialize)]
-struct Ready {
+pub(crate) struct ReadyLine {
     event: String,
-    peer_id: String,
+    pub(crate) peer_id: String,
     listen: Vec<String>,
+}
+
+impl ReadyLine {
+    /// Reads a line that a daemon printed; `None` if it does not say that the daemon serves.
+    pub(crate) fn parse(line: &str) -> Option<ReadyLine> {
+        serde_json::from_str(line).ok().filter(|line: &ReadyLine| line.event == "ready")
+    }
+}
+
+/// Sends a request without a body, such as `GET /metrics`, over HTTP, and returns code and body of the answer, if there is one in time.
+pub(crate) fn ask_over(
+    mut stream: TcpStream,
+    address: SocketAddr,
+    request: &str,
+    patience: Duration,
+) -> Option<(u16, String)> {
+    stream.set_read_timeout(Some(patience)).ok()?;
+    write!(stream, "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.take(HTTP_BYTES_MAX).read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
 /// A daemon's answer to the request to leave for good.
@@ -265,12 +289,10 @@ impl Daemon {
 
     /// Takes in a line that it printed.
     fn read(&mut self, line: &str) {
-        let Ok(line) = serde_json::from_str::<Ready>(line) else { return };
-        if line.event == "ready" {
-            let ways = 1 + usize::from(self.quic.is_some());
-            assert_eq!(line.listen.len(), ways, "{} listens at {:?}", self.name, line.listen);
-            (self.ready, self.peer_id) = (true, Some(line.peer_id));
-        }
+        let Some(line) = ReadyLine::parse(line) else { return };
+        let ways = 1 + usize::from(self.quic.is_some());
+        assert_eq!(line.listen.len(), ways, "{} listens at {:?}", self.name, line.listen);
+        (self.ready, self.peer_id) = (true, Some(line.peer_id));
     }
 
     /// Returns the next line that it prints, if one comes within this time.
@@ -361,13 +383,7 @@ impl Daemon {
     /// Returns code and body of the answer to a request without a body, if there is one within some seconds.
     fn request(&self, request: &str) -> Option<(u16, String)> {
         let endpoint = Endpoint { address: self.http, namespace: self.namespace.clone() };
-        let mut stream = endpoint.stream(HTTP_MAX).ok()?;
-        stream.set_read_timeout(Some(HTTP_MAX)).ok()?;
-        write!(stream, "{request} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+        ask_over(endpoint.stream(HTTP_MAX).ok()?, self.http, request, HTTP_MAX)
     }
 
     /// Asks it to leave its network for good, and does not wait until it has left.

@@ -14,7 +14,6 @@ use overlay::time::Time;
 use super::namespace::Endpoint;
 use super::resp::{Connection, Reply};
 use super::translate;
-use crate::checkers::Limits;
 use crate::checkers::{Circumstances, check_history};
 use crate::history::{History, Operation, Outcome};
 use crate::rng::Rng;
@@ -158,7 +157,7 @@ impl Recorder {
 
     /// Returns the number of operations that were answered.
     pub fn answered(&self) -> usize {
-        self.count(|operation| operation.outcome.answer().is_some())
+        self.history().answered()
     }
 
     /// Returns the longest time within these in which some client had no answer to any request.
@@ -244,12 +243,7 @@ impl Recorder {
         let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(wrong.is_empty(), "answers that the contract does not know: {wrong:?}");
         let history = self.history();
-        let circumstances = Circumstances {
-            stalls: None,
-            clock_slack: Some(Duration::from_secs(10)),
-            value_bytes_max: Limits::default().value_bytes_max,
-        };
-        if let Err((property, detail)) = check_history(&history, &circumstances) {
+        if let Err((property, detail)) = check_history(&history, &Circumstances::of_daemons()) {
             let file = std::env::temp_dir().join(format!("scatter-history-{}.jsonl", std::process::id()));
             let kept =
                 crate::file::write(&file, &history).map_or_else(|e| e.to_string(), |()| file.display().to_string());

@@ -21,7 +21,7 @@ mod wires;
 
 use std::time::Duration;
 
-pub(crate) use daemon::free_port;
+pub(crate) use daemon::{ReadyLine, ask_over, free_port};
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use daemon::{Daemon, Leave, Signal};

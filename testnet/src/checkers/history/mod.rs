@@ -34,6 +34,15 @@ pub struct Circumstances {
     pub value_bytes_max: usize,
 }
 
+impl Circumstances {
+    /// Returns the circumstances of real daemons with default settings: requests may be kept back at any time, and the group's clock may be off by
+    /// ten seconds.
+    pub fn of_daemons() -> Circumstances {
+        let value_bytes_max = Limits::default().value_bytes_max;
+        Circumstances { stalls: None, clock_slack: Some(Duration::from_secs(10)), value_bytes_max }
+    }
+}
+
 /// Checks the clients' history.
 ///
 /// # Errors

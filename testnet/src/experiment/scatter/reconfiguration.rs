@@ -69,6 +69,19 @@ impl ReconfigurationSetting {
     }
 }
 
+impl ReconfigurationSetting {
+    /// Returns the parameters as a report prints them.
+    pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
+        let (fewest, most) = self.study.members;
+        vec![
+            ("peers", self.study.peers.to_string()),
+            ("members of a group", format!("{fewest} to {most}")),
+            ("mean life", format!("{} s", MEAN_LIFE.as_secs())),
+            ("wanted of each change", self.wanted.to_string()),
+        ]
+    }
+}
+
 /// The changes that were seen under one set of policies.
 struct SeenChanges {
     policies: &'static str,
@@ -106,14 +119,8 @@ fn experiment(
             }
         }
     }
-    let study = &setting.study;
     Ok(ExperimentOutcome {
-        parameters: vec![
-            ("peers", study.peers.to_string()),
-            ("members of a group", format!("{} to {}", study.members.0, study.members.1)),
-            ("mean life", format!("{} s", MEAN_LIFE.as_secs())),
-            ("wanted of each change", setting.wanted.to_string()),
-        ],
+        parameters: setting.parameters(),
         models: vec![PLANET.into()],
         table,
         curves: Some(curves),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::reconfiguration::{MEAN_LIFE, ReconfigurationSetting, run};
+use super::reconfiguration::{ReconfigurationSetting, run};
 use super::timed::Change;
 use crate::experiment::options::{ExperimentOptions, Say};
 use crate::experiment::registry::Experiment;
@@ -122,15 +122,10 @@ fn experiment(
         let paper = format!("{} ± {} ms", point.paper.0, point.paper.1);
         table.push(head.into_iter().chain(times).chain([paper]).collect());
     }
-    let study = &setting.study;
+    let mut parameters = setting.parameters();
+    parameters.push(("round trips between sites", "82, 79 and 38 ms".into()));
     Ok(ExperimentOutcome {
-        parameters: vec![
-            ("peers", study.peers.to_string()),
-            ("members of a group", format!("{} to {}", study.members.0, study.members.1)),
-            ("mean life", format!("{} s", MEAN_LIFE.as_secs())),
-            ("wanted of each change", setting.wanted.to_string()),
-            ("round trips between sites", "82, 79 and 38 ms".into()),
-        ],
+        parameters,
         models: vec!["messages take 0.2 to 0.3 ms one way at one site, and nothing else takes time".into()],
         table,
         curves: None,
