@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use testnet::checkers::{Circumstances, Limits, check_history};
+use testnet::checkers::{Circumstances, check_history};
 use testnet::churn::Lives;
 use testnet::fleet::worker::LoadKind;
 use testnet::fleet::{
@@ -327,7 +327,7 @@ impl NetArgs {
                     plan(&inventory, say);
                     return Ok(());
                 }
-                let options = UpOptions { program, tools: Vec::new(), leaves_out: leave_out, seed };
+                let options = UpOptions { program, leaves_out: leave_out, seed };
                 up(&Fleet::open(inventory, true)?, &options, stop, say, note)
             }
             NetCommand::Status { inventory } => status(&open(&inventory)?, say),
@@ -417,16 +417,13 @@ fn this_program() -> Result<PathBuf, Error> {
 }
 
 fn told_churn(figures: &ChurnFigures, say: Print<'_>) -> Result<(), Error> {
-    let mut joins = figures.joins.clone();
-    joins.sort_unstable();
-    let quantile = |share: f64| joins.get(((joins.len() as f64 - 1.0) * share).round() as usize);
-    let seconds = |share| quantile(share).map_or(0.0, Duration::as_secs_f64);
+    let [median, worst] = figures.join_times().map(|time| time.as_secs_f64());
     say(&format!(
         "{} deaths; {} successors served, after {:.1} s at the median and {:.1} s at worst; {} did not",
         figures.deaths,
-        joins.len(),
-        seconds(0.5),
-        seconds(1.0),
+        figures.joins.len(),
+        median,
+        worst,
         figures.never_served
     ));
     match figures.failed.first() {
@@ -443,16 +440,10 @@ fn judge(report: &LoadReport, file: Option<PathBuf>, say: Print<'_>, note: Note<
     }
     report.failed.iter().for_each(|error| note(&error.to_string()));
     report.unread.iter().take(20).for_each(|key| note(&format!("{key} cannot be read any more")));
-    let answered = report.history.operations.iter().filter(|it| it.outcome.answer().is_some()).count();
     let all = report.history.operations.len();
-    let failed = 100.0 * (all - answered) as f64 / all.max(1) as f64;
+    let failed = 100.0 * (all - report.history.answered()) as f64 / all.max(1) as f64;
     say(&format!("{all} operations on {} keys, {failed:.2} % without an answer", report.history.by_key().len()));
-    let circumstances = Circumstances {
-        stalls: None,
-        clock_slack: Some(Duration::from_secs(10)),
-        value_bytes_max: Limits::default().value_bytes_max,
-    };
-    match check_history(&report.history, &circumstances) {
+    match check_history(&report.history, &Circumstances::of_daemons()) {
         Err((property, detail)) => Err(Error::Failed(format!("{property} does not hold: {detail}"))),
         Ok(()) if !report.unread.is_empty() => Err(Error::Failed(format!("{} keys are lost", report.unread.len()))),
         Ok(()) => {

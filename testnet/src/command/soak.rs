@@ -73,7 +73,7 @@ fn hours(text: &str) -> Result<f64, String> {
 fn up(inventory: Inventory, program: Option<PathBuf>, stop: &AtomicBool, note: Note<'_>) -> Result<Fleet, Error> {
     let program = crate::daemon_program(program.or_else(|| inventory.program.clone())).map_err(Error::Refused)?;
     let fleet = Fleet::open(inventory, true)?;
-    let options = UpOptions { program, tools: Vec::new(), leaves_out: false, seed: 1 };
+    let options = UpOptions { program, leaves_out: false, seed: 1 };
     let report = fleet.up(&options, stop, note).map(|report| report.failed);
     let why = match report {
         Ok(failed) => failed.first().cloned(),

@@ -16,7 +16,7 @@ use super::inventory::Inventory;
 use super::remote::{Feed, OPERATION_MAX};
 use super::state::PeerRecord;
 use super::{Fleet, FleetError, HostError, NetState, Note};
-use crate::churn::Lives;
+use crate::churn::{Lives, quantiles};
 use crate::parallel::in_parallel;
 use crate::rng::Rng;
 
@@ -118,6 +118,13 @@ pub struct ChurnFigures {
     pub never_served: usize,
     /// Hosts that failed, each once.
     pub failed: Vec<HostError>,
+}
+
+impl ChurnFigures {
+    /// Returns the median and the longest of the times that successors took until they served.
+    pub fn join_times(&self) -> [Duration; 2] {
+        quantiles(&self.joins, [0.5, 1.0])
+    }
 }
 
 /// A churn that goes on.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::host_view::HOSTS_AT_ONCE;
 use super::remote::{Feed, OPERATION_MAX, Remote};
 use super::{Fleet, FleetError, HostError, Note};
-use crate::lab::{Lab, LabPlan};
+use crate::lab::Lab;
 use crate::parallel::in_parallel;
 
 /// Time within which a peer stops that was asked to; it is killed then. A daemon stops within 10 s.
@@ -51,9 +51,8 @@ pub fn down(fleet: &Fleet, wipe: bool, note: Note<'_>) -> Result<DownReport, Fle
         }
     }
     if report.failed.is_empty()
-        && let Some(file) = &fleet.inventory.lab
+        && let Some(plan) = fleet.lab_plan()?
     {
-        let plan = LabPlan::read(file).map_err(FleetError::Refused)?;
         Lab::destroy(&plan.name).map_err(FleetError::Failed)?;
     }
     let killed = if report.killed > 0 { format!(", {} of them killed", report.killed) } else { String::new() };

@@ -3,7 +3,7 @@
 use super::events::{FleetEvent, FleetEventKind};
 use super::remote::{Feed, OPERATION_MAX};
 use super::{Fleet, FleetError};
-use crate::lab::{Lab, LabPlan};
+use crate::lab::Lab;
 
 /// A fault that [`Fleet::fault`] causes, or ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Fleet {
     /// # Errors
     /// The hosts do not stand in a laboratory; one of the names is unknown to it.
     pub fn path_fault(&self, fault: &PathFault) -> Result<(), FleetError> {
-        let Some(file) = &self.inventory().lab else {
+        let Some(plan) = self.lab_plan()? else {
             let kinds =
                 self.inventory().hosts.iter().map(|host| format!("{} is {:?}", host.name, host.kind).to_lowercase());
             return Err(FleetError::Refused(format!(
@@ -103,7 +103,6 @@ impl Fleet {
                 kinds.take(4).collect::<Vec<_>>().join(", ")
             )));
         };
-        let plan = LabPlan::read(file).map_err(FleetError::Refused)?;
         let lab = Lab::open(&plan.name).map_err(FleetError::Refused)?;
         self.note_events(&[FleetEvent::now(FleetEventKind::Fault, format!("{fault:?}"))])?;
         fault.commands().iter().try_for_each(|command| lab.tell(command).map(drop).map_err(FleetError::Refused))

@@ -62,8 +62,9 @@ install) # install NAME SHA256 <PROGRAM : puts a program in its place, if it arr
     trap 'rm -f "$new"' EXIT
     mkdir -p "$dir/bin" && cat >"$new" || die "cannot write to $dir/bin"
     [ "$(sha256sum "$new" | cut -d ' ' -f 1)" = "$2" ] || die "the program $1 did not arrive whole"
-    chmod 755 "$new" && mv "$new" "$dir/bin/$1" || die "cannot write to $dir/bin"
-    "$dir/bin/$1" --version || die "$1 does not run on this host, a $(uname -m)"
+    chmod 755 "$new" || die "cannot write to $dir/bin"
+    "$new" --version || die "$1 does not run on this host, a $(uname -m)"
+    mv "$new" "$dir/bin/$1" || die "cannot write to $dir/bin"
     ;;
 start) # start PEER ARGUMENT… : starts a peer that does not run
     peer=$1

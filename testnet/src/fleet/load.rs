@@ -140,9 +140,7 @@ impl Fleet {
             if there.trim() == sum {
                 return Ok(false);
             }
-            let arguments = [TOOL.to_owned(), sum.clone()];
-            remote.call("install", &arguments, Feed::File(&options.tool), 10 * OPERATION_MAX)?;
-            Ok(true)
+            remote.install(TOOL, &options.tool, &sum).map(|()| true)
         };
         let mut copied = 0;
         for result in in_parallel(HOSTS_AT_ONCE, &self.remotes, install) {

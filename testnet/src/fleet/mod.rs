@@ -42,6 +42,7 @@ pub use soak::{SoakOptions, SoakVerdict, soak};
 pub use state::{NetState, PeerRecord};
 pub use up::{UpOptions, UpReport};
 
+use crate::lab::LabPlan;
 use remote::Remote;
 use state::StateDir;
 
@@ -112,6 +113,11 @@ impl Fleet {
     /// It was never brought up.
     pub fn network(&self) -> Result<String, FleetError> {
         Ok(self.state()?.network)
+    }
+
+    /// Returns the plan of the laboratory, if the inventory names one.
+    fn lab_plan(&self) -> Result<Option<LabPlan>, FleetError> {
+        self.inventory.lab.as_deref().map(LabPlan::read).transpose().map_err(FleetError::Refused)
     }
 
     /// Returns the state of the network.

@@ -12,7 +12,7 @@ use super::inventory::{HostEntry, HostKind, PORTS_PER_PEER};
 use super::remote::{Feed, OPERATION_MAX, Remote};
 use super::state::{self, NetState, PeerRecord};
 use super::{Fleet, FleetError, HostError, Note};
-use crate::lab::{Lab, LabPlan, PathMode};
+use crate::lab::{Lab, PathMode};
 use crate::parallel::in_parallel;
 use crate::rng::Rng;
 
@@ -23,6 +23,8 @@ const WAVE_MIN: usize = 8;
 const WAVE_MAX: usize = 32;
 /// Time within which a wave must serve, or its late peers are reported.
 const WAVE_TIME: Duration = Duration::from_secs(60);
+/// Name of the daemon's program on the hosts, however it is called here.
+const DAEMON: &str = "scatter";
 /// Time within which a program must have arrived on a host.
 const INSTALL_MAX: Duration = Duration::from_secs(600);
 /// Interval at which the hosts are asked how far they are.
@@ -38,8 +40,6 @@ const STARTS_AT_ONCE: usize = 8;
 pub struct UpOptions {
     /// The daemon's program on this machine.
     pub program: PathBuf,
-    /// Programs that each host gets beside it.
-    pub tools: Vec<PathBuf>,
     /// Whether hosts that fail the checks are left out, instead of refusing them all.
     pub leaves_out: bool,
     /// Seed of the contacts.
@@ -281,7 +281,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Copies the programs to the hosts that do not have them.
+    /// Copies the daemon's program to the hosts that do not have it.
     fn install_all(
         &self,
         options: &UpOptions,
@@ -300,20 +300,13 @@ impl Fleet {
                 "its peers run another program than this one: `net down` first, or name their program with --program";
             return Err(FleetError::Refused(format!("nothing was started: {}", old.error(why))));
         }
-        let install = |remote: &&Remote| {
-            for program in options.tools.iter().chain([&options.program]) {
-                let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let sum = checksum(program).map_err(|error| remote.error(error.to_string()))?;
-                remote.call("install", &[name, sum], Feed::File(program), INSTALL_MAX)?;
-            }
-            Ok(())
-        };
+        let install = |remote: &&Remote| remote.install(DAEMON, &options.program, &sum);
         if !stale.is_empty() {
-            note(&format!("copying the programs to {} hosts", stale.len()));
+            note(&format!("copying the program to {} hosts", stale.len()));
         }
         let failed: Vec<String> = in_parallel(HOSTS_AT_ONCE, &stale, install)
             .into_iter()
-            .filter_map(|result| result.err().map(|error: HostError| error.to_string()))
+            .filter_map(|result| result.err().map(|error| error.to_string()))
             .collect();
         match failed.is_empty() {
             true => Ok(()),
@@ -325,8 +318,7 @@ impl Fleet {
 impl Fleet {
     /// Builds the laboratory that the inventory names, unless it is there.
     fn build_lab(&self, note: Note<'_>) -> Result<(), FleetError> {
-        let Some(file) = &self.inventory.lab else { return Ok(()) };
-        let plan = LabPlan::read(file).map_err(FleetError::Refused)?;
+        let Some(plan) = self.lab_plan()? else { return Ok(()) };
         if let Ok(lab) = Lab::open(&plan.name) {
             // A path that has ended carries nothing.
             return lab.tell("stats").map(drop).map_err(FleetError::Refused);
@@ -508,6 +500,14 @@ impl NetState {
 }
 
 impl Remote {
+    /// Copies a program with this checksum to the host, under this name there.
+    ///
+    /// # Errors
+    /// It did not arrive, or does not run there; the program of that name before it stays then.
+    pub(super) fn install(&self, name: &str, program: &Path, sum: &str) -> Result<(), HostError> {
+        self.call("install", &[name.to_owned(), sum.to_owned()], Feed::File(program), INSTALL_MAX).map(drop)
+    }
+
     /// Starts a peer of this host.
     ///
     /// # Errors
