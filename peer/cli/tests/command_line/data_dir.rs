@@ -252,7 +252,9 @@ fn another_durability_is_refused_at_the_hello() {
     let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
     let entry = ready["listen"][0].as_str().unwrap();
     let joiner = place.run("b", &["--join", entry]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    for mut peer in [joiner.map(Running).unwrap(), founder] {
+    // The joiner lives until both have said it: it tries again where the founder has not heard its hello yet.
+    let mut peers = [joiner.map(Running).unwrap(), founder];
+    for peer in &mut peers {
         let log = BufReader::new(peer.0.stderr.take().unwrap());
         let said = log.lines().map_while(Result::ok).find(|line| line.contains("another durability"));
         has(&said.expect("it says why"), &["sync", "memory", "--durability"]);
